@@ -1,0 +1,68 @@
+# `make help` says what there is. A machine needs make, Python 3.11 or later, and Java 17 or later
+# for Spark (installed with apt-get where we are root on Debian). The rest is set up in .venv.
+
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+UV ?= $(shell command -v uv 2>/dev/null)
+WORKERS ?= 2
+EXTRAS := spark,sample,sqlite,test,dev
+
+BIN := .venv/bin
+STAMP := .venv/.stamp-installed
+JAVA := build/java_home
+# Spark's own variables, for the commands that start it
+SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup java run test check bench bench-core clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## set up .venv, once for each pyproject.toml
+
+java: $(JAVA) ## find Java 17 or later, or install it
+
+run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
+	$(SPARK) $(BIN)/python -m tests.sample.run build/run
+
+test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in one process
+	-@$(MAKE) --no-print-directory $(JAVA)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+check: $(STAMP) ## check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP) ## measure the whole: several processes on SQLite and PostgreSQL
+	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-core: $(STAMP) ## measure the core: one commit, one connection
+	$(BIN)/python -m tests.bench.core $(ARGS)
+
+clean: ## remove what was built, .venv too
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+# pyspark comes as source (456 MB) that pip makes a wheel of: the first time takes a minute or more.
+$(STAMP): pyproject.toml
+ifeq ($(strip $(PYTHON)),)
+	@echo "Python 3.11 or later is needed, and none of python3.13, python3.12, python3.11, python3 is one." >&2
+	@echo "Install one (on Debian: apt-get install python3 python3-venv), or say: make PYTHON=/path/to/python" >&2
+	@exit 1
+endif
+ifneq ($(strip $(UV)),)
+	@test -x $(BIN)/python || "$(UV)" venv --quiet --python "$(PYTHON)" .venv
+	"$(UV)" pip install --quiet --python $(BIN)/python -e ".[$(EXTRAS)]"
+else
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv || { rm -rf .venv; \
+		echo "Python's venv module is missing: on Debian, apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
+endif
+	@touch $@
+
+$(JAVA): | $(STAMP)
+	@$(BIN)/python tests/setup/java.py $@

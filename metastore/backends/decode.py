@@ -1,0 +1,84 @@
+"""From the rows of :mod:`metastore.backends.read_sql` to values, for both SQL backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeVar
+from uuid import UUID
+
+from metastore.backends.port import Child, Known, Lookup, Page, Resolved, Step
+from metastore.commit import LIVE
+from metastore.entity import Node, OwnedRecord, Record
+from metastore.names import fold
+
+__all__ = ["child", "entities_by_id", "lookup_parameters", "owned_record", "page", "resolved", "step"]
+
+T = TypeVar("T")
+Row = Sequence[Any]
+
+
+def _node(row: Row, at: int) -> Node:
+    return Node(row[at], row[at + 1], row[at + 2], row[at + 3], bool(row[at + 4]), bool(row[at + 5]))
+
+
+def lookup_parameters(lookup: Lookup) -> dict[str, Any]:
+    """Return the parameters of ``ReadSql.resolve`` for one lookup."""
+    first = lookup.names[0]
+    parameters: dict[str, Any] = {
+        "start": lookup.start.id,
+        "f1": lookup.families[0],
+        "n1": fold(first) if lookup.start.fold else first,
+    }
+    for n in range(1, len(lookup.names)):
+        name = lookup.names[n]
+        parameters[f"f{n + 1}"], parameters[f"n{n + 1}"], parameters[f"k{n + 1}"] = lookup.families[n], name, fold(name)
+    return parameters
+
+
+def resolved(row: Row | None, depth: int) -> Resolved:
+    """Return what one path led to."""
+    if row is None:
+        return Resolved((), None)
+    nodes: list[Node] = []
+    for at in range(0, 6 * depth, 6):
+        if row[at] is None:
+            return Resolved(tuple(nodes), None)
+        nodes.append(_node(row, at))
+    chain = tuple(nodes)
+    return Resolved(chain, Record(chain, *row[6 * depth :]))
+
+
+def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None]:
+    """Return the entity of each id from rows that lead from the root down to it."""
+    found: dict[int, Known] = {}
+    for wanted, group in groupby(rows, key=itemgetter(0)):
+        chain = list(group)
+        record = Record(tuple([_node(row, 2) for row in chain]), *chain[-1][8:])
+        found[wanted] = Known(record, chain[-1][1], all(row[1] == LIVE for row in chain))
+    return [found.get(i) for i in ids]
+
+
+def child(row: Row) -> Child:
+    """Return a child from (key, node, state, entity)."""
+    return Child(row[0], _node(row, 1), *row[7:])
+
+
+def page(rows: Sequence[Row], guards: int, decode: Any) -> Page[Any]:
+    """Return a page whose rows are led by the number of guards that held."""
+    if not rows or rows[0][0] != guards:
+        return Page(False, [])
+    return Page(True, [decode(row[1:]) for row in rows if row[1] is not None])
+
+
+def owned_record(row: Row) -> OwnedRecord:
+    """Return an owned row."""
+    return OwnedRecord(*row)
+
+
+def step(row: Row) -> Step:
+    """Return a row of the operation table."""
+    operation_id = row[0] if isinstance(row[0], UUID) else UUID(row[0])
+    in_use = None if row[14] is None else bool(row[14])
+    return Step(operation_id, *row[1:14], in_use, *row[15:])

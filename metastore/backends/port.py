@@ -1,0 +1,214 @@
+"""What a backend does: apply a commit in one attempt, and answer a handful of reads.
+
+``commit`` promises: if and only if it answers :class:`Committed`, every precondition held at
+one instant and everything was written at that instant. It never retries and never sleeps.
+Each read sees one instant, and is one round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from uuid import UUID
+
+from metastore.commit import ROOT_ID, Commit, Outcome
+from metastore.entity import Node, OwnedRecord, Record
+
+__all__ = ["ROOT", "Backend", "Child", "Embedded", "Known", "Lookup", "Page", "Resolved", "Step"]
+
+T = TypeVar("T")
+
+ROOT = Node(ROOT_ID, "root", "", 1, True, False)
+"""Where every path starts."""
+
+
+class Lookup(NamedTuple):
+    """A path to resolve: for each level the family and the name, from ``start`` on."""
+
+    families: tuple[str, ...]
+    names: tuple[str, ...]
+    start: Node = ROOT
+
+
+class Resolved(NamedTuple):
+    """The live nodes that a lookup found from its start on; the record if it found the last."""
+
+    nodes: tuple[Node, ...]
+    record: Record | None
+
+
+class Known(NamedTuple):
+    """An entity found by its id, its chain reaching up to the root whatever the states on it."""
+
+    record: Record
+    state: int
+    """Its own state."""
+    live: bool
+    """Whether it and all above it are live."""
+
+
+class Child(NamedTuple):
+    """A child of the parent that was listed, and the key that the next page starts after."""
+
+    key: str
+    node: Node
+    state: int
+    version: int
+    doc: str
+    created_by: str | None
+    created_at: int
+    modified_by: str | None
+    modified_at: int
+
+
+class Page(NamedTuple, Generic[T]):
+    """One page of a listing. ``held``: the guards it was asked under were still true."""
+
+    held: bool
+    rows: list[T]
+
+
+class Step(NamedTuple):
+    """One row of the operation table."""
+
+    operation_id: UUID
+    ordinal: int
+    seq: int | None
+    entity_id: int | None
+    version: int | None
+    owner_id: int | None
+    kind: str | None
+    action: str
+    principal: str | None
+    time: int
+    path_before: str | None
+    path_after: str | None
+    changes: str | None
+    scope_version: int | None
+    in_use: bool | None
+    doc: str | None
+    created_by: str | None
+    created_at: int | None
+
+
+Guards = Sequence[tuple[int, int]]
+
+
+class Backend(Protocol):
+    """The port. Three keep it: PostgreSQL, SQLite, and the memory model that is the oracle."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        """Apply ``commit`` atomically, in one attempt."""
+        ...
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        """Follow each path over live nodes as far as it leads."""
+        ...
+
+    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
+        """Return each entity, in whatever state."""
+        ...
+
+    def has_children(self, entity_id: int) -> bool:
+        """Whether an entity has live children."""
+        ...
+
+    def children(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> Page[Child]:
+        """Return the children in this state after (key, id), by key and id."""
+        ...
+
+    def names(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
+    ) -> Page[tuple[str, str]]:
+        """Return (key, name) of the live children after ``after``, by key."""
+        ...
+
+    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
+        """Return the child of this name that was dropped last and can be restored."""
+        ...
+
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+        """Return owned rows after the name ``after``, by name."""
+        ...
+
+    def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
+        """Return the owned row of each (owner, name)."""
+        ...
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        """Return the steps of an entity or owned row with a version greater than ``after``."""
+        ...
+
+    def feed(self, after: int, limit: int) -> Page[Step]:
+        """Return the steps with a position greater than ``after`` that are decided, in order.
+
+        ``held`` is False when later ones are there that are not decided yet: ask again.
+        """
+        ...
+
+    def feed_start(self) -> tuple[str, int]:
+        """Return the epoch and the last position that gc has removed."""
+        ...
+
+    def reserve_ids(self, count: int) -> list[int]:
+        """Return new ids that nobody else will get."""
+        ...
+
+    def now(self) -> int:
+        """Return the database's time, in microseconds since 1970."""
+        ...
+
+    def dropped_before(self, time: int, limit: int) -> list[int]:
+        """Return the ids of entities that were dropped before ``time`` and are not purging yet."""
+        ...
+
+    def purging(self, limit: int) -> list[int]:
+        """Return the ids of entities that wait for their deletion."""
+        ...
+
+    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
+        """Return (id, kind) of children, in whatever state."""
+        ...
+
+    def delete_entities(self, ids: Sequence[int]) -> int:
+        """Delete what no path leads to any more, with its owned rows, unless it has children."""
+        ...
+
+    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
+        """Look at ``limit`` steps after a position; delete what is older than ``before`` and not needed.
+
+        Needed are the newest ``keep`` versions of what still exists. Returns the last position
+        looked at (None: there were none), and how many versions and other steps were deleted.
+        """
+        ...
+
+    def forbid(self, operation_id: UUID) -> bool:
+        """Make sure that this operation is never applied; False: it was applied already."""
+        ...
+
+    def steps(self, operation_id: UUID) -> list[Step]:
+        """Return what an operation wrote."""
+        ...
+
+    def format(self) -> tuple[int, int] | None:
+        """Return the format of the schema and the oldest one it is compatible with; None: there is none."""
+        ...
+
+    def ping(self) -> None:
+        """Ask the database for an answer."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+@runtime_checkable
+class Embedded(Protocol):
+    """A backend that makes its own schema."""
+
+    def migrate(self) -> None:
+        """Make or upgrade the schema."""
+        ...

@@ -1,0 +1,326 @@
+"""The backend for PostgreSQL 14 and later, through psycopg 3.
+
+A commit with one insert or one altered document is one statement. Any other commit is one
+pipeline, hence one round trip and one transaction: locks by id where shared and exclusive ones
+mix, checks of what must be absent with a snapshot taken after them, then one statement that
+writes. The SQL is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from sqlalchemy.engine import URL
+
+from metastore.backends import collect_sql
+from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
+from metastore.backends.port import Child, Guards, Known, Lookup, Page, Resolved, Step
+from metastore.backends.postgres_commit import Statement, alter, create, statements
+from metastore.backends.postgres_connect import Pool, raise_read_error
+from metastore.backends.read_sql import ReadSql, from_named
+from metastore.commit import LIVE, Cause, Commit, Committed, Conflicted, Insert, Outcome, Result, Unknown, Update
+from metastore.entity import OwnedRecord
+from metastore.errors import MigrationNeeded
+from metastore.retry.classify import Verdict, of_sqlstate
+
+__all__ = ["PostgresBackend"]
+
+_READ = ReadSql(
+    parameter="%(name)s",
+    ids="SELECT unnest(%(ids)s::bigint[])",
+    held="""SELECT count(*) FROM guard WHERE id = ANY(%(guard_ids)s::bigint[])
+    AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]""",
+    wanted_owned="""unnest(%(owner_ids)s::bigint[], %(names)s::text[]) WITH ORDINALITY AS w(owner_id, name, n)""",
+)
+_resolve = cache(_READ.resolve)
+_DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
+_PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
+_BELOW = from_named(collect_sql.BELOW, "%(name)s")
+_NEW_EPOCH = """UPDATE info SET epoch = %(epoch)s, origin = d.oid::text FROM pg_database d
+  WHERE d.datname = current_database() AND origin <> d.oid::text RETURNING epoch"""
+
+
+class PostgresBackend:
+    """Keeps the promises of :class:`metastore.backends.port.Backend` on PostgreSQL."""
+
+    def __init__(self, url: URL, timeout: float) -> None:
+        self.pool = Pool(url, timeout)
+        self._decided = 0
+        self._fence: tuple[int, int] | None = None
+
+    # --- commit
+
+    def commit(self, commit: Commit) -> Outcome:
+        """Apply ``commit`` in one round trip."""
+        if len(commit.writes) == 1 and not commit.reads and not any(g.exclusive for g in commit.guards):
+            (write,) = commit.writes
+            if isinstance(write, Insert) and write.id is None and not commit.skip_existing:
+                return self._create(commit, create(commit, write))
+            if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
+                return self._alter(commit, write, alter(commit, write))
+        return self._pipeline(commit, statements(commit))
+
+    def _create(self, commit: Commit, statement: Statement) -> Outcome:
+        row = self._send(statement)
+        if not isinstance(row, tuple):
+            return row
+        held, new_id, time = row
+        if new_id is not None:
+            return Committed((Result(new_id, 1, time),))
+        return Conflicted("ancestor" if held < len(commit.guards) else "name")
+
+    def _alter(self, commit: Commit, write: Update, statement: Statement) -> Outcome:
+        row = self._send(statement)
+        if not isinstance(row, tuple):
+            return row
+        held, version, time, found = row
+        if version is not None:
+            return Committed((Result(write.id, version, time),))
+        if held < len(commit.guards):
+            return Conflicted("ancestor")
+        return Conflicted("self", write.id, found if found != write.version else None)
+
+    def _send(self, statement: Statement) -> tuple[Any, ...] | Outcome:
+        """Send one statement; return its row, or the outcome that its error means."""
+        try:
+            with self.pool.connection() as connection:
+                row = connection.execute(statement.text, statement.parameters).fetchone()
+        except psycopg.Error as error:
+            return _outcome_of(error, None)
+        assert row is not None
+        return row
+
+    def _pipeline(self, commit: Commit, pipeline: list[Statement]) -> Outcome:
+        sent: list[tuple[Statement, psycopg.Cursor[Any]]] = []
+        try:
+            with self.pool.connection() as connection:
+                if len(pipeline) == 1:
+                    rows = connection.execute(pipeline[0].text, pipeline[0].parameters).fetchall()
+                else:
+                    with connection.pipeline():
+                        sent.extend((s, connection.execute(s.text, s.parameters)) for s in pipeline)
+                    rows = sent[-1][1].fetchall()
+        except psycopg.Error as error:
+            return _outcome_of(error, _failed_check(sent))
+        return _outcome_of_rows(commit, rows)
+
+    # --- reads
+
+    def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        try:
+            with self.pool.connection() as connection:
+                return connection.execute(text, parameters).fetchall()
+        except psycopg.Error as error:
+            raise_read_error(error)
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        if len(lookups) == 1:
+            depth = len(lookups[0].names)
+            rows = self._rows(_resolve(depth), lookup_parameters(lookups[0]))
+            return [resolved(rows[0] if rows else None, depth)]
+        try:
+            with self.pool.connection() as connection:
+                with connection.pipeline():
+                    cursors = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
+                return [resolved(c.fetchone(), len(w.names)) for c, w in zip(cursors, lookups, strict=True)]
+        except psycopg.Error as error:
+            raise_read_error(error)
+
+    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
+        return entities_by_id(self._rows(_READ.by_id, {"ids": list(ids)}), ids)
+
+    def has_children(self, entity_id: int) -> bool:
+        return bool(self._rows(_READ.has_children, {"entity_id": entity_id})[0][0])
+
+    def children(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> Page[Child]:
+        parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after[0]}
+        if state != LIVE:
+            parameters["after_id"] = after[1]
+        rows = self._rows(_READ.children[state], {**parameters, **_guard_parameters(guards)})
+        return page(rows, len(guards), child)
+
+    def names(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
+    ) -> Page[tuple[str, str]]:
+        parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
+        return page(self._rows(_READ.names, {**parameters, **_guard_parameters(guards)}), len(guards), tuple)
+
+    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
+        rows = self._rows(_READ.gone, {"parent_id": parent_id, "family": family, "key": key})
+        return child(rows[0]) if rows else None
+
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+        parameters = {"owner_id": owner_id, "kind": kind, "after_key": after, "page_size": limit}
+        return page(self._rows(_READ.owned, {**parameters, **_guard_parameters(guards)}), len(guards), owned_record)
+
+    def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
+        parameters = {"owner_ids": list(owner_ids), "names": list(names), "kind": kind}
+        found = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
+        return [found.get(n + 1) for n in range(len(names))]
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        rows = self._rows(_READ.history, {"entity_id": entity_id, "after": after, "page_size": limit})
+        return [step(row) for row in rows]
+
+    def steps(self, operation_id: UUID) -> list[Step]:
+        return [step(row) for row in self._rows(_READ.steps, {"operation_id": operation_id})]
+
+    # --- the feed
+
+    def feed(self, after: int, limit: int) -> Page[Step]:
+        """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
+
+        Without gaps nothing has to be asked. For a gap: whoever drew the number had a transaction
+        id before we draw ours, so that the gap is final once the oldest running one is younger.
+        """
+        steps = self._feed(after, limit)
+        decided = _decided_rows(steps, after, self._decided)
+        if len(decided) == len(steps):
+            return Page(True, steps)
+        if self._fence is None:
+            ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
+            self._fence = (max(s.seq or 0 for s in steps), transaction)
+        last, transaction = self._fence
+        ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
+        if oldest <= transaction:
+            return Page(False, decided)
+        self._decided, self._fence = max(last, self._decided), None
+        steps = self._feed(after, limit)
+        decided = _decided_rows(steps, after, self._decided)
+        return Page(len(decided) == len(steps), decided)
+
+    def _feed(self, after: int, limit: int) -> list[Step]:
+        return [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})]
+
+    def feed_start(self) -> tuple[str, int]:
+        ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
+        return epoch, collected
+
+    # --- the rest
+
+    def reserve_ids(self, count: int) -> list[int]:
+        rows = self._rows("SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s)", {"count": count})
+        return [row[0] for row in rows]
+
+    def forbid(self, operation_id: UUID) -> bool:
+        """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
+        tombstone = """INSERT INTO operation (operation_id, ordinal, action, time)
+          VALUES (%(operation_id)s, 0, 'forbidden', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"""
+        try:
+            with self.pool.connection() as connection:
+                connection.execute(tombstone, {"operation_id": operation_id})
+        except psycopg.errors.UniqueViolation:
+            return self.steps(operation_id)[0].action == "forbidden"
+        except psycopg.Error as error:
+            raise_read_error(error)
+        return True
+
+    # --- gc
+
+    def now(self) -> int:
+        return int(self._rows("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", {})[0][0])
+
+    def dropped_before(self, time: int, limit: int) -> list[int]:
+        return [row[0] for row in self._rows(_DROPPED_BEFORE, {"before": time, "page_size": limit})]
+
+    def purging(self, limit: int) -> list[int]:
+        return [row[0] for row in self._rows(_PURGING, {"page_size": limit})]
+
+    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
+        return [(row[0], row[1]) for row in self._rows(_BELOW, {"entity_id": entity_id, "page_size": limit})]
+
+    def delete_entities(self, ids: Sequence[int]) -> int:
+        return int(self._rows(collect_sql.POSTGRES_DELETE_ENTITIES, {"ids": list(ids)})[0][0])
+
+    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
+        parameters = {"before": before, "keep": keep, "after": after, "limit": limit}
+        ((last, versions, others),) = self._rows(collect_sql.POSTGRES_DELETE_STEPS, parameters)
+        if after == 0:
+            tombstones = "DELETE FROM operation WHERE seq IS NULL AND time < %(before)s RETURNING 1"
+            others += len(self._rows(tombstones, {"before": before}))
+        return last, versions, others
+
+    # --- the schema
+
+    def format(self) -> tuple[int, int] | None:
+        """A restored copy of a database is another database: it gets an epoch of its own."""
+        try:
+            rows = self._rows(
+                """SELECT format, compatible_from, origin = (SELECT oid::text FROM pg_database
+                WHERE datname = current_database()) FROM info""",
+                {},
+            )
+        except MigrationNeeded:
+            return None
+        ((found, compatible, at_home),) = rows
+        if not at_home:
+            self._rows(_NEW_EPOCH, {"epoch": f"{self.now():014x}"})
+        return found, compatible
+
+    def ping(self) -> None:
+        self._rows("SELECT 1", {})
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+def _guard_parameters(guards: Guards) -> dict[str, Any]:
+    return {"guard_ids": [g[0] for g in guards], "guard_scopes": [g[1] for g in guards]}
+
+
+def _decided_rows(steps: list[Step], after: int, decided: int) -> list[Step]:
+    """Return the first steps up to a gap that lies beyond ``decided``."""
+    expected = after + 1
+    for n, one in enumerate(steps):
+        seq = one.seq or 0
+        if seq != expected and seq - 1 > decided:
+            return steps[:n]
+        expected = seq + 1
+    return steps
+
+
+def _failed_check(sent: list[tuple[Statement, psycopg.Cursor[Any]]]) -> Cause | None:
+    """Return the cause that the first statement without a result stands for."""
+    for statement, cursor in sent:
+        if cursor.pgresult is None or cursor.description is None:
+            return statement.cause
+    return None
+
+
+_UNIQUE: dict[str, Cause] = {
+    "guard_live_name": "name",
+    "owned_pkey": "name",
+    "operation_pkey": "operation",
+}
+
+
+def _outcome_of(error: psycopg.Error, cause: Cause | None) -> Outcome:
+    verdict = of_sqlstate(error.sqlstate)
+    if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
+        raise_read_error(error)  # the client refused it, nothing was sent
+    if verdict is Verdict.RETRY:
+        return Conflicted("serialization")
+    if verdict is Verdict.UNKNOWN:
+        return Unknown(type(error).__name__)
+    if verdict is Verdict.CHECK and cause is not None:
+        return Conflicted(cause)
+    if verdict is Verdict.UNIQUE and error.diag.constraint_name in _UNIQUE:
+        return Conflicted(_UNIQUE[error.diag.constraint_name])
+    raise_read_error(error)
+
+
+def _outcome_of_rows(commit: Commit, rows: list[tuple[Any, ...]]) -> Outcome:
+    guards, reads, own, *_ = rows[0]
+    if not (guards and reads and own):
+        return Conflicted("ancestor" if not guards else "read" if not reads else "self")
+    results: list[Result | None] = [None] * len(commit.writes)
+    for _, _, _, ordinal, row_id, version, at in rows:
+        if ordinal is not None:
+            results[ordinal] = Result(row_id, version, at)
+    return Committed(tuple(results))

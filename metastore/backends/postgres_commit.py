@@ -1,0 +1,216 @@
+"""From a commit to the statements that apply it on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from metastore.backends import postgres_sql as sql
+from metastore.commit import (
+    Absent,
+    Cause,
+    Commit,
+    Delete,
+    Event,
+    Expect,
+    Guard,
+    Insert,
+    Listing,
+    Put,
+    Update,
+    Write,
+)
+
+__all__ = ["Statement", "alter", "create", "statements"]
+
+
+class Statement(NamedTuple):
+    """One statement of a pipeline, and what it means when it fails its check."""
+
+    text: str
+    parameters: dict[str, Any]
+    cause: Cause | None = None
+
+
+def _guards(guards: Sequence[Guard]) -> dict[str, Any]:
+    ordered = sorted(guards, key=lambda g: g.id)
+    return {"guard_ids": [g.id for g in ordered], "guard_scopes": [g.scope_version for g in ordered]}
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {"kind": event.kind, "action": event.action, "path_after": event.path_after, "changes": event.changes}
+
+
+def create(commit: Commit, write: Insert) -> Statement:
+    """A single new entity."""
+    parameters = {
+        **_guards(commit.guards),
+        **_event(write.event),
+        "operation_id": commit.operation_id,
+        "principal": commit.principal,
+        "parent_id": write.parent_id,
+        "family": write.family,
+        "name": write.name,
+        "key": write.key,
+        "fold": write.fold,
+        "doc": write.doc,
+    }
+    return Statement(sql.CREATE, parameters)
+
+
+def alter(commit: Commit, write: Update) -> Statement:
+    """A single entity with a new document."""
+    parameters = {
+        **_guards(commit.guards),
+        **_event(write.event),
+        "path_before": write.event.path_before,
+        "operation_id": commit.operation_id,
+        "principal": commit.principal,
+        "id": write.id,
+        "version": write.version,
+        "doc": write.doc,
+    }
+    return Statement(sql.ALTER, parameters)
+
+
+def statements(commit: Commit) -> list[Statement]:
+    """Everything else: locks and checks where they are needed, then one statement that writes."""
+    updates = [w for w in commit.writes if isinstance(w, Update)]
+    exclusive = {w.id: w.scope_version for w in updates if w.scope_version is not None}
+    barred = {g.id: g.scope_version for g in commit.guards if g.exclusive} | exclusive
+    shared = [g for g in commit.guards if g.id not in barred]
+    written = {w.id for w in updates}
+    reads = [r for r in commit.reads if isinstance(r, Expect) and (r.owned or r.id not in written)]
+    checks = _checks(commit, updates)
+    pipeline: list[Statement] = []
+    if checks or _mixed({g.id for g in shared}, set(barred)):
+        pipeline += _lock_runs(sql.LOCK_GUARDS, {g.id for g in shared}, set(barred))
+    read_ids = {r.id for r in reads if not r.owned}
+    if _mixed(read_ids, written):
+        pipeline += _lock_runs(sql.LOCK_ENTITIES, read_ids, written)
+    pipeline += checks
+    pipeline.append(_batch(commit, shared, barred, reads))
+    return pipeline
+
+
+def _mixed(shared: set[int], exclusive: set[int]) -> bool:
+    """Whether taking all the shared locks first would take them out of the ids' order."""
+    return bool(shared and exclusive) and max(shared) > min(exclusive)
+
+
+def _lock_runs(texts: dict[bool, str], shared: set[int], exclusive: set[int]) -> list[Statement]:
+    """Lock by id, each row once in its strongest mode: one statement for each run of one mode."""
+    runs = groupby(sorted(shared | exclusive), key=lambda i: i in exclusive)
+    return [Statement(texts[mode], {"ids": list(ids)}) for mode, ids in runs]
+
+
+def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
+    found: list[Statement] = []
+    emptied = [w.id for w in updates if w.empty]
+    if emptied:
+        leaving = [w.id for w in updates if w.state is not None or w.place is not None]
+        found.append(Statement(sql.check_empty, {"ids": emptied, "leaving": leaving}, "not_empty"))
+    absent = [r for r in commit.reads if isinstance(r, Absent)]
+    if absent:
+        columns = {
+            "parents": [r.parent_id for r in absent],
+            "families": [r.family for r in absent],
+            "keys": [r.key for r in absent],
+        }
+        found.append(Statement(sql.check_absent, columns, "read"))
+    for read in commit.reads:
+        if isinstance(read, Listing):
+            members = sorted(read.members)
+            parameters = {
+                "parent_id": read.parent_id,
+                "kind": read.kind,
+                "ids": [m[0] for m in members],
+                "versions": [m[1] for m in members],
+            }
+            found.append(Statement(sql.check_listing[read.owned], parameters, "read"))
+    return found
+
+
+def _batch(commit: Commit, shared: list[Guard], barred: dict[int, int], reads: list[Expect]) -> Statement:
+    ordinals = dict(enumerate(commit.writes))
+    updates = {n: w for n, w in ordinals.items() if isinstance(w, Update)}
+    inserts = {n: w for n, w in ordinals.items() if isinstance(w, Insert)}
+    owned = {n: w for n, w in ordinals.items() if isinstance(w, Put | Delete)}
+    entities = sorted((r for r in reads if not r.owned), key=lambda r: r.id)
+    rows = sorted((r for r in reads if r.owned), key=lambda r: r.id)
+    bar_ids = sorted(barred)
+    parameters: dict[str, Any] = {
+        **_guards(shared),
+        "bar_ids": bar_ids,
+        "bar_scopes": [barred[i] for i in bar_ids],
+        "read_ids": [r.id for r in entities],
+        "read_versions": [r.version for r in entities],
+        "owned_ids": [r.id for r in rows],
+        "owned_versions": [r.version for r in rows],
+    }
+    if commit.writes:
+        parameters |= {"operation_id": commit.operation_id, "principal": commit.principal, **_events(commit.writes)}
+    parameters |= _updates(updates) if updates else {}
+    parameters |= _inserts(inserts) if inserts else {}
+    parameters |= _owned(owned) if owned else {}
+    text = sql.batch(bool(updates), bool(inserts), bool(owned), commit.skip_existing)
+    return Statement(text, parameters)
+
+
+def _events(writes: Sequence[Write]) -> dict[str, Any]:
+    events = [w.event for w in writes]
+    return {
+        "e_kinds": [e.kind for e in events],
+        "e_actions": [e.action for e in events],
+        "e_before": [e.path_before for e in events],
+        "e_after": [e.path_after for e in events],
+        "e_changes": [e.changes for e in events],
+    }
+
+
+def _updates(updates: dict[int, Update]) -> dict[str, Any]:
+    writes = sorted(updates.items(), key=lambda item: item[1].id)
+    rows = [w for _, w in writes]
+    places = [w.place for w in rows]
+    return {
+        "u_ordinals": [n for n, _ in writes],
+        "u_ids": [w.id for w in rows],
+        "u_versions": [w.version for w in rows],
+        "u_docs": [w.doc for w in rows],
+        "u_exclusive": [w.scope_version is not None for w in rows],
+        "u_parents": [p and p.parent_id for p in places],
+        "u_names": [p and p.name for p in places],
+        "u_keys": [p and p.key for p in places],
+        "u_folds": [None if p is None else p.fold for p in places],
+        "u_states": [w.state for w in rows],
+        "u_in_use": [w.in_use for w in rows],
+    }
+
+
+def _inserts(inserts: dict[int, Insert]) -> dict[str, Any]:
+    rows = list(inserts.values())
+    return {
+        "i_ordinals": list(inserts),
+        "i_ids": [w.id for w in rows],
+        "i_parents": [w.parent_id for w in rows],
+        "i_kinds": [w.kind for w in rows],
+        "i_families": [w.family for w in rows],
+        "i_names": [w.name for w in rows],
+        "i_keys": [w.key for w in rows],
+        "i_folds": [w.fold for w in rows],
+        "i_docs": [w.doc for w in rows],
+    }
+
+
+def _owned(owned: dict[int, Put | Delete]) -> dict[str, Any]:
+    rows = list(owned.values())
+    return {
+        "w_ordinals": list(owned),
+        "w_owners": [w.owner_id for w in rows],
+        "w_kinds": [w.kind for w in rows],
+        "w_names": [w.name for w in rows],
+        "w_versions": [w.version for w in rows],
+        "w_docs": [w.doc if isinstance(w, Put) else None for w in rows],
+        "w_known": sum(w.version > 0 for w in rows),
+    }

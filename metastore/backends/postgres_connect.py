@@ -1,0 +1,118 @@
+"""Connections to PostgreSQL: opened, pooled, and their errors translated, in one place.
+
+Connections are in autocommit: a statement is its own transaction, and so is what one pipeline
+sends before its Sync. Behind a pooler (recognised by a backend id that is not the server's)
+nothing is kept in the session: no prepared statements, no settings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import psycopg
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
+
+from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
+from metastore.retry.classify import Verdict, of_sqlstate
+
+__all__ = ["Pool", "raise_read_error"]
+
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "application_name": "metastore",
+    "client_encoding": "utf8",
+}
+_SESSION = "SET jit = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan"
+"""Every statement of ours goes through an index; a plan made while a table was small must too."""
+
+
+class Pool:
+    """A pool of connections, which a forked child does not share with its parent."""
+
+    def __init__(self, url: URL, timeout: float) -> None:
+        self._where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
+        arguments = {**_DEFAULTS, **{k: v for k, v in url.query.items() if isinstance(v, str)}}
+        names = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
+        arguments |= {k: v for k, v in names.items() if v is not None}
+        if url.password is not None:
+            arguments["password"] = str(url.password)
+        self._arguments = arguments
+        self._timeout = timeout
+        self._pid = os.getpid()
+        self._pool = self._new_pool()
+
+    def _new_pool(self) -> QueuePool:
+        return QueuePool(
+            self._connect, pool_size=5, max_overflow=20, timeout=self._timeout, reset_on_return=None, use_lifo=True
+        )
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        try:
+            connection = psycopg.connect(autocommit=True, prepare_threshold=2, **self._arguments)
+        except psycopg.Error as error:
+            # libpq's text names host, port and user, and never the password
+            raise BackendUnavailable(
+                f"cannot connect to PostgreSQL at {self._where}: {_first_line(error)}; "
+                "check the URL, the credentials, and that the server runs"
+            ) from None
+        if connection.execute("SELECT pg_backend_pid()").fetchone() == (connection.info.backend_pid,):
+            connection.execute(_SESSION)
+        else:
+            connection.prepare_threshold = None
+        return connection
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection; one that broke is thrown away."""
+        if os.getpid() != self._pid:
+            self._pool, self._pid = self._new_pool(), os.getpid()
+        try:
+            lent = self._pool.connect()
+        except PoolTimeout:
+            raise BackendUnavailable(f"no connection became free within {self._timeout} s") from None
+        connection: Any = lent.driver_connection
+        try:
+            yield connection
+        except BaseException:
+            # unfinished business (an interrupt, a broken pipeline) must not meet the next borrower
+            if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                lent.invalidate()
+            raise
+        finally:
+            lent.close()
+
+    def close(self) -> None:
+        """Close the connections that are not lent."""
+        if os.getpid() == self._pid:
+            self._pool.dispose()
+
+
+def _first_line(error: psycopg.Error) -> str:
+    if error.diag.message_primary:
+        return error.diag.message_primary
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+
+
+def raise_read_error(error: psycopg.Error) -> NoReturn:
+    """Raise the caller's error for a read, or for a write that was surely not applied."""
+    raise _translated(error) from error
+
+
+def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
+    verdict, text = of_sqlstate(error.sqlstate), _first_line(error)
+    if verdict is Verdict.SCHEMA:
+        return MigrationNeeded(f"the database has no fitting schema ({text}); run: metastore migrate")
+    if verdict in (Verdict.UNAVAILABLE, Verdict.UNKNOWN, Verdict.RETRY):
+        return BackendUnavailable(f"the database cannot do this now: {text}; try again later")
+    if verdict is Verdict.REJECTED or isinstance(error, psycopg.DataError):
+        return InvalidArgument(f"the database refuses a value: {text}")
+    return error

@@ -1,0 +1,250 @@
+"""The statements of a commit on PostgreSQL.
+
+Three shapes. ``CREATE`` and ``ALTER`` are the hot ones, for a single insert or a single update
+of a document; :func:`batch` composes one statement for everything else. In each of them
+
+* every guard is locked ``FOR KEY SHARE`` in a materialized CTE ordered by id, and its count is
+  compared with the number expected; what follows runs only if all held;
+* an update finds its row by id and version, so that it finds none when somebody was faster;
+* the position in the feed (``change_seq``) is drawn from the rows that were written, hence
+  after the statement's last lock;
+* ``synchronous_commit`` off or local is raised to on for this transaction.
+
+READ COMMITTED re-evaluates WHERE on the new row version after a wait; everything here rests on
+that (PostgreSQL manual, 13.2.1). Parameters are psycopg's ``%(name)s``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+__all__ = ["ALTER", "CREATE", "LOCK_ENTITIES", "LOCK_GUARDS", "batch", "check_absent", "check_empty", "check_listing"]
+
+_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+_DURABLE = """set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+    THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL"""
+
+_GUARDED = """guarded AS MATERIALIZED (
+  SELECT id FROM guard
+  WHERE id = ANY(%(guard_ids)s::bigint[])
+    AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]
+  ORDER BY id FOR KEY SHARE)"""
+
+_ALL_GUARDED = "(SELECT count(*) FROM guarded) = cardinality(%(guard_ids)s::bigint[])"
+
+_OPERATION_COLUMNS = """operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal, time,
+    path_before, path_after, changes, scope_version, in_use, doc"""
+
+CREATE = f"""WITH {_GUARDED},
+placed AS (
+  INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
+  SELECT nextval('entity_id_seq'), %(parent_id)s::bigint, %(kind)s::text, %(family)s::text, %(name)s::text,
+    %(key)s::text, %(fold)s::boolean, 0, true, 1
+  WHERE {_ALL_GUARDED}
+  ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
+  RETURNING id),
+made AS (
+  INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
+  SELECT id, 1, %(doc)s::text, %(principal)s::text, now.at, %(principal)s::text, now.at
+  FROM placed, (SELECT {_NOW} AS at) AS now
+  RETURNING id, created_at),
+logged AS (
+  INSERT INTO operation ({_OPERATION_COLUMNS})
+  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), id, 1, NULL, %(kind)s::text, %(action)s::text,
+    %(principal)s::text, created_at, NULL, %(path_after)s::text, %(changes)s::text, 1, true, %(doc)s::text
+  FROM made WHERE {_DURABLE})
+SELECT (SELECT count(*) FROM guarded) AS held, made.id, made.created_at
+FROM (SELECT 1) AS one LEFT JOIN made ON true"""
+
+ALTER = f"""WITH {_GUARDED},
+altered AS (
+  UPDATE entity SET version = version + 1, doc = %(doc)s::text,
+    modified_by = %(principal)s::text, modified_at = {_NOW}
+  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {_ALL_GUARDED}
+  RETURNING id, version, modified_at),
+logged AS (
+  INSERT INTO operation ({_OPERATION_COLUMNS})
+  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
+    %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
+    %(changes)s::text, g.scope_version, g.in_use, %(doc)s::text
+  FROM altered JOIN guard g ON g.id = altered.id WHERE {_DURABLE})
+SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at,
+  CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found
+FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
+
+LOCK_GUARDS = {
+    True: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE",
+    False: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR KEY SHARE",
+}
+"""Locks and checks nothing; by whether they are exclusive."""
+
+LOCK_ENTITIES = {
+    True: "SELECT id FROM entity WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR NO KEY UPDATE",
+    False: "SELECT id FROM entity WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR SHARE",
+}
+"""Likewise, by whether they will be written."""
+
+
+def _fails_if(found: str) -> str:
+    """A statement that raises division_by_zero (22012), and so aborts all, when ``found`` is true."""
+    return f"SELECT 1 / (CASE WHEN {found} THEN 0 ELSE 1 END)"
+
+
+check_empty = _fails_if(
+    "EXISTS (SELECT FROM guard WHERE parent_id = ANY(%(ids)s::bigint[]) AND state = 0 AND id <> ALL(%(leaving)s::bigint[]))"
+)
+check_absent = _fails_if(
+    """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
+    JOIN guard g ON g.parent_id = w.p AND g.family = w.f AND g.key = w.k WHERE g.state = 0)"""
+)
+
+_MEMBERS = {
+    False: """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
+    WHERE g.parent_id = %(parent_id)s::bigint AND g.kind = %(kind)s::text AND g.state = 0""",
+    True: "SELECT id, version FROM owned WHERE owner_id = %(parent_id)s::bigint AND kind = %(kind)s::text",
+}
+_SEEN = "SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[])"
+
+check_listing = {
+    owned: _fails_if(f"EXISTS (({m} EXCEPT {_SEEN}) UNION ALL ({_SEEN} EXCEPT {m}))") for owned, m in _MEMBERS.items()
+}
+
+_BARRED = """barred AS MATERIALIZED (
+  SELECT id FROM guard
+  WHERE id = ANY(%(bar_ids)s::bigint[])
+    AND scope_version = (%(bar_scopes)s::bigint[])[array_position(%(bar_ids)s::bigint[], id)]
+  ORDER BY id FOR UPDATE)"""
+
+_READ = """read AS MATERIALIZED (
+  SELECT id FROM entity
+  WHERE id = ANY(%(read_ids)s::bigint[])
+    AND version = (%(read_versions)s::bigint[])[array_position(%(read_ids)s::bigint[], id)]
+  ORDER BY id FOR SHARE),
+read_owned AS MATERIALIZED (
+  SELECT id FROM owned
+  WHERE id = ANY(%(owned_ids)s::bigint[])
+    AND version = (%(owned_versions)s::bigint[])[array_position(%(owned_ids)s::bigint[], id)]
+  ORDER BY id FOR SHARE)"""
+
+_LOCKED = """locked AS MATERIALIZED (
+  SELECT id FROM entity
+  WHERE id = ANY(%(u_ids)s::bigint[])
+    AND version = (%(u_versions)s::bigint[])[array_position(%(u_ids)s::bigint[], id)]
+  ORDER BY id FOR NO KEY UPDATE)"""
+
+_LOCKED_OWNED = """locked_owned AS MATERIALIZED (
+  SELECT o.id FROM owned o
+  JOIN unnest(%(w_owners)s::bigint[], %(w_kinds)s::text[], %(w_names)s::text[], %(w_versions)s::bigint[])
+    AS w(owner_id, kind, name, version)
+    ON o.owner_id = w.owner_id AND o.kind = w.kind AND o.name = w.name AND o.version = w.version
+  WHERE w.version > 0
+  ORDER BY o.id FOR UPDATE OF o)"""
+
+_OK = f"""ok AS MATERIALIZED (
+  SELECT {_ALL_GUARDED} AND (SELECT count(*) FROM barred) = cardinality(%(bar_ids)s::bigint[]) AS guards,
+    (SELECT count(*) FROM read) + (SELECT count(*) FROM read_owned)
+      = cardinality(%(read_ids)s::bigint[]) + cardinality(%(owned_ids)s::bigint[]) AS reads,
+    {{own}} AS own),
+go AS MATERIALIZED (SELECT FROM ok WHERE guards AND reads AND own AND {_DURABLE})"""
+
+_OWN_UPDATES = "(SELECT count(*) FROM locked) = cardinality(%(u_ids)s::bigint[])"
+_OWN_WRITES = "(SELECT count(*) FROM locked_owned) = %(w_known)s::bigint"
+
+_UPDATES = f"""wanted AS MATERIALIZED (
+  SELECT * FROM unnest(%(u_ordinals)s::int[], %(u_ids)s::bigint[], %(u_docs)s::text[], %(u_exclusive)s::boolean[],
+    %(u_parents)s::bigint[], %(u_names)s::text[], %(u_keys)s::text[], %(u_folds)s::boolean[], %(u_states)s::smallint[],
+    %(u_in_use)s::boolean[])
+    AS w(ordinal, id, doc, exclusive, parent_id, name, key, fold, state, in_use)),
+stands AS (
+  UPDATE guard g SET scope_version = g.scope_version + 1, parent_id = coalesce(w.parent_id, g.parent_id),
+    name = coalesce(w.name, g.name), key = coalesce(w.key, g.key), fold = coalesce(w.fold, g.fold),
+    state = coalesce(w.state, g.state), in_use = coalesce(w.in_use, g.in_use),
+    dropped_at = CASE WHEN w.state = 0 THEN NULL WHEN w.state = 1 THEN {_NOW} ELSE g.dropped_at END
+  FROM wanted w, go WHERE w.id = g.id AND w.exclusive
+  RETURNING g.id, g.scope_version, g.in_use),
+altered AS (
+  UPDATE entity e SET version = e.version + 1, doc = coalesce(w.doc, e.doc),
+    modified_by = %(principal)s::text, modified_at = {_NOW}
+  FROM wanted w, go WHERE w.id = e.id
+  RETURNING w.ordinal, e.id, e.version, e.doc, e.modified_at)"""
+
+_INSERTS = f"""fresh AS MATERIALIZED (
+  SELECT w.ordinal, coalesce(w.id, nextval('entity_id_seq')) AS id, w.parent_id, w.kind, w.family, w.name, w.key,
+    w.fold, w.doc
+  FROM go, unnest(%(i_ordinals)s::int[], %(i_ids)s::bigint[], %(i_parents)s::bigint[], %(i_kinds)s::text[],
+    %(i_families)s::text[], %(i_names)s::text[], %(i_keys)s::text[], %(i_folds)s::boolean[], %(i_docs)s::text[])
+    AS w(ordinal, id, parent_id, kind, family, name, key, fold, doc)
+  ORDER BY w.parent_id, w.family, w.key),
+placed AS (
+  INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
+  SELECT id, parent_id, kind, family, name, key, fold, 0, true, 1 FROM fresh
+  {{on_conflict}}
+  RETURNING id),
+made AS (
+  INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
+  SELECT id, 1, doc, %(principal)s::text, now.at, %(principal)s::text, now.at
+  FROM placed JOIN fresh USING (id), (SELECT {_NOW} AS at) AS now
+  RETURNING id, created_at)"""
+
+_OWNED_WRITES = f"""owned_wanted AS MATERIALIZED (
+  SELECT * FROM unnest(%(w_ordinals)s::int[], %(w_owners)s::bigint[], %(w_kinds)s::text[], %(w_names)s::text[],
+    %(w_versions)s::bigint[], %(w_docs)s::text[]) AS w(ordinal, owner_id, kind, name, version, doc)),
+owned_made AS (
+  INSERT INTO owned (owner_id, kind, name, id, version, doc, created_by, created_at, modified_by, modified_at)
+  SELECT owner_id, kind, name, nextval('entity_id_seq'), 1, doc, %(principal)s::text, now.at, %(principal)s::text, now.at
+  FROM owned_wanted, go, (SELECT {_NOW} AS at) AS now WHERE version = 0 ORDER BY owner_id, kind, name
+  RETURNING owner_id, kind, name, id, version, doc, modified_at),
+owned_altered AS (
+  UPDATE owned o SET version = o.version + 1, doc = w.doc, modified_by = %(principal)s::text, modified_at = {_NOW}
+  FROM owned_wanted w, go
+  WHERE o.owner_id = w.owner_id AND o.kind = w.kind AND o.name = w.name AND w.version > 0 AND w.doc IS NOT NULL
+  RETURNING o.owner_id, o.kind, o.name, o.id, o.version, o.doc, o.modified_at),
+owned_deleted AS (
+  DELETE FROM owned o USING owned_wanted w, go
+  WHERE o.owner_id = w.owner_id AND o.kind = w.kind AND o.name = w.name AND w.version > 0 AND w.doc IS NULL
+  RETURNING o.owner_id, o.kind, o.name, o.id, o.version + 1 AS version, o.doc, {_NOW} AS modified_at)"""
+
+_DONE_UPDATES = """SELECT a.ordinal, a.id, a.version, NULL::bigint AS owner_id,
+    coalesce(s.scope_version, g.scope_version) AS scope_version, coalesce(s.in_use, g.in_use) AS in_use, a.doc,
+    a.modified_at AS time
+  FROM altered a JOIN guard g ON g.id = a.id LEFT JOIN stands s ON s.id = a.id"""
+_DONE_INSERTS = """SELECT f.ordinal, m.id, 1::bigint, NULL::bigint, 1::bigint, true, f.doc, m.created_at
+  FROM made m JOIN fresh f ON f.id = m.id"""
+_DONE_OWNED = """SELECT w.ordinal, o.id, o.version, o.owner_id, NULL::bigint, NULL::boolean, o.doc, o.modified_at
+  FROM (SELECT * FROM owned_made UNION ALL SELECT * FROM owned_altered UNION ALL SELECT * FROM owned_deleted) o
+  JOIN owned_wanted w ON w.owner_id = o.owner_id AND w.kind = o.kind AND w.name = o.name"""
+
+# sorting is a barrier: no position is drawn before the last row was written
+_LOGGED = f"""done AS MATERIALIZED (SELECT * FROM ({{parts}}) AS d(ordinal, id, version, owner_id, scope_version, in_use,
+  doc, time) ORDER BY ordinal),
+logged AS (
+  INSERT INTO operation ({_OPERATION_COLUMNS})
+  SELECT %(operation_id)s::uuid, d.ordinal, nextval('change_seq'), d.id, d.version, d.owner_id, ev.kind, ev.action,
+    %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc
+  FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
+      %(e_changes)s::text[]) WITH ORDINALITY AS ev(kind, action, path_before, path_after, changes, n)
+    ON ev.n = d.ordinal + 1
+  ORDER BY d.ordinal)
+SELECT ok.guards, ok.reads, ok.own, d.ordinal, d.id, d.version, d.time FROM ok LEFT JOIN done d ON true"""
+
+
+@cache
+def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool) -> str:
+    """Return the statement for a commit that has these kinds of writes; with none, it only checks."""
+    skip = "ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING" if skip_existing else ""
+    parts = [_GUARDED, _BARRED, _READ]
+    parts += [_LOCKED] if updates else []
+    parts += [_LOCKED_OWNED] if owned else []
+    own = [_OWN_UPDATES] if updates else []
+    own += [_OWN_WRITES] if owned else []
+    parts += [_OK.format(own=" AND ".join(own) or "true")]
+    if not (updates or inserts or owned):
+        last = "SELECT guards, reads, own, NULL::int, NULL::bigint, NULL::bigint, NULL::bigint FROM ok"
+        return "WITH " + ",\n".join(parts) + "\n" + last
+    parts += [_UPDATES] if updates else []
+    parts += [_INSERTS.format(on_conflict=skip)] if inserts else []
+    parts += [_OWNED_WRITES] if owned else []
+    done = [s for s, here in ((_DONE_UPDATES, updates), (_DONE_INSERTS, inserts), (_DONE_OWNED, owned)) if here]
+    parts.append(_LOGGED.format(parts="\n  UNION ALL ".join(done)))
+    return "WITH " + ",\n".join(parts)

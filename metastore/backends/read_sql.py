@@ -1,0 +1,161 @@
+"""The read statements, the same for PostgreSQL and SQLite.
+
+Written with ``:name`` parameters; a dialect says how it writes a parameter, how a list of ids
+becomes rows, and how guards are counted. A node is (id, kind, name, scope_version, in_use,
+fold), an entity (version, doc, created_by, created_at, modified_by, modified_at).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from metastore.commit import DROPPED, LIVE
+
+__all__ = ["ReadSql", "from_named"]
+
+_NODE = "{0}.id, {0}.kind, {0}.name, {0}.scope_version, {0}.in_use, {0}.fold"
+_VERSIONED = "{0}.version, {0}.doc, {0}.created_by, {0}.created_at, {0}.modified_by, {0}.modified_at"
+_ENTITY = _VERSIONED.format("e")
+_OWNED = "o.id, o.owner_id, o.kind, o.name, " + _VERSIONED.format("o")
+_STEPS = """SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
+  o.principal, o.time, o.path_before, o.path_after, o.changes, o.scope_version, o.in_use, o.doc,
+  coalesce(e.created_by, w.created_by), coalesce(e.created_at, w.created_at)
+FROM operation o LEFT JOIN entity e ON e.id = o.entity_id LEFT JOIN owned w ON w.id = o.entity_id """
+
+
+def from_named(sql: str, parameter: str) -> str:
+    """Return ``sql`` with each ``:name`` written as ``parameter`` says."""
+    return re.sub(r"(?<!:):([a-z]\w*)", lambda m: parameter.replace("name", m[1]), sql)
+
+
+def _level(n: int, family: str, exact: str, folded: str) -> str:
+    parent = f"g{n - 1}"
+    return f"""LEFT JOIN guard g{n} ON g{n}.parent_id = {parent}.id AND g{n}.family = {family} AND g{n}.state = 0
+  AND g{n}.key = CASE WHEN {parent}.fold THEN {folded} ELSE {exact} END
+"""
+
+
+@dataclass(frozen=True)
+class ReadSql:
+    """The statements in one dialect."""
+
+    parameter: str
+    """A parameter, with ``name`` for its name."""
+    ids: str
+    """A sub-select of the ids in the parameter ``:ids``."""
+    held: str
+    """A sub-select that counts the guards in ``:guards…`` that hold."""
+    wanted_owned: str
+    """A table of (n, owner_id, name) from the parameters of many owned rows."""
+
+    def resolve(self, depth: int) -> str:
+        """One path of ``depth`` names: its nodes, and the entity of the last."""
+        nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
+        levels = "".join(_level(n, f":f{n}", f":n{n}", f":k{n}") for n in range(2, depth + 1))
+        return from_named(
+            f"""SELECT {nodes}, {_ENTITY} FROM guard g1
+{levels}LEFT JOIN entity e ON e.id = g{depth}.id
+WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1""",
+            self.parameter,
+        )
+
+    @cached_property
+    def by_id(self) -> str:
+        """From the root down to each id: its nodes with their states, the entity beside the last."""
+        return from_named(
+            f"""WITH RECURSIVE up AS (
+  SELECT g.id AS wanted, 0 AS height, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
+  FROM guard g WHERE g.id IN ({self.ids})
+  UNION ALL
+  SELECT up.wanted, up.height + 1, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
+  FROM up JOIN guard g ON g.id = up.parent_id WHERE up.parent_id <> 0)
+SELECT up.wanted, up.state, {_NODE.format("up")}, {_ENTITY}
+FROM up LEFT JOIN entity e ON e.id = up.id AND up.height = 0
+WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
+            self.parameter,
+        )
+
+    @cached_property
+    def has_children(self) -> str:
+        """Whether an entity has live children."""
+        sql = "SELECT EXISTS (SELECT 1 FROM guard WHERE parent_id = :entity_id AND state = 0)"
+        return from_named(sql, self.parameter)
+
+    def _page(self, inner: str, order: str) -> str:
+        return from_named(
+            f"""SELECT held.n, page.* FROM (SELECT ({self.held}) AS n) AS held
+LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
+            self.parameter,
+        )
+
+    @cached_property
+    def children(self) -> dict[int, str]:
+        """A page of children with their documents, by state."""
+        return {
+            state: self._page(
+                f"""SELECT g.key AS k, {_NODE.format("g")}, g.state, {_ENTITY}
+  FROM guard g JOIN entity e ON e.id = g.id
+  WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind AND g.state = {state}
+    AND {"g.key > :after_key" if state == LIVE else f"g.state <> {LIVE} AND (g.key, g.id) > (:after_key, :after_id)"}
+  ORDER BY g.key, g.id LIMIT :page_size""",
+                "page.k, page.id",
+            )
+            for state in (LIVE, DROPPED)
+        }
+
+    @cached_property
+    def names(self) -> str:
+        """A page of names."""
+        return self._page(
+            """SELECT g.key AS k, g.name FROM guard g
+  WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind AND g.state = 0 AND g.key > :after_key
+  ORDER BY g.key LIMIT :page_size""",
+            "page.k",
+        )
+
+    @cached_property
+    def gone(self) -> str:
+        """The child of this name that was dropped last."""
+        return from_named(
+            f"""SELECT g.key, {_NODE.format("g")}, g.state, {_ENTITY}
+FROM guard g JOIN entity e ON e.id = g.id
+WHERE g.parent_id = :parent_id AND g.family = :family AND g.key = :key AND g.state <> {LIVE} AND g.state = {DROPPED}
+ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
+            self.parameter,
+        )
+
+    @cached_property
+    def owned(self) -> str:
+        """A page of owned rows."""
+        return self._page(
+            f"""SELECT {_OWNED} FROM owned o
+  WHERE o.owner_id = :owner_id AND o.kind = :kind AND o.name > :after_key ORDER BY o.name LIMIT :page_size""",
+            "page.name",
+        )
+
+    @cached_property
+    def owned_by_name(self) -> str:
+        """Many owned rows of one kind, each led by the number of its wish (from 0)."""
+        return from_named(
+            f"""SELECT w.n, {_OWNED} FROM {self.wanted_owned} JOIN owned o
+  ON o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name""",
+            self.parameter,
+        )
+
+    @cached_property
+    def history(self) -> str:
+        """The steps of one entity, oldest first."""
+        where = "WHERE o.entity_id = :entity_id AND o.version > :after ORDER BY o.version LIMIT :page_size"
+        return from_named(_STEPS + where, self.parameter)
+
+    @cached_property
+    def feed(self) -> str:
+        """The steps after a position, in the feed's order."""
+        return from_named(_STEPS + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
+
+    @cached_property
+    def steps(self) -> str:
+        """What one operation wrote."""
+        return from_named(_STEPS + "WHERE o.operation_id = :operation_id ORDER BY o.ordinal", self.parameter)

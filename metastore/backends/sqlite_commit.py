@@ -1,0 +1,214 @@
+"""How a commit is applied on SQLite, inside a transaction that excludes all other writers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metastore.commit import (
+    DROPPED,
+    LIVE,
+    Absent,
+    Cause,
+    Commit,
+    Delete,
+    Expect,
+    Insert,
+    Listing,
+    Put,
+    Result,
+    Update,
+    Write,
+)
+
+__all__ = ["Refused", "apply"]
+
+
+class Refused(Exception):
+    """A precondition does not hold; the transaction is rolled back."""
+
+    def __init__(self, cause: Cause, row_id: int | None = None, found: int | None = None) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.id = row_id
+        self.found = found
+
+
+def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...]:
+    """Check every precondition, then write; raise :class:`Refused` when one does not hold."""
+    if connection.execute(
+        "SELECT 1 FROM operation WHERE operation_id = ? LIMIT 1", (str(commit.operation_id),)
+    ).fetchone():
+        raise Refused("operation")
+    _check_guards(connection, commit)
+    for read in commit.reads:
+        _check_read(connection, read)
+    leaving = {w.id for w in commit.writes if isinstance(w, Update) and (w.state is not None or w.place is not None)}
+    for write in commit.writes:
+        if isinstance(write, Update):
+            _check_update(connection, write, leaving)
+    return tuple(_Writer(connection, commit, now).write(n, w) for n, w in enumerate(commit.writes))
+
+
+def _check_guards(connection: Any, commit: Commit) -> None:
+    for guard in commit.guards:
+        row = connection.execute("SELECT scope_version FROM guard WHERE id = ?", (guard.id,)).fetchone()
+        if row is None or row[0] != guard.scope_version:
+            raise Refused("ancestor", guard.id, row and row[0])
+
+
+def _check_read(connection: Any, read: Expect | Absent | Listing) -> None:
+    if isinstance(read, Expect):
+        sql = f"SELECT version FROM {'owned' if read.owned else 'entity'} WHERE id = ?"
+        row = connection.execute(sql, (read.id,)).fetchone()
+        if row is None or row[0] != read.version:
+            raise Refused("read", read.id, row and row[0])
+    elif isinstance(read, Absent):
+        sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
+        if connection.execute(sql, (read.parent_id, read.family, read.key)).fetchone():
+            raise Refused("read", read.parent_id)
+    else:
+        sql = (
+            "SELECT id, version FROM owned WHERE owner_id = ? AND kind = ?"
+            if read.owned
+            else """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
+            WHERE g.parent_id = ? AND g.kind = ? AND g.state = 0"""
+        )
+        if set(connection.execute(sql, (read.parent_id, read.kind))) != read.members:
+            raise Refused("read", read.parent_id)
+
+
+def _check_update(connection: Any, write: Update, leaving: set[int]) -> None:
+    row = connection.execute("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
+    if row is None or row[0] != write.version:
+        raise Refused("self", write.id, row and row[0])
+    if write.scope_version is not None:
+        (scope,) = connection.execute("SELECT scope_version FROM guard WHERE id = ?", (write.id,)).fetchone()
+        if scope != write.scope_version:
+            raise Refused("ancestor", write.id, scope)
+    if write.empty:
+        sql = "SELECT id FROM guard WHERE parent_id = ? AND state = 0"
+        if any(row[0] not in leaving for row in connection.execute(sql, (write.id,))):
+            raise Refused("not_empty", write.id)
+
+
+class _Writer:
+    """Applies writes one by one."""
+
+    def __init__(self, connection: Any, commit: Commit, now: int) -> None:
+        self._run = connection.execute
+        self._commit = commit
+        self._now = now
+
+    def write(self, ordinal: int, write: Write) -> Result | None:
+        if isinstance(write, Insert):
+            return self._insert(ordinal, write)
+        if isinstance(write, Update):
+            return self._update(ordinal, write)
+        if isinstance(write, Put):
+            return self._put(ordinal, write)
+        return self._delete(ordinal, write)
+
+    def _new_id(self) -> int:
+        ((new,),) = self._run("UPDATE info SET last_id = last_id + 1 RETURNING last_id").fetchall()
+        return int(new)
+
+    def _insert(self, ordinal: int, write: Insert) -> Result | None:
+        sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
+        if self._run(sql, (write.parent_id, write.family, write.key)).fetchone():
+            if self._commit.skip_existing:
+                return None
+            raise Refused("name", write.parent_id)
+        row_id = self._new_id() if write.id is None else write.id
+        self._run(
+            "INSERT INTO guard VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+            (row_id, write.parent_id, write.kind, write.family, write.name, write.key, write.fold, LIVE, True, 1),
+        )
+        by, now = self._commit.principal, self._now
+        self._run("INSERT INTO entity VALUES (?, 1, ?, ?, ?, ?, ?)", (row_id, write.doc, by, now, by, now))
+        return self._log(ordinal, write, row_id, 1, None, (1, True, write.doc))
+
+    def _update(self, ordinal: int, write: Update) -> Result:
+        if write.scope_version is not None:
+            self._stand(write)
+        ((doc,),) = self._run(
+            """UPDATE entity SET version = version + 1, doc = coalesce(?, doc), modified_by = ?, modified_at = ?
+            WHERE id = ? RETURNING doc""",
+            (write.doc, self._commit.principal, self._now, write.id),
+        ).fetchall()
+        scope, in_use = self._run("SELECT scope_version, in_use FROM guard WHERE id = ?", (write.id,)).fetchone()
+        return self._log(ordinal, write, write.id, write.version + 1, None, (scope, in_use, doc))
+
+    def _stand(self, write: Update) -> None:
+        place = write.place
+        if place is not None:
+            sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0 AND id <> ?"
+            ((family,),) = self._run("SELECT family FROM guard WHERE id = ?", (write.id,)).fetchall()
+            if self._run(sql, (place.parent_id, family, place.key, write.id)).fetchone():
+                raise Refused("name", place.parent_id)
+        elif write.state == LIVE:
+            sql = """SELECT 1 FROM guard g JOIN guard o USING (parent_id, family, key)
+            WHERE g.id = ? AND o.id <> g.id AND o.state = 0"""
+            if self._run(sql, (write.id,)).fetchone():
+                raise Refused("name", write.id)
+        self._run(
+            """UPDATE guard SET scope_version = scope_version + 1, parent_id = coalesce(?, parent_id),
+            name = coalesce(?, name), key = coalesce(?, key), fold = coalesce(?, fold), state = coalesce(?, state),
+            in_use = coalesce(?, in_use), dropped_at = CASE ? WHEN 0 THEN NULL WHEN 1 THEN ? ELSE dropped_at END
+            WHERE id = ?""",
+            (
+                *((place.parent_id, place.name, place.key, place.fold) if place else (None,) * 4),
+                write.state,
+                write.in_use,
+                {LIVE: 0, DROPPED: 1}.get(-1 if write.state is None else write.state),
+                self._now,
+                write.id,
+            ),
+        )
+
+    def _put(self, ordinal: int, write: Put) -> Result:
+        known = self._owned(write)
+        by, now = self._commit.principal, self._now
+        if known is not None:
+            row_id, version = known
+            self._run(
+                "UPDATE owned SET version = version + 1, doc = ?, modified_by = ?, modified_at = ? WHERE id = ?",
+                (write.doc, by, now, row_id),
+            )
+        else:
+            row_id, version = self._new_id(), 0
+            self._run(
+                "INSERT INTO owned VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
+                (write.owner_id, write.kind, write.name, row_id, write.doc, by, now, by, now),
+            )
+        return self._log(ordinal, write, row_id, version + 1, write.owner_id, (None, None, write.doc))
+
+    def _delete(self, ordinal: int, write: Delete) -> Result:
+        known = self._owned(write)
+        assert known is not None
+        row_id, version = known
+        ((doc,),) = self._run("DELETE FROM owned WHERE id = ? RETURNING doc", (row_id,)).fetchall()
+        return self._log(ordinal, write, row_id, version + 1, write.owner_id, (None, None, doc))
+
+    def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
+        """Return (id, version) of the row to write; None if it is new, which must be expected."""
+        sql = "SELECT id, version FROM owned WHERE owner_id = ? AND kind = ? AND name = ?"
+        row: tuple[int, int] | None = self._run(sql, (write.owner_id, write.kind, write.name)).fetchone()
+        if row is not None and write.version == 0:
+            raise Refused("name", row[0], row[1])
+        if write.version > 0 and (row is None or row[1] != write.version):
+            raise Refused("self", row and row[0], row and row[1])
+        return row
+
+    def _log(
+        self, ordinal: int, write: Write, row_id: int, version: int, owner_id: int | None, after: tuple[Any, Any, Any]
+    ) -> Result:
+        ((seq,),) = self._run("UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq").fetchall()
+        event, commit = write.event, self._commit
+        self._run(
+            "INSERT INTO operation VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(str(commit.operation_id), ordinal, seq, row_id, version, owner_id, event.kind, event.action),
+                *(commit.principal, self._now, event.path_before, event.path_after, event.changes, *after),
+            ),
+        )
+        return Result(row_id, version, self._now)

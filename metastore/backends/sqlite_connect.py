@@ -1,0 +1,126 @@
+"""Connections to SQLite: opened, pooled, and their errors translated, in one place.
+
+WAL, ``synchronous=FULL``, a busy time-out, and transactions that are only what we begin. A
+connection is never carried over a fork: that loses commits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
+
+from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
+from metastore.retry.classify import Verdict, of_sqlite
+
+__all__ = ["DRIVER", "Pool", "raise_read_error"]
+
+_log = logging.getLogger("metastore")
+_FIXED = (3, 51, 3)
+_OLDEST = (3, 40, 0)
+
+
+def _newest_driver() -> Any:
+    """Return the module with the newest SQLite: pysqlite3, where it is installed, or Python's own."""
+    try:
+        import pysqlite3.dbapi2 as other  # noqa: PLC0415  (an extra)
+    except ImportError:
+        return sqlite3
+    return other if other.sqlite_version_info > sqlite3.sqlite_version_info else sqlite3
+
+
+DRIVER = _newest_driver()
+
+
+class Pool:
+    """A pool of connections to one file, which a forked child does not share with its parent."""
+
+    def __init__(self, database: str | None, timeout: float) -> None:
+        self._in_memory = database in (None, "", ":memory:")
+        self._database = database or ":memory:"
+        self._timeout = timeout
+        self._pid = os.getpid()
+        self._pool = self._new_pool()
+        if DRIVER.sqlite_version_info < _OLDEST:
+            raise BackendUnavailable(
+                f"SQLite {DRIVER.sqlite_version} is too old; 3.40 is the oldest that works: pip install pysqlite3"
+            )
+        if DRIVER.sqlite_version_info < _FIXED and not self._in_memory:
+            _log.warning(
+                "SQLite %s has a bug that can corrupt a WAL file which several processes write "
+                "(fixed in 3.51.3); where they do: pip install pysqlite3",
+                DRIVER.sqlite_version,
+            )
+
+    def _new_pool(self) -> QueuePool:
+        # a database in memory lives in its one connection
+        size = {"pool_size": 1, "max_overflow": 0} if self._in_memory else {"pool_size": 5, "max_overflow": 20}
+        return QueuePool(self._connect, timeout=self._timeout, reset_on_return=None, use_lifo=True, **size)
+
+    def _connect(self) -> Any:
+        try:
+            connection = DRIVER.connect(
+                self._database, timeout=self._timeout, isolation_level=None, check_same_thread=False
+            )
+            if not self._in_memory and connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                _set_wal(connection)
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except DRIVER.Error as error:
+            raise BackendUnavailable(
+                f"cannot open the SQLite database {self._database}: {error}; check the path and its permissions"
+            ) from None
+        return connection
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        """Lend a connection; what it left unfinished is rolled back."""
+        if os.getpid() != self._pid:
+            self._pool, self._pid = self._new_pool(), os.getpid()
+        try:
+            lent = self._pool.connect()
+        except PoolTimeout:
+            raise BackendUnavailable(f"no connection became free within {self._timeout} s") from None
+        connection: Any = lent.driver_connection
+        try:
+            yield connection
+        finally:
+            if connection.in_transaction:
+                connection.rollback()
+            lent.close()
+
+    def close(self) -> None:
+        """Close the connections that are not lent."""
+        if os.getpid() == self._pid:
+            self._pool.dispose()
+
+
+def _set_wal(connection: Any) -> None:
+    """Switch to WAL; a file that cannot be written stays as it is, and can be read."""
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except DRIVER.Error as error:
+        if of_sqlite(getattr(error, "sqlite_errorcode", None)) is not Verdict.UNAVAILABLE:
+            raise
+
+
+def raise_read_error(error: Exception) -> NoReturn:
+    """Raise the caller's error for a read, or for a write that was surely not applied."""
+    raise _translated(error) from error
+
+
+def _translated(error: Exception) -> MetastoreError | Exception:
+    verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
+    if verdict is Verdict.SCHEMA:
+        return MigrationNeeded(f"the database has no fitting schema ({error}); run: metastore migrate")
+    if verdict in (Verdict.UNAVAILABLE, Verdict.UNKNOWN, Verdict.RETRY):
+        return BackendUnavailable(f"the database cannot do this now: {error}; free it or check the file, then try again")
+    if verdict is Verdict.REJECTED:
+        return InvalidArgument(f"the database refuses a value: {error}")
+    return error

@@ -1,0 +1,141 @@
+"""The tables as this program declares them; the migrations make them, a test compares the two.
+
+``guard``      where each entity stands: its parent, name, state, and the scope version that grows
+               with any of them. Narrow, because shared guards lock these rows.
+``entity``     what each entity is: its version and its document.
+``owned``      rows that belong to one entity: partitions, statistics.
+``operation``  one row per write of an operation: history, change feed and operation result at once.
+``info``       one row about the database itself.
+
+Times are microseconds since 1970, UTC, by the database's clock. No foreign keys: they would
+lock rows at the end of a statement, after the position in the feed was drawn; ``verify`` checks.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+
+__all__ = ["FORMAT", "entity", "guard", "info", "metadata", "operation", "owned"]
+
+FORMAT = 1
+"""The schema's format that this program needs; see :func:`metastore.schema_check.check_format`."""
+
+metadata = MetaData()
+# names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default
+_Name = Text().with_variant(Text(collation="C"), "postgresql")
+_Id = BigInteger().with_variant(Integer(), "sqlite")
+
+guard = Table(
+    "guard",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=False),
+    Column("parent_id", _Id, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("family", _Name, nullable=False),
+    Column("name", _Name, nullable=False),
+    Column("key", _Name, nullable=False),
+    Column("fold", Boolean, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("in_use", Boolean, nullable=False),
+    Column("scope_version", _Id, nullable=False),
+    Column("dropped_at", _Id),
+    # a full unique index: an update of the scope version then conflicts with FOR KEY SHARE
+    UniqueConstraint("id", "scope_version", name="guard_scope"),
+    Index(
+        "guard_live_name",
+        "parent_id",
+        "family",
+        "key",
+        unique=True,
+        postgresql_where=text("state = 0"),
+        sqlite_where=text("state = 0"),
+    ),
+    Index(
+        "guard_gone",
+        "parent_id",
+        "family",
+        "key",
+        postgresql_where=text("state <> 0"),
+        sqlite_where=text("state <> 0"),
+    ),
+)
+
+entity = Table(
+    "entity",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=False),
+    Column("version", _Id, nullable=False),
+    Column("doc", Text, nullable=False),
+    Column("created_by", Text),
+    Column("created_at", _Id, nullable=False),
+    Column("modified_by", Text),
+    Column("modified_at", _Id, nullable=False),
+)
+
+owned = Table(
+    "owned",
+    metadata,
+    Column("owner_id", _Id, nullable=False),
+    Column("kind", _Name, nullable=False),
+    Column("name", _Name, nullable=False),
+    Column("id", _Id, nullable=False),
+    Column("version", _Id, nullable=False),
+    Column("doc", Text, nullable=False),
+    Column("created_by", Text),
+    Column("created_at", _Id, nullable=False),
+    Column("modified_by", Text),
+    Column("modified_at", _Id, nullable=False),
+    PrimaryKeyConstraint("owner_id", "kind", "name", name="owned_pkey"),
+    UniqueConstraint("id", name="owned_id"),
+)
+
+operation = Table(
+    "operation",
+    metadata,
+    Column("operation_id", Uuid().with_variant(Text(), "sqlite"), nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("seq", _Id),  # none: a tombstone, which no feed shows
+    Column("entity_id", _Id),
+    Column("version", _Id),
+    Column("owner_id", _Id),  # of an owned row: the entity that it belongs to
+    Column("kind", Text),
+    Column("action", Text, nullable=False),
+    Column("principal", Text),
+    Column("time", _Id, nullable=False),
+    Column("path_before", Text),
+    Column("path_after", Text),
+    Column("changes", Text),
+    Column("scope_version", _Id),
+    Column("in_use", Boolean),
+    Column("doc", Text),
+    PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
+    UniqueConstraint("seq", name="operation_seq"),
+    UniqueConstraint("entity_id", "version", name="operation_version"),
+)
+
+info = Table(
+    "info",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("format", Integer, nullable=False),
+    Column("compatible_from", Integer, nullable=False),
+    Column("epoch", Text, nullable=False),
+    Column("origin", Text, nullable=False),  # which database it was made in: a restored copy differs
+    Column("collected_seq", _Id, nullable=False),  # gc removed nothing after this position
+    Column("last_id", _Id, nullable=False),  # SQLite only: PostgreSQL has sequences
+    Column("last_seq", _Id, nullable=False),
+)

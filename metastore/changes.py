@@ -1,0 +1,146 @@
+"""What ``alter`` takes: changes that each touch only the field they name.
+
+A change is a frozen value with a pure ``apply(doc, path)``. ``doc`` is the entity's JSON
+document (``{"comment": …, "properties": {…}, …the kind's fields}``); ``apply`` changes the
+draft it is given in place and raises the caller's error when it does not fit. Because a
+change carries intent and not a result, it can be applied again to a fresher document: that
+is how conflicts merge.
+
+Changes are written into history as JSON: ``encode`` and ``decode`` are each other's inverse.
+A change class gets its JSON tag from its name, so classes are renamed only with a migration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Final
+
+from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
+from metastore.names import clean_text, format_path
+
+__all__ = ["UNSET", "EntityChange", "RemoveProperty", "SetComment", "SetProperty", "decode", "encode"]
+
+Doc = dict[str, Any]
+
+
+class _Unset:
+    """The absence of an argument, where None means something."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __reduce__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = _Unset()
+_registry: dict[str, type[EntityChange]] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class EntityChange:
+    """The base of every change. A subclass is a frozen dataclass that overrides ``apply``."""
+
+    tag: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.tag = cls.__name__
+        if _registry.setdefault(cls.tag, cls).__qualname__ != cls.__qualname__:
+            raise TypeError(f"two change classes are named {cls.tag}")
+
+    def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
+        """Change the draft ``doc`` of the entity at ``path`` in place, or raise."""
+        raise InvalidArgument(f"{type(self).__name__} cannot be applied")
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that are set, as JSON values; override with ``from_json`` where a field is not one."""
+        pairs = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs if v is not UNSET}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> EntityChange:
+        """The inverse of ``to_json``."""
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+
+
+def encode(changes: tuple[EntityChange, ...]) -> list[dict[str, Any]]:
+    """Return ``changes`` as a JSON list."""
+    return [{"change": c.tag, **c.to_json()} for c in changes]
+
+
+@dataclasses.dataclass(frozen=True)
+class UnknownChange(EntityChange):
+    """A change that a newer program wrote into history; kept as it is."""
+
+    fields: tuple[tuple[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.fields)
+
+
+def decode(changes: list[dict[str, Any]]) -> tuple[EntityChange, ...]:
+    """Return the changes that ``encode`` wrote; unknown ones come back as :class:`UnknownChange`."""
+    return tuple(_decode_one(dict(c)) for c in changes)
+
+
+def _decode_one(fields: dict[str, Any]) -> EntityChange:
+    known = _registry.get(fields.get("change", ""))
+    if known is None:
+        return UnknownChange(tuple(fields.items()))
+    del fields["change"]
+    return known.from_json(fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class SetComment(EntityChange):
+    """Set the comment; None removes it."""
+
+    text: str | None
+
+    def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
+        doc["comment"] = None if self.text is None else clean_text(self.text, "a comment")
+
+
+@dataclasses.dataclass(frozen=True)
+class SetProperty(EntityChange):
+    """Set one property. With ``expected``: only if that is its value now (None: only if absent).
+
+    A mismatch raises VersionConflict, whose ``expected`` and ``found`` are the values.
+    ``SetProperty("metadata_location", new, expected=old)`` is the pointer swap of a table format.
+    """
+
+    key: str
+    value: str
+    expected: str | None | _Unset = dataclasses.field(default=UNSET, kw_only=True)
+
+    def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
+        key, value = clean_text(self.key, "a property's key"), clean_text(self.value, f"the property {self.key!r}")
+        if not key:
+            raise InvalidArgument("a property's key must not be empty")
+        found = doc["properties"].get(key)
+        if self.expected is not UNSET and found != self.expected:
+            where = format_path(path)
+            raise VersionConflict(
+                where,
+                self.expected,
+                found,
+                f"{where}: property {key!r} was expected to be {self.expected!r}, found {found!r}; "
+                "load the entity and decide again",
+            )
+        doc["properties"][key] = value
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoveProperty(EntityChange):
+    """Remove one property; one that is absent stays so."""
+
+    key: str
+
+    def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
+        doc["properties"].pop(clean_text(self.key, "a property's key"), None)
+
+
+def not_found(path: tuple[str, ...], what: str, name: str) -> EntityNotFound:
+    """The error of a change that names a part (column, index) which the entity does not have."""
+    where = format_path(path)
+    return EntityNotFound(f"{where}: {name}", f"{where} has no {what} {name}; load it and look again")

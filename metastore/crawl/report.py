@@ -1,0 +1,126 @@
+"""What a crawl tells: one row per table, one per file that could not be used, and the sums.
+
+Everything here is small and can be pickled: rows come back from Spark's executors, and the report goes to the
+caller (``to_json`` for ``--json``). A failure is something that is *not* in the catalog, a note something that is,
+but not as the files have it (a column kept although no file has it any more).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, Literal
+
+__all__ = ["Action", "CrawlReport", "Failure", "Note", "TableResult", "summed"]
+
+Action = Literal["created", "altered", "unchanged", "failed"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """A file, folder or data set that is not in the catalog, and why, in one line."""
+
+    path: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """Something about a table or a path that a person should know, in one line."""
+
+    path: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableResult:
+    """What became of one data set. ``path`` is the table's, ``location`` where its files are."""
+
+    path: str
+    location: str
+    action: Action
+    version: int | None = None
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    partitions: int = 0
+    partitions_added: int = 0
+    partitions_changed: int = 0
+    partitions_removed: int = 0
+    attempts: int = 0
+    conflicts: int = 0
+    changes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class CrawlReport:
+    """The whole crawl. ``failures`` and ``notes`` are sorted by path, ``results`` by table.
+
+    ``files``, ``rows`` and ``bytes`` count what stands behind the tables; ``skipped`` the files of no known format;
+    ``attempts`` the commits that were sent, ``conflicts`` those that lost a race and were decided anew.
+    """
+
+    created: int
+    altered: int
+    unchanged: int
+    partitions: int
+    partitions_added: int
+    partitions_changed: int
+    partitions_removed: int
+    files: int
+    rows: int
+    bytes: int
+    skipped: int
+    attempts: int
+    conflicts: int
+    seconds: float
+    failures: tuple[Failure, ...] = ()
+    notes: tuple[Note, ...] = ()
+    results: tuple[TableResult, ...] = ()
+
+    @property
+    def tables(self) -> int:
+        """How many tables the crawl found."""
+        return self.created + self.altered + self.unchanged
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {"tables": self.tables, **dataclasses.asdict(self)}
+
+
+_SUMS = (
+    "partitions",
+    "partitions_added",
+    "partitions_changed",
+    "partitions_removed",
+    "files",
+    "rows",
+    "bytes",
+    "attempts",
+    "conflicts",
+)
+
+
+def summed(
+    results: Iterable[TableResult],
+    failures: Iterable[Failure],
+    notes: Iterable[Note],
+    *,
+    skipped: int,
+    seconds: float,
+) -> CrawlReport:
+    """Return the report of these rows."""
+    rows = sorted(results, key=lambda row: row.path)
+    done = [row for row in rows if row.action != "failed"]
+    actions = [row.action for row in done]
+    return CrawlReport(
+        created=actions.count("created"),
+        altered=actions.count("altered"),
+        unchanged=actions.count("unchanged"),
+        **{name: sum(getattr(row, name) for row in done) for name in _SUMS},
+        skipped=skipped,
+        seconds=seconds,
+        failures=tuple(sorted(set(failures), key=lambda f: (f.path, f.reason))),
+        notes=tuple(sorted(set(notes), key=lambda n: (n.path, n.text))),
+        results=tuple(rows),
+    )

@@ -1,0 +1,136 @@
+"""The Spark context that a crawl runs in: the one that is there, else a new one that is stopped at the end.
+
+A new one needs no environment variable: Java is looked for, the workers run this Python with this ``metastore``, and
+a local master listens on 127.0.0.1 only. There is no web page, and what the JVM prints goes to a file that is shown
+only when Spark does not start. On a cluster (``spark://…``) ``metastore`` must be installed where the workers run.
+Only the RDD interface is used, so that no SQL session is started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+
+from metastore.crawl.java import find_java
+from metastore.errors import BackendUnavailable
+
+__all__ = ["spark_context"]
+
+_LOG4J: Final = """rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+_LINES: Final = 5
+
+
+@contextmanager
+def spark_context(master: str) -> Iterator[SparkContext]:
+    """Give the active context, or one on ``master`` that is stopped afterwards."""
+    active = SparkContext._active_spark_context  # noqa: SLF001 (there is no public way to ask)
+    if active is not None:
+        _find_this_package(active)
+        yield active
+        return
+    folder = Path(tempfile.mkdtemp(prefix="metastore-spark-"))
+    try:
+        context = _start(master, folder)
+        try:
+            yield context
+        finally:
+            _stop(context)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(master: str, folder: Path) -> SparkContext:
+    log, settings = folder / "spark.log", folder / "log4j2.properties"
+    settings.write_text(_LOG4J)
+    conf = SparkConf(loadDefaults=False).setAll(_options(master, folder, settings))
+    with _environment(master), log.open("w") as stream:
+        try:
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": stream, "stdout": stream})
+            context = SparkContext(conf=conf, gateway=gateway)
+        except (PySparkException, Py4JError, OSError) as error:
+            raise BackendUnavailable(f"Spark does not start on {master}: {_last_words(log, error)}") from None
+    _find_this_package(context)
+    return context
+
+
+def _options(master: str, folder: Path, settings: Path) -> list[tuple[str, str]]:
+    options = {
+        "spark.master": master,
+        "spark.app.name": "metastore crawl",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{settings}",
+    }
+    if _is_local(master):
+        options |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(folder),
+        }
+    return list(options.items())
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+@contextmanager
+def _environment(master: str) -> Iterator[None]:
+    """Set what pyspark reads from the environment, for as long as it starts."""
+    changes = {"JAVA_HOME": find_java(), "PYSPARK_PYTHON": sys.executable}
+    if _is_local(master):
+        changes["SPARK_LOCAL_IP"] = "127.0.0.1"
+    before = {key: os.environ.get(key) for key in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def _find_this_package(context: SparkContext) -> None:
+    """Let Python workers import the ``metastore`` that runs here, installed or not."""
+    here = str(Path(__file__).resolve().parents[2])
+    paths = [path for path in context.environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if here not in paths:
+        context.environment["PYTHONPATH"] = os.pathsep.join([here, *paths])
+
+
+def _stop(context: SparkContext) -> None:
+    """Stop the context and its JVM, so that the next one starts anew."""
+    gateway: Any = context._gateway  # noqa: SLF001
+    context.stop()
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait(timeout=30)
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+
+
+def _last_words(log: Path, error: Exception) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if "ERROR" in line or "Exception" in line] or lines or [str(error)]
+    return " | ".join(telling[:_LINES])

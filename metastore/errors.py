@@ -1,0 +1,101 @@
+"""Every error a caller can meet.
+
+A class exists only where the caller would act differently. Each message says what
+was expected, what was found, and what to do next. No error carries a password or a
+whole URL: see :func:`metastore.urls.redacted`.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+__all__ = [
+    "BackendUnavailable",
+    "DeadlineExceeded",
+    "EntityAlreadyExists",
+    "EntityNotFound",
+    "InvalidArgument",
+    "MetastoreError",
+    "MigrationNeeded",
+    "NotEmpty",
+    "NotInUse",
+    "OutcomeUnknown",
+    "RetriesExhausted",
+    "VersionConflict",
+]
+
+
+class MetastoreError(Exception):
+    """The base of all of them. Next step: see the subclass."""
+
+
+class InvalidArgument(MetastoreError):
+    """The call makes no sense as it stands; nothing was written. Next step: correct it."""
+
+
+class EntityNotFound(MetastoreError):
+    """There is no such live entity (or column, or partition). Next step: create it, or look again."""
+
+    def __init__(self, path: str, message: str | None = None) -> None:
+        super().__init__(message or f"{path} does not exist")
+        self.path = path
+
+
+class EntityAlreadyExists(MetastoreError):
+    """The name is taken. Next step: load what is there, or choose another name."""
+
+    def __init__(self, path: str, message: str | None = None) -> None:
+        super().__init__(message or f"{path} already exists")
+        self.path = path
+
+
+class NotEmpty(MetastoreError):
+    """A container still has live children. Next step: ``cascade=True``, or drop them first."""
+
+
+class NotInUse(MetastoreError):
+    """An ancestor (metalake or catalog) is disabled. Next step: enable it."""
+
+
+class VersionConflict(MetastoreError):
+    """The caller's own precondition failed. Next step: load the entity and decide again.
+
+    ``expected`` and ``found`` are versions, or property values for
+    ``SetProperty(..., expected=)``, or None where there is nothing to compare with.
+    """
+
+    def __init__(self, path: str, expected: object, found: object, message: str | None = None) -> None:
+        super().__init__(message or f"{path}: expected version {expected}, found {found}; load it and decide again")
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
+class DeadlineExceeded(MetastoreError):
+    """The deadline (seconds) passed before the operation could commit; it was not applied.
+
+    Next step: call again, with a longer ``deadline=`` if the entity is busy.
+    """
+
+
+class RetriesExhausted(MetastoreError):
+    """The policy's attempts are used up; the operation was not applied. Next step: call again later."""
+
+
+class OutcomeUnknown(MetastoreError):
+    """The acknowledgement was lost and the database could not be asked within the deadline.
+
+    Next step: look whether ``operation_id`` is in the entity's history before repeating the call.
+    """
+
+    def __init__(self, operation_id: UUID, message: str | None = None) -> None:
+        super().__init__(message or f"operation {operation_id} may or may not have been applied: its answer was lost")
+        self.operation_id = operation_id
+
+
+class BackendUnavailable(MetastoreError):
+    """The database cannot be reached or refuses us; nothing was written. Next step: see the message."""
+
+
+class MigrationNeeded(MetastoreError):
+    """The database's schema is older or newer than this program. Next step: see the message."""

@@ -1,0 +1,87 @@
+"""The change feed: every committed change once, in an order in which replaying it gives the tables.
+
+A position is opaque and ordered: an epoch, which a restored copy of a database does not share,
+and the number that the commit drew after its last lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metastore.backends.port import Backend
+from metastore.clock import Clock
+from metastore.entity import Change
+from metastore.errors import InvalidArgument
+from metastore.managers.past import change_of
+
+__all__ = ["changes"]
+
+_PAGE = 500
+_PATIENCE = 1.0
+"""How long is waited for a commit in flight below one that is visible, in seconds."""
+
+
+def _position(epoch: str, seq: int) -> str:
+    return f"{epoch}-{seq:016x}"
+
+
+def _parse(position: object, epoch: str) -> int:
+    if not isinstance(position, str):
+        raise InvalidArgument(f"a position is a string that the feed gave, not {position!r}")
+    found, dash, seq = position.rpartition("-")
+    try:
+        number = int(seq, 16)
+    except ValueError:
+        raise InvalidArgument(f"{position!r} is not a position of a change feed") from None
+    if not dash or found != epoch:
+        raise InvalidArgument(
+            f"the position {position!r} is of another database, or of one before it was restored; "
+            "read the tables again, then follow the feed from its start"
+        )
+    return number
+
+
+def changes(backend: Backend, clock: Clock, after: str | None, limit: int | None) -> Iterator[Change]:
+    """Yield the changes after a position, oldest first; it ends with the last one that is decided.
+
+    Raises InvalidArgument for a position of another database, or one after which gc has removed
+    changes.
+    """
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidArgument(f"a limit is a number of changes, not {limit!r}")
+    epoch, _ = backend.feed_start()
+    seq = 0 if after is None else _parse(after, epoch)
+    return _follow(backend, clock, epoch, seq, after is None, limit)
+
+
+def _follow(
+    backend: Backend, clock: Clock, epoch: str, seq: int, from_start: bool, limit: int | None
+) -> Iterator[Change]:
+    left = limit
+    patience = clock.monotonic() + _PATIENCE
+    while left is None or left > 0:
+        size = _PAGE if left is None else min(_PAGE, left)
+        page = backend.feed(seq, size)
+        if page.rows and page.rows[0].seq != seq + 1 and not from_start:
+            _check_collected(backend, epoch, seq)
+        for step in page.rows:
+            seq = step.seq or seq
+            yield change_of(step, _position(epoch, seq))
+        if page.rows:
+            left = None if left is None else left - len(page.rows)
+            patience = clock.monotonic() + _PATIENCE
+        if page.held and len(page.rows) < size:
+            return
+        if not page.held:
+            if clock.monotonic() > patience:
+                return
+            clock.sleep(0.005)
+
+
+def _check_collected(backend: Backend, epoch: str, seq: int) -> None:
+    _, collected = backend.feed_start()
+    if collected > seq:
+        raise InvalidArgument(
+            f"gc has removed changes after the position {_position(epoch, seq)}; "
+            "read the tables again, then follow the feed from its start"
+        )

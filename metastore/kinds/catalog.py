@@ -1,0 +1,58 @@
+"""The catalog: the second level. ``fold_case`` is fixed when it is created, for all names below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metastore.changes import Doc
+from metastore.entity import Entity
+from metastore.errors import InvalidArgument
+from metastore.kinds.kind import Kind
+from metastore.names import clean_text
+
+__all__ = ["CATALOG", "CATALOG_TYPES", "Catalog"]
+
+CATALOG_TYPES = ("relational", "fileset", "messaging", "model")
+
+
+class Catalog(Entity):
+    """A catalog. ``type`` is a label (relational, fileset, messaging, model); it restricts no kind."""
+
+    type: str
+    provider: str | None
+    fold_case: bool
+
+    doc_fields = {"type": str, "provider": lambda v: v, "fold_case": bool}
+
+    @property
+    def in_use(self) -> bool:
+        return self.record.chain[-1].in_use
+
+
+def _new_doc(*, type: Any, provider: Any = None, fold_case: Any = False) -> Doc:
+    if not isinstance(type, str) or type.lower() not in CATALOG_TYPES:
+        raise InvalidArgument(f"a catalog's type must be one of {', '.join(CATALOG_TYPES)}, not {type!r}")
+    if not isinstance(fold_case, bool):
+        raise InvalidArgument(f"fold_case must be True or False, not {fold_case!r}")
+    if provider is not None and not clean_text(provider, "a catalog's provider"):
+        raise InvalidArgument("a catalog's provider must not be empty; leave it out instead")
+    return {"type": type.lower(), "provider": provider, "fold_case": fold_case}
+
+
+def _replace_doc(old: Doc, *, type: Any, provider: Any = None, fold_case: Any = None) -> Doc:
+    folds = old["fold_case"] if fold_case is None else fold_case
+    if folds != old["fold_case"]:
+        raise InvalidArgument("fold_case is fixed when the catalog is created; drop it and create another")
+    return _new_doc(type=type, provider=provider, fold_case=folds)
+
+
+CATALOG = Kind(
+    "catalog",
+    "catalog",
+    ("metalake",),
+    Catalog,
+    new_doc=_new_doc,
+    replace_doc=_replace_doc,
+    container=True,
+    can_be_disabled=True,
+)

@@ -1,0 +1,42 @@
+"""The fileset: named places in a file system or an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from metastore.changes import Doc
+from metastore.entity import Entity
+from metastore.errors import InvalidArgument
+from metastore.kinds.kind import Kind
+from metastore.names import clean_text
+
+__all__ = ["FILESET", "FILESET_TYPES", "Fileset"]
+
+FILESET_TYPES = ("managed", "external")
+
+
+class Fileset(Entity):
+    """A fileset. ``type`` is managed or external; ``locations`` maps names to places."""
+
+    type: str
+    locations: Mapping[str, str]
+
+    doc_fields = {"type": str, "locations": MappingProxyType}
+
+
+def _new_doc(*, type: Any = "managed", locations: Any = MappingProxyType({})) -> Doc:
+    if not isinstance(type, str) or type.lower() not in FILESET_TYPES:
+        raise InvalidArgument(f"a fileset's type must be one of {', '.join(FILESET_TYPES)}, not {type!r}")
+    if not isinstance(locations, Mapping):
+        raise InvalidArgument("a fileset's locations must map names to places")
+    clean = {}
+    for name, place in locations.items():
+        if not clean_text(name, "a location's name") or not clean_text(place, f"the location {name!r}"):
+            raise InvalidArgument("a location has a name and a place, neither of them empty")
+        clean[name] = place
+    return {"type": type.lower(), "locations": clean}
+
+
+FILESET = Kind("fileset", "fileset", ("schema",), Fileset, new_doc=_new_doc)

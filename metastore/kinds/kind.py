@@ -1,0 +1,99 @@
+"""What a kind is: where it may stand, and how its fields are checked, stored and read.
+
+A kind adds no SQL. ``new_doc`` turns the fields of ``create`` into the kind's part of the
+document and raises InvalidArgument for what does not fit; the class's ``doc_fields`` turn it
+back. ``replace_doc`` does the same where a document is there already (``if_exists="replace"``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from metastore.changes import Doc, EntityChange, RemoveProperty, SetComment, SetProperty
+from metastore.entity import Entity, Owned
+from metastore.errors import InvalidArgument
+from metastore.names import clean_text, format_path
+
+__all__ = ["COMMON_CHANGES", "MAX_DOC", "Kind", "OwnedKind", "base_doc", "dump", "no_fields"]
+
+MAX_DOC = 1 << 20
+"""The largest document, in bytes of JSON."""
+
+
+def no_fields() -> Doc:
+    """The document part of a kind that has no fields of its own."""
+    return {}
+
+
+COMMON_CHANGES: tuple[type[EntityChange], ...] = (SetComment, SetProperty, RemoveProperty)
+"""The changes that every kind takes."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An entity kind. ``parents``: the kinds it may stand below; none: below the root."""
+
+    name: str
+    family: str
+    parents: tuple[str, ...]
+    entity: type[Entity]
+    new_doc: Callable[..., Doc] = no_fields
+    replace_doc: Callable[..., Doc] | None = None
+    changes: tuple[type[EntityChange], ...] = COMMON_CHANGES
+    container: bool = False
+    can_be_disabled: bool = False
+
+    def document(self, comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
+        """Return the whole document of a new entity."""
+        return {**base_doc(comment, properties), **_checked(self, self.new_doc, (), fields)}
+
+    def replaced(self, old: Doc, comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
+        """Return the document that takes the place of ``old``."""
+        if self.replace_doc is None:
+            return self.document(comment, properties, fields)
+        return {**base_doc(comment, properties), **_checked(self, self.replace_doc, (old,), fields)}
+
+
+@dataclass(frozen=True)
+class OwnedKind:
+    """A kind of owned row."""
+
+    name: str
+    row: type[Owned]
+    new_doc: Callable[..., Doc] = no_fields
+
+    def document(self, comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
+        """Return the whole document of a new row."""
+        return {**base_doc(comment, properties), **_checked(self, self.new_doc, (), fields)}
+
+
+def _checked(kind: Kind | OwnedKind, build: Callable[..., Doc], args: tuple[Any, ...], fields: Mapping[str, Any]) -> Doc:
+    try:
+        return build(*args, **fields)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise
+        raise InvalidArgument(f"a {kind.name} can not be made of the fields {sorted(fields)}: {error}") from None
+
+
+def base_doc(comment: object, properties: object) -> Doc:
+    """Return the part of a document that all kinds have."""
+    if not isinstance(properties, Mapping):
+        raise InvalidArgument(f"properties must be a mapping of strings, not {type(properties).__name__}")
+    clean: dict[str, str] = {}
+    for key, value in properties.items():
+        if not clean_text(key, "a property's key"):
+            raise InvalidArgument("a property's key must not be empty")
+        clean[key] = clean_text(value, f"the property {key!r}")
+    return {"comment": None if comment is None else clean_text(comment, "a comment"), "properties": clean}
+
+
+def dump(doc: Mapping[str, Any], path: tuple[str, ...]) -> str:
+    """Return ``doc`` as the JSON text that is stored: ASCII, so that any database encoding holds it."""
+    text = json.dumps(doc, separators=(",", ":"))
+    if len(text) > MAX_DOC:
+        raise InvalidArgument(f"{format_path(path)}: the document has {len(text)} bytes; at most {MAX_DOC} are allowed")
+    return text

@@ -1,0 +1,34 @@
+"""The partition: an owned row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from metastore.changes import Doc
+from metastore.entity import Owned
+from metastore.errors import InvalidArgument
+from metastore.kinds.kind import OwnedKind
+from metastore.names import clean_text
+
+__all__ = ["PARTITION", "Partition"]
+
+
+class Partition(Owned):
+    """A partition: the values of the table's partitioning columns, as strings."""
+
+    values: Mapping[str, str]
+
+    doc_fields = {"values": MappingProxyType}
+
+
+def _new_doc(*, values: Any) -> Doc:
+    if not isinstance(values, Mapping):
+        raise InvalidArgument("a partition's values must map column names to strings")
+    return {
+        "values": {clean_text(k, "a column's name"): clean_text(v, f"the value of {k!r}") for k, v in values.items()}
+    }
+
+
+PARTITION = OwnedKind("partition", Partition, new_doc=_new_doc)

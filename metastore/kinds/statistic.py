@@ -1,0 +1,38 @@
+"""The statistic: an owned row that holds what is known of the data behind an entity.
+
+It stands outside the document, because it changes far more often than what it describes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from metastore.changes import Doc
+from metastore.entity import Owned
+from metastore.errors import InvalidArgument
+from metastore.kinds.kind import OwnedKind
+
+__all__ = ["STATISTIC", "Statistic"]
+
+
+class Statistic(Owned):
+    """A named set of figures: ``values`` is any JSON object."""
+
+    values: Mapping[str, Any]
+
+    doc_fields = {"values": MappingProxyType}
+
+
+def _new_doc(*, values: Any) -> Doc:
+    if not isinstance(values, Mapping):
+        raise InvalidArgument("a statistic's values must be a JSON object")
+    try:
+        return {"values": json.loads(json.dumps(dict(values), allow_nan=False))}
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"a statistic's values must be a JSON object: {error}") from None
+
+
+STATISTIC = OwnedKind("statistic", Statistic, new_doc=_new_doc)

@@ -1,0 +1,67 @@
+"""The table: columns, and how its data is laid out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metastore.columns import Column, decode_columns
+from metastore.entity import Entity
+from metastore import table_changes
+from metastore.kinds.kind import COMMON_CHANGES, Kind
+from metastore.layout import Index, decode_indexes
+from metastore.table_doc import replace_table_doc, table_doc
+
+__all__ = ["TABLE", "Table"]
+
+
+def _optional(value: Any) -> Any:
+    return value
+
+
+class Table(Entity):
+    """A table. Partitioning, distribution and sort orders are strings in their canonical form."""
+
+    columns: tuple[Column, ...]
+    partitioning: tuple[str, ...]
+    distribution: str | None
+    sort_orders: tuple[str, ...]
+    indexes: tuple[Index, ...]
+    location: str | None
+    format: str | None
+
+    doc_fields = {
+        "columns": decode_columns,
+        "partitioning": tuple,
+        "distribution": _optional,
+        "sort_orders": tuple,
+        "indexes": decode_indexes,
+        "location": _optional,
+        "format": _optional,
+    }
+
+
+_TABLE_CHANGES = (
+    table_changes.AddColumn,
+    table_changes.RenameColumn,
+    table_changes.DropColumn,
+    table_changes.RetypeColumn,
+    table_changes.MoveColumn,
+    table_changes.SetColumnComment,
+    table_changes.SetColumnDefault,
+    table_changes.SetColumnNullable,
+    table_changes.SetAutoIncrement,
+    table_changes.AddIndex,
+    table_changes.DropIndex,
+    table_changes.SetLocation,
+    table_changes.SetFormat,
+)
+
+TABLE = Kind(
+    "table",
+    "table",
+    ("schema",),
+    Table,
+    new_doc=table_doc,
+    replace_doc=replace_table_doc,
+    changes=COMMON_CHANGES + _TABLE_CHANGES,
+)

@@ -1,0 +1,291 @@
+"""How a table is laid out: partitioning, distribution, sort orders, and indexes.
+
+All but indexes are texts, parsed, checked and stored in one canonical spelling:
+
+    partitioning   region   bucket(16, id)   truncate(4, name)   year(ts) month(ts) day(ts) hour(ts)
+                   list(region)   range(ts)   any_function(a, 3, 'text')
+    distribution   hash(16, id)   range(ts)   even
+    sort order     a partitioning's expression, then [asc | desc] [nulls first | nulls last]
+
+``list``, ``range``, ``bucket`` and ``hash`` take one or more columns. A sort order is ascending unless it says
+``desc``; nulls come first when it ascends and last when it descends, unless it says otherwise; the canonical
+spelling says both. Known functions and the words of a sort order are spelled in lower case.
+
+A column is referred to by its name, or the dotted path of a nested field; a name with white space, a dot, a comma,
+a parenthesis or a quote in it, or that is a number, is back-quoted, with back-quotes doubled.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, NoReturn
+
+from metastore.columns import Node, find
+from metastore.errors import InvalidArgument
+from metastore.names import clean_name, clean_text, format_path, parse_path
+
+__all__ = [
+    "Index",
+    "check_distribution",
+    "check_indexes",
+    "check_partitioning",
+    "check_sort_orders",
+    "decode_indexes",
+    "references",
+    "renamed",
+]
+
+Names = tuple[str, ...]
+_ONE: Final = {"year", "month", "day", "hour", "truncate"}
+_NUMBERED: Final = {"bucket": "bucket(16, id)", "truncate": "truncate(4, name)", "hash": "hash(16, id)"}
+_PARTITIONING: Final = frozenset({"bucket", "truncate", "year", "month", "day", "hour", "list", "range"})
+_DISTRIBUTION: Final = frozenset({"hash", "range"})
+_INDEX_TYPES: Final = ("primary", "unique")
+_ORDER: Final = re.compile(r"(asc|desc)?(?:(?:^| )nulls (first|last))?")
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
+_PLAIN: Final = re.compile(r"[^\s,()`'\".]+")
+_TOKEN: Final = re.compile(
+    r"""\s*(?:(?P<number>-?[0-9]+(?:\.[0-9]+)?)(?![^\s,()])|(?P<text>'(?:[^']|'')*')|(?P<quoted>`(?:[^`]|``)*`)
+    |(?P<word>[^\s,()`'".]+)|(?P<sign>[(),.])|(?P<end>\Z))""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index of a table: its name, its columns (names or paths), and ``primary`` or ``unique``."""
+
+    name: str
+    columns: tuple[str, ...]
+    type: Literal["primary", "unique"] = field(default="primary", kw_only=True)
+
+    def __post_init__(self) -> None:
+        vars(self).update(name=clean_name(self.name), columns=_index_columns(self.columns))
+        if self.type not in _INDEX_TYPES:
+            raise InvalidArgument(f"an index is of the type 'primary' or 'unique', not {self.type!r}")
+
+
+def _index_columns(columns: object) -> tuple[str, ...]:
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise InvalidArgument(f"the columns of an index are a sequence of names, not {columns!r}")
+    paths = tuple(format_path(parse_path(c)) for c in columns)
+    if not paths or len(set(paths)) < len(paths):
+        raise InvalidArgument(f"an index needs one or more columns, each once; found {list(paths)}")
+    return paths
+
+
+@dataclass(frozen=True)
+class _Expression:
+    """A parsed text. A column reference is a tuple of names, a literal is its text; without a function, one column."""
+
+    function: str | None
+    arguments: tuple[str | Names, ...]
+    rest: str = ""
+
+    def __str__(self) -> str:
+        arguments = ", ".join(a if isinstance(a, str) else ".".join(map(_quoted, a)) for a in self.arguments)
+        text = arguments if self.function is None else f"{self.function}({arguments})"
+        return f"{text} {self.rest}" if self.rest else text
+
+    @property
+    def references(self) -> tuple[Names, ...]:
+        return tuple(a for a in self.arguments if isinstance(a, tuple))
+
+
+def _quoted(name: str) -> str:
+    plain = _PLAIN.fullmatch(name) and not _NUMBER.fullmatch(name)
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text, self.at, self.next = text, 0, 0
+        self.kind = self.value = ""
+        self.advance()
+
+    def advance(self) -> str:
+        """Step to the next token; return the value of the one left behind."""
+        value, match = self.value, _TOKEN.match(self.text, self.next)
+        if match is None:
+            self.at, self.value = self.next, self.text[self.next :].lstrip()[0]
+            self.fail("a quote that is closed")
+        self.kind = match.lastgroup or ""
+        self.value, self.at, self.next = match[self.kind], match.start(self.kind), match.end()
+        return value
+
+    def fail(self, expected: str) -> NoReturn:
+        found = repr(self.value) if self.value else "the end"
+        raise InvalidArgument(
+            f"{self.text!r} does not parse: at character {self.at + 1} expected {expected}, found {found}"
+        )
+
+    def expression(self) -> _Expression:
+        if self.kind == "end":
+            self.fail("a column or a function")
+        first = self.argument()
+        if self.value != "(":
+            if isinstance(first, str):
+                self.fail("a column's name (back-quoted if it is a number), not a literal")
+            return _Expression(None, (first,), self.rest())
+        if isinstance(first, str) or len(first) > 1 or not re.fullmatch(r"\w+", first[0]):
+            self.fail("a function's name (letters, digits, underscores)")
+        return _Expression(first[0], self.arguments(), self.rest())
+
+    def arguments(self) -> tuple[str | Names, ...]:
+        found: list[str | Names] = []
+        while not found or self.value == ",":
+            self.advance()
+            found.append(self.argument())
+        if self.value != ")":
+            self.fail("',' or ')'")
+        self.advance()
+        return tuple(found)
+
+    def argument(self) -> str | Names:
+        if self.kind in ("number", "text"):
+            return self.advance()
+        names = [self.name()]
+        while self.value == ".":
+            self.advance()
+            names.append(self.name())
+        return tuple(names)
+
+    def name(self) -> str:
+        if self.kind not in ("word", "quoted"):
+            self.fail("a column's name")
+        quoted, token = self.kind == "quoted", self.advance()
+        return clean_name(token[1:-1].replace("``", "`") if quoted else token)
+
+    def rest(self) -> str:
+        words = []
+        while self.kind == "word":
+            words.append(self.advance().lower())
+        if self.kind != "end":
+            self.fail("the end of the text")
+        return " ".join(words)
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse(text: str) -> _Expression:
+    return _Parser(text).expression()
+
+
+def references(text: str) -> tuple[Names, ...]:
+    """Return the paths of the columns that a partitioning, distribution or sort order refers to."""
+    return () if text == "even" else _parse(text).references
+
+
+def renamed(text: str, old: Names, new: Names) -> str:
+    """Return ``text`` with each reference to the column ``old``, or to a field below it, changed to ``new``."""
+    if not any(names[: len(old)] == old for names in references(text)):
+        return text
+    found = _parse(text)
+    arguments = (new + a[len(old) :] if isinstance(a, tuple) and a[: len(old)] == old else a for a in found.arguments)
+    return str(replace(found, arguments=tuple(arguments)))
+
+
+def check_partitioning(texts: Iterable[str], nodes: list[Node]) -> list[str]:
+    """Return the canonical spelling of each text; its columns must be among ``nodes``."""
+    return _each_once("partitioning", texts, lambda text: _transform("partitioning", text, nodes))
+
+
+def check_sort_orders(texts: Iterable[str], nodes: list[Node]) -> list[str]:
+    """Return the canonical spelling of each text; its columns must be among ``nodes``."""
+    return _each_once("sort orders", texts, lambda text: _sort_order(text, nodes))
+
+
+def check_distribution(text: str | None, nodes: list[Node]) -> str | None:
+    """Return the canonical spelling of ``text``; its columns must be among ``nodes``."""
+    if text is None or clean_text(text, "a distribution").strip().lower() == "even":
+        return None if text is None else "even"
+    found = _parse(text)
+    if (found.function or "").lower() not in _DISTRIBUTION or found.rest:
+        raise InvalidArgument(f"the distribution {text!r} is none of 'hash(16, id)', 'range(ts)', 'even'")
+    return str(_checked(text, found, _DISTRIBUTION, nodes))
+
+
+def check_indexes(indexes: Iterable[Index], nodes: list[Node]) -> list[dict[str, Any]]:
+    """Return ``indexes`` as the document stores them; names differ, one is primary at most, columns exist."""
+    if isinstance(indexes, (str, Index)) or not isinstance(indexes, Iterable):
+        raise InvalidArgument(f"indexes must be a sequence of Index, not {indexes!r}")
+    stored: list[dict[str, Any]] = []
+    for index in indexes:
+        if not isinstance(index, Index):
+            raise InvalidArgument(f"an index must be an Index, not {index!r}")
+        if any(other["name"] == index.name for other in stored):
+            raise InvalidArgument(f"two indexes are named {index.name!r}; names must differ")
+        if index.type == "primary" and any(other["type"] == "primary" for other in stored):
+            raise InvalidArgument(f"the index {index.name!r} would be the second primary one; a table has one at most")
+        for path in index.columns:
+            _must_exist(parse_path(path), f"the index {index.name!r}", nodes)
+        stored.append({"name": index.name, "columns": list(index.columns), "type": index.type})
+    return stored
+
+
+def decode_indexes(stored: Iterable[Mapping[str, Any]]) -> tuple[Index, ...]:
+    """Return the indexes that a document stores."""
+    return tuple([Index(i["name"], tuple(i["columns"]), type=i["type"]) for i in stored])
+
+
+def _each_once(what: str, texts: Iterable[str], check: Callable[[str], str]) -> list[str]:
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise InvalidArgument(f"{what} must be a sequence of strings, not {texts!r}")
+    found: list[str] = []
+    for text in texts:
+        canonical = check(clean_text(text, f"an element of {what}"))
+        if canonical in found:
+            raise InvalidArgument(f"{what} has {canonical!r} twice")
+        found.append(canonical)
+    return found
+
+
+def _transform(what: str, text: str, nodes: list[Node]) -> str:
+    found = _parse(text)
+    if found.rest:
+        raise InvalidArgument(f"the {what} {text!r} ends in {found.rest!r}; only a column or a function is allowed")
+    return str(_checked(text, found, _PARTITIONING, nodes))
+
+
+def _sort_order(text: str, nodes: list[Node]) -> str:
+    found = _parse(text)
+    order = _ORDER.fullmatch(found.rest)
+    if order is None:
+        raise InvalidArgument(
+            f"the sort order {text!r} ends in {found.rest!r}; [asc | desc] [nulls first | nulls last] may stand there"
+        )
+    direction = order[1] or "asc"
+    nulls = order[2] or ("first" if direction == "asc" else "last")
+    return str(replace(_checked(text, found, _PARTITIONING, nodes), rest=f"{direction} nulls {nulls}"))
+
+
+def _checked(text: str, found: _Expression, known: frozenset[str], nodes: list[Node]) -> _Expression:
+    """Return ``found`` with a known function in lower case, once its arguments fit and its columns exist."""
+    name = (found.function or "").lower()
+    if name in known:
+        _check_arguments(text, name, found.arguments)
+        found = replace(found, function=name)
+    if not found.references:
+        raise InvalidArgument(f"{text!r} refers to no column; it needs at least one")
+    for names in found.references:
+        _must_exist(names, repr(text), nodes)
+    return found
+
+
+def _check_arguments(text: str, name: str, arguments: Sequence[str | Names]) -> None:
+    columns = arguments
+    if name in _NUMBERED:
+        number, *columns = arguments
+        if not isinstance(number, str) or not re.fullmatch(r"0*[1-9]\d{0,8}", number, re.ASCII):
+            raise InvalidArgument(f"{text!r}: {name} takes a whole number from 1 first, as in {_NUMBERED[name]!r}")
+    if any(isinstance(column, str) for column in columns) or not columns or (name in _ONE and len(columns) > 1):
+        many = "one column" if name in _ONE else "one or more columns"
+        raise InvalidArgument(f"{text!r}: {name} takes {many}{' after its number' * (name in _NUMBERED)}")
+
+
+def _must_exist(names: Names, where: str, nodes: list[Node]) -> None:
+    if find(nodes, names) is None:
+        among = ", ".join(node["name"] for node in nodes[:20]) or "none"
+        raise InvalidArgument(f"{where} refers to {format_path(names)}, which is not a column; there are: {among}")

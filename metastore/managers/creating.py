@@ -1,0 +1,172 @@
+"""How entities come to be: one by one, or many at once. Attempts for :class:`metastore.session.Session`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from metastore.backends.port import Lookup
+from metastore.changes import Doc
+from metastore.commit import Event, Insert, Update
+from metastore.entity import Entity, Node, Record
+from metastore.errors import EntityAlreadyExists, InvalidArgument
+from metastore.kinds.kind import Kind, dump
+from metastore.managers.target import find_parent, missing, root_or_last
+from metastore.names import Path, clean_name, format_path, parse_path
+from metastore.placing import check_in_use, guards_of, key_under, lookup
+from metastore.session import Proposal, Results, View
+
+__all__ = ["IfExists", "Wish", "check_if_exists", "create", "create_chunk"]
+
+IfExists = Literal["error", "return", "replace"]
+
+
+def check_if_exists(value: object) -> None:
+    """Raise InvalidArgument for anything but the three words."""
+    if value not in ("error", "return", "replace"):
+        raise InvalidArgument(f'if_exists is "error", "return" or "replace", not {value!r}')
+
+
+@dataclass(frozen=True)
+class Wish:
+    """An entity that somebody wants: everything of it but its place."""
+
+    kind: Kind
+    comment: object
+    properties: object
+    fields: Mapping[str, Any]
+
+    def document(self) -> Doc:
+        """The document of the new entity."""
+        return self.kind.document(self.comment, self.properties, self.fields)
+
+    def folds(self, parent: Node) -> bool:
+        """Whether names below the entity are folded: a catalog says so, the rest inherits."""
+        return bool(self.fields.get("fold_case")) if self.kind.name == "catalog" else parent.fold
+
+    def replacing(self, old: Doc) -> Doc:
+        """The document that takes the place of ``old``."""
+        return self.kind.replaced(old, self.comment, self.properties, self.fields)
+
+
+def create(
+    view: View, wish: Wish, doc: Doc, path: Path, parent: Entity | None, if_exists: IfExists, actor: str | None
+) -> Proposal[Entity] | Entity:
+    """Propose the new entity, or settle on the one that is there."""
+    parents, name, existing = _place(view, wish.kind, path, parent)
+    names = (*[n.name for n in parents], name)
+    if existing is not None:
+        return _existing(wish, existing, names, if_exists, actor)
+    check_in_use(parents)
+    above = root_or_last(parents)
+    write = new_entity(wish.kind, above, names, dump(doc, names), wish.folds(above))
+
+    def finish(results: Results) -> Entity:
+        (result,) = results
+        assert result is not None
+        node = Node(result.id, wish.kind.name, name, 1, True, write.fold)
+        record = Record((*parents, node), 1, write.doc, actor, result.time, actor, result.time)
+        return wish.kind.entity(record)
+
+    return Proposal(guards_of(parents), (write,), finish)
+
+
+def _place(
+    view: View, kind: Kind, path: Path, parent: Entity | None
+) -> tuple[tuple[Node, ...], str, Record | None]:
+    """Return the parent's nodes, the new name, and what has that name already."""
+    if parent is None:
+        names = parse_path(path)
+        (found,) = view.backend.resolve([lookup(kind, names)])
+        if len(found.nodes) < len(names) - 1:
+            raise missing(names, found.nodes)
+        return found.nodes[: len(names) - 1], names[-1], found.record
+    name = clean_name(path[0] if isinstance(path, tuple) and len(path) == 1 else path)
+    parents = find_parent(view, kind, parent)
+    if view.guessed:
+        return parents, name, None
+    (found,) = view.backend.resolve([Lookup((kind.family,), (name,), parents[-1])])
+    record = found.record
+    return parents, name, record and record._replace(chain=(*parents, *record.chain))
+
+
+def _existing(
+    wish: Wish, record: Record, names: tuple[str, ...], if_exists: IfExists, actor: str | None
+) -> Proposal[Entity] | Entity:
+    path = format_path(names)
+    if if_exists == "error":
+        raise EntityAlreadyExists(path)
+    if record.chain[-1].kind != wish.kind.name:
+        raise EntityAlreadyExists(path, f"{path} already exists and is a {record.chain[-1].kind}; choose another name")
+    if if_exists == "return":
+        return wish.kind.entity(record)
+    return rewrite(wish.kind, record, wish.replacing(json.loads(record.doc)), "[]", actor)
+
+
+def rewrite(kind: Kind, record: Record, doc: Doc, changes: str, actor: str | None) -> Proposal[Entity] | Entity:
+    """Propose a new document for an entity; one that is equal settles it."""
+    names = tuple([n.name for n in record.chain])
+    parents = record.chain[:-1]
+    check_in_use(parents)
+    if doc == json.loads(record.doc):
+        return kind.entity(record)
+    text, path = dump(doc, names), format_path(names)
+    write = Update(record.chain[-1].id, record.version, Event(kind.name, "alter", path, path, changes), doc=text)
+
+    def finish(results: Results) -> Entity:
+        (result,) = results
+        assert result is not None
+        return kind.entity(
+            record._replace(version=result.version, doc=text, modified_by=actor, modified_at=result.time)
+        )
+
+    return Proposal(guards_of(parents), (write,), finish)
+
+
+def new_entity(kind: Kind, parent: Node, names: tuple[str, ...], text: str, folds: bool) -> Insert:
+    """Return the write that makes a new entity at ``names`` below ``parent``."""
+    name = names[-1]
+    return Insert(
+        parent.id,
+        kind.name,
+        kind.family,
+        name,
+        key_under(parent, name),
+        folds,
+        text,
+        Event(kind.name, "create", None, format_path(names)),
+    )
+
+
+def create_chunk(
+    view: View,
+    wishes: Sequence[tuple[str, Wish, str]],
+    kind: Kind,
+    parents_of: Callable[[View], tuple[Node, ...]],
+    if_exists: IfExists,
+) -> Proposal[int] | int:
+    """Propose all of ``wishes`` (name, wish, document) below one parent; the count of those that were written."""
+    parents = parents_of(view)
+    check_in_use(parents)
+    parent = root_or_last(parents)
+    upper = tuple(n.name for n in parents)
+    inserts = [new_entity(kind, parent, (*upper, name), text, wish.folds(parent)) for name, wish, text in wishes]
+    if view.guessed or if_exists == "return":
+        return Proposal(guards_of(parents), tuple(inserts), _count, skip_existing=if_exists == "return")
+    lookups = [Lookup((kind.family,), (name,), parent) for name, _, _ in wishes]
+    writes: list[Insert | Update] = []
+    for found, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
+        if found.record is None:
+            writes.append(insert)
+            continue
+        there = found.record._replace(chain=(*parents, *found.record.chain))
+        decided = _existing(wish, there, (*upper, name), if_exists, None)
+        if isinstance(decided, Proposal):
+            writes.extend(w for w in decided.writes if isinstance(w, Update))
+    return Proposal(guards_of(parents), tuple(writes), _count) if writes else 0
+
+
+def _count(results: Results) -> int:
+    return sum(r is not None for r in results)

@@ -1,0 +1,124 @@
+"""The managers of the built-in kinds: what their ``create`` takes, in types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Unpack
+
+from metastore.columns import Column
+from metastore.kinds.catalog import Catalog
+from metastore.kinds.fileset import Fileset
+from metastore.kinds.metalake import Metalake
+from metastore.kinds.schema import Schema
+from metastore.kinds.table import Table
+from metastore.layout import Index
+from metastore.managers import moving
+from metastore.managers.manager import CallOptions, CreateOptions, E, Manager, call_of
+from metastore.managers.target import Target
+from metastore.names import Path
+
+__all__ = ["Catalogs", "Filesets", "Metalakes", "Schemas", "Tables"]
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class _Disableable(Manager[E]):
+    """A manager whose entities can be disabled: they then admit no writes below them."""
+
+    def enable(self, target: Target, **options: Unpack[CallOptions]) -> E:
+        """Admit writes below the entity again; return it."""
+        return self._set_in_use(target, True, options)
+
+    def disable(self, target: Target, **options: Unpack[CallOptions]) -> E:
+        """Refuse all writes below the entity with NotInUse, also those in flight; return it."""
+        return self._set_in_use(target, False, options)
+
+    def _set_in_use(self, target: Target, in_use: bool, options: CallOptions) -> E:
+        call = call_of(options)
+        actor = self._actor(call)
+        entity: E = self._run(
+            lambda view: moving.set_in_use(view, self._kind, target, in_use, actor),
+            call,
+            "enable" if in_use else "disable",
+            target,
+        )
+        return entity
+
+
+class Metalakes(_Disableable[Metalake]):
+    """Metalakes."""
+
+    def create(self, path: Path, **options: Unpack[CreateOptions]) -> Metalake:
+        """Create a metalake. Raises EntityAlreadyExists, InvalidArgument."""
+        return self._create(path, {}, options)
+
+
+class Catalogs(_Disableable[Catalog]):
+    """Catalogs."""
+
+    def create(
+        self,
+        path: Path,
+        *,
+        type: str,
+        provider: str | None = None,
+        fold_case: bool = False,
+        **options: Unpack[CreateOptions],
+    ) -> Catalog:
+        """Create a catalog. With ``fold_case`` the names below it are compared without case."""
+        return self._create(path, {"type": type, "provider": provider, "fold_case": fold_case}, options)
+
+
+class Schemas(Manager[Schema]):
+    """Schemas."""
+
+    def create(self, path: Path, **options: Unpack[CreateOptions]) -> Schema:
+        """Create a schema. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
+        return self._create(path, {}, options)
+
+
+class Tables(Manager[Table]):
+    """Tables."""
+
+    def create(
+        self,
+        path: Path,
+        *,
+        columns: Iterable[Column] = (),
+        partitioning: Iterable[str] = (),
+        distribution: str | None = None,
+        sort_orders: Iterable[str] = (),
+        indexes: Iterable[Index] = (),
+        location: str | None = None,
+        format: str | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> Table:
+        """Create a table. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
+        fields = {
+            "columns": tuple(columns),
+            "partitioning": partitioning if isinstance(partitioning, str) else tuple(partitioning),
+            "distribution": distribution,
+            "sort_orders": sort_orders if isinstance(sort_orders, str) else tuple(sort_orders),
+            "indexes": tuple(indexes),
+            "location": location,
+            "format": format,
+        }
+        return self._create(path, fields, options)
+
+
+class Filesets(Manager[Fileset]):
+    """Filesets."""
+
+    def create(
+        self,
+        path: Path,
+        *,
+        type: str = "managed",
+        locations: Mapping[str, str] = _NOTHING,
+        **options: Unpack[CreateOptions],
+    ) -> Fileset:
+        """Create a fileset. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
+        return self._create(path, {"type": type, "locations": locations}, options)
+
+

@@ -1,0 +1,85 @@
+"""How children are listed: page by page, each page true at one instant.
+
+Every page is read together with the guards of the parent's path. When they have changed, the
+parent is looked up again: still where it was, the listing goes on; renamed, moved or dropped, it
+raises EntityNotFound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from metastore.backends.port import ROOT, Backend, Page
+from metastore.entity import Entity, Node
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds import KINDS
+from metastore.kinds.kind import Kind
+from metastore.managers.target import Target, find
+from metastore.names import format_path, parse_path
+from metastore.placing import guards_of, parent_kind
+from metastore.session import View
+
+__all__ = ["check_page_size", "owner_pages", "pages", "parent_nodes"]
+
+T = TypeVar("T")
+Guards = list[tuple[int, int]]
+Read = Callable[[Node, T | None, Guards], tuple[Page[T], int]]
+"""From (the node listed, the last row so far, guards) to a page, and how many rows a full one has."""
+
+
+def check_page_size(page_size: object) -> None:
+    """Raise InvalidArgument for anything but a positive integer."""
+    if isinstance(page_size, bool) or not isinstance(page_size, int) or page_size < 1:
+        raise InvalidArgument(f"a page size is a positive integer, not {page_size!r}")
+
+
+def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, ...]:
+    """Return the nodes of ``parent``, below which ``kind`` is listed; None is the root."""
+    if parent is None:
+        if kind.parents:
+            raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents)}; name it")
+        return ()
+    if isinstance(parent, Entity):
+        above = parent.kind
+    else:
+        above = parent_kind(kind, len(parse_path(parent)) + 1) or ""
+    if above not in kind.parents:
+        raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents) or 'root'}; {parent!r} is none")
+    return find(view, KINDS[above], parent).chain
+
+
+def pages(
+    backend: Backend, kind: Kind, parent: Target | None, read: Read[T]
+) -> Iterator[tuple[tuple[Node, ...], T]]:
+    """Yield (the parent's nodes, row) for each row below ``parent`` that ``read`` brings."""
+    return _pages(backend, lambda view: parent_nodes(view, kind, parent), read)
+
+
+def owner_pages(
+    backend: Backend, kind: Kind, owner: Target, read: Read[T]
+) -> Iterator[tuple[tuple[Node, ...], T]]:
+    """Yield (the owner's nodes, row) for each owned row that ``read`` brings."""
+    return _pages(backend, lambda view: find(view, kind, owner).chain, read)
+
+
+def _pages(
+    backend: Backend, nodes_of: Callable[[View], tuple[Node, ...]], read: Read[T]
+) -> Iterator[tuple[tuple[Node, ...], T]]:
+    nodes = first = nodes_of(View(backend, trusting=True))
+    last: T | None = None
+    while True:
+        guards = [(g.id, g.scope_version) for g in guards_of(nodes)]
+        page, full = read(nodes[-1] if nodes else ROOT, last, guards)
+        if not page.held:
+            nodes = nodes_of(View(backend, trusting=False))
+            if last is not None and [(n.id, n.name) for n in nodes] != [(n.id, n.name) for n in first]:
+                path = format_path([n.name for n in first])
+                raise EntityNotFound(path, f"{path} was renamed, moved or dropped while it was listed; list again")
+            first = nodes
+            continue
+        for row in page.rows:
+            yield nodes, row
+        if len(page.rows) < full:
+            return
+        last = page.rows[-1]

@@ -1,0 +1,321 @@
+"""The manager: everything that can be done with the entities of one kind.
+
+Thin: it checks the call, and hands an attempt to the session, which retries it. The attempts
+themselves are in ``creating``, ``moving`` and ``listing``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
+
+from metastore.backends.port import Child, Page
+from metastore.changes import EntityChange, encode
+from metastore.commit import DROPPED, LIVE
+from metastore.entity import Entity, Node, Record, Version
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds import KINDS
+from metastore.kinds.kind import Kind, dump
+from metastore.managers import moving
+from metastore.collecting import delete_tree
+from metastore.managers.creating import IfExists, Wish, check_if_exists, create, create_chunk, rewrite
+from metastore.managers.listing import check_page_size, pages, parent_nodes
+from metastore.managers.past import entity_at, steps_of, version_of
+from metastore.managers.target import Target, find, names_of
+from metastore.names import Path, clean_name, format_path, parse_path
+from metastore.placing import check_in_use, lookup
+from metastore.session import Call, Proposal, Session, View
+
+__all__ = ["CallOptions", "CreateOptions", "E", "Manager", "call_of"]
+
+E = TypeVar("E", bound=Entity)
+_CHUNK = 1000
+_CHUNK_BYTES = 4 << 20
+
+
+class CallOptions(TypedDict, total=False):
+    """What every mutation takes: who asks, and how long it may take (seconds)."""
+
+    principal: str | None
+    deadline: float | None
+
+
+class CreateOptions(CallOptions, total=False):
+    """What every create takes besides the fields of its kind."""
+
+    parent: Entity | None
+    comment: str | None
+    properties: Mapping[str, str]
+    if_exists: IfExists
+    parents: bool
+
+
+class Manager(Generic[E]):
+    """The manager of one kind."""
+
+    def __init__(self, session: Session, kind: Kind) -> None:
+        self._session = session
+        self._kind = kind
+
+    # --- making
+
+    def _create(self, path: Path, fields: Mapping[str, Any], options: CreateOptions) -> E:
+        if_exists, parent = options.get("if_exists", "error"), options.get("parent")
+        check_if_exists(if_exists)
+        properties = options.get("properties", MappingProxyType({}))
+        wish = Wish(self._kind, options.get("comment"), properties, fields)
+        call = call_of(options)
+        doc, actor = wish.document(), self._actor(call)
+
+        def attempt(view: View) -> Proposal[Entity] | Entity:
+            return create(view, wish, doc, path, parent, if_exists, actor)
+
+        while True:
+            try:
+                return cast(E, self._session.run(attempt, call, f"create {self._kind.name} {path!r}"))
+            except EntityNotFound:
+                if not options.get("parents") or parent is not None or not self._make_parents(path, options):
+                    raise
+
+    def _make_parents(self, path: Path, options: CreateOptions) -> bool:
+        """Create the first missing schema above ``path``; False if what is missing is no schema."""
+        names = parse_path(path)
+        (found,) = self._session.backend.resolve([lookup(self._kind, names)])
+        depth = len(found.nodes) + 1
+        if depth < 3 or depth >= len(names):
+            return depth >= len(names)
+        more = CreateOptions(if_exists="return", principal=options.get("principal"), deadline=options.get("deadline"))
+        Manager[Entity](self._session, KINDS["schema"])._create(names[:depth], {}, more)
+        return True
+
+    def create_many(
+        self,
+        parent: Target | None,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        if_exists: IfExists = "error",
+        **options: Unpack[CallOptions],
+    ) -> int:
+        """Create many entities below one parent; return how many were written.
+
+        ``rows`` have ``name`` and the fields of ``create``. They are committed in chunks: after
+        an error, run it again with ``if_exists="return"``.
+        """
+        check_if_exists(if_exists)
+        call = call_of(options)
+        known: list[tuple[Node, ...]] = []
+
+        def parents_of(view: View) -> tuple[Node, ...]:
+            if not known or not view.guess():
+                known[:] = [parent_nodes(view, self._kind, parent)]
+            return known[0]
+
+        written = 0
+        for chunk in _chunks(rows, self._wish):
+            written += self._session.run(
+                lambda view, chunk=chunk: create_chunk(view, chunk, self._kind, parents_of, if_exists),  # type: ignore[misc]
+                call,
+                f"create {len(chunk)} of kind {self._kind.name}",
+            )
+        return written
+
+    def _wish(self, row: Mapping[str, Any]) -> tuple[str, Wish, str]:
+        if not isinstance(row, Mapping) or "name" not in row:
+            raise InvalidArgument("each row is a mapping with a name and the fields of create")
+        fields = dict(row)
+        name, comment = clean_name(fields.pop("name")), fields.pop("comment", None)
+        wish = Wish(self._kind, comment, fields.pop("properties", MappingProxyType({})), fields)
+        return name, wish, dump(wish.document(), (name,))
+
+    # --- reading
+
+    def load(self, target: Target, *, version: int | None = None) -> E:
+        """Return the entity as it is now, or as it was at ``version``. Raises EntityNotFound."""
+        record = find(View(self._session.backend, False), self._kind, target)
+        if version is None:
+            return cast(E, self._kind.entity(record))
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise InvalidArgument(f"a version is a positive integer, not {version!r}")
+        for step in self._session.backend.history(record.chain[-1].id, version - 1, 1):
+            entity = entity_at(step)
+            if step.version == version and entity is not None:
+                return cast(E, entity)
+        path = format_path([n.name for n in record.chain])
+        raise EntityNotFound(path, f"{path} has no version {version} in its history; see the manager's history()")
+
+    def load_many(self, paths: Iterable[Path]) -> list[E | None]:
+        """Return the entity at each path, or None, in one round trip."""
+        lookups = [lookup(self._kind, parse_path(path)) for path in paths]
+        found = self._session.backend.resolve(lookups) if lookups else []
+        return [self._mine(r.record) for r in found]
+
+    def _mine(self, record: Record | None) -> E | None:
+        """Return the entity, if it is one of this kind and not of another of its family."""
+        if record is None or record.chain[-1].kind != self._kind.name:
+            return None
+        return cast(E, self._kind.entity(record))
+
+    def exists(self, path: Path) -> bool:
+        """Whether a live entity of this kind is at ``path``."""
+        (found,) = self._session.backend.resolve([lookup(self._kind, parse_path(path))])
+        return self._mine(found.record) is not None
+
+    def list(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[E]:
+        """Yield the direct children of this kind, by name. Raises EntityNotFound for a missing parent."""
+        return self._children(parent, LIVE, page_size)
+
+    def dropped(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[E]:
+        """Yield the children that were dropped and can be restored, by name, then oldest first."""
+        return self._children(parent, DROPPED, page_size)
+
+    def _children(self, parent: Target | None, state: int, page_size: int) -> Iterator[E]:
+        check_page_size(page_size)
+        backend, kind = self._session.backend, self._kind
+
+        def read(above: Node, last: Child | None, guards: Any) -> tuple[Page[Child], int]:
+            after = ("", 0) if last is None else (last.key, last.node.id)
+            return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
+
+        for nodes, child in pages(backend, kind, parent, read):
+            yield cast(E, kind.entity(Record((*nodes, child.node), *child[3:])))
+
+    def names(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[str]:
+        """Yield the children's names, ordered by code point. Raises EntityNotFound for a missing parent."""
+        check_page_size(page_size)
+        backend, kind = self._session.backend, self._kind
+
+        def read(above: Node, last: tuple[str, str] | None, guards: Any) -> tuple[Page[tuple[str, str]], int]:
+            after = "" if last is None else last[0]
+            return backend.names(above.id, kind.name, kind.family, after, page_size, guards), page_size
+
+        for _, (_, name) in pages(backend, kind, parent, read):
+            yield name
+
+    def history(self, target: Target) -> Iterator[Version]:
+        """Yield what happened to the entity, oldest first. An entity in hand may be a dropped one."""
+        if isinstance(target, Entity):
+            names_of(self._kind, target)
+            known = self._session.backend.by_id([target.id])[0]
+            if known is None:
+                raise EntityNotFound(target.path, f"{target.path} (id {target.id}) was purged; its history is gone")
+            entity_id = target.id
+        else:
+            entity_id = find(View(self._session.backend, False), self._kind, target).chain[-1].id
+        return (version_of(step) for step in steps_of(self._session.backend, entity_id))
+
+    # --- changing
+
+    def alter(
+        self, target: Target, *changes: EntityChange, expected_version: int | None = None, **options: Unpack[CallOptions]
+    ) -> E:
+        """Apply ``changes``, merged with what others do meanwhile; return the entity.
+
+        Nothing is written if the entity stays equal. Raises EntityNotFound; VersionConflict if
+        ``expected_version`` or a change's own expectation fails; what the changes raise.
+        """
+        for change in changes:
+            if not isinstance(change, self._kind.changes):
+                raise InvalidArgument(f"{change!r} is not a change of a {self._kind.name}")
+        call = call_of(options)
+        encoded = json.dumps(encode(changes), separators=(",", ":"))
+        actor = self._actor(call)
+
+        def attempt(view: View) -> Proposal[Entity] | Entity:
+            record = find(view, self._kind, target)
+            moving.check_version(record, expected_version)
+            check_in_use(record.chain[:-1])
+            names = tuple([n.name for n in record.chain])
+            doc = json.loads(record.doc)
+            for change in changes:
+                change.apply(doc, names)
+            return rewrite(self._kind, record, doc, encoded, actor)
+
+        return self._run(attempt, call, "alter", target)
+
+    def rename(
+        self, target: Target, to: Path, *, expected_version: int | None = None, **options: Unpack[CallOptions]
+    ) -> E:
+        """Give the entity a new name, or with a full path a new place; return it.
+
+        Raises EntityAlreadyExists if the name is taken, InvalidArgument for a move below itself.
+        """
+        call = call_of(options)
+        parse_path(to)
+        actor = self._actor(call)
+        return self._run(
+            lambda view: moving.rename(view, self._kind, target, to, expected_version, actor), call, "rename", target
+        )
+
+    def drop(
+        self,
+        target: Target,
+        *,
+        cascade: bool = False,
+        expected_version: int | None = None,
+        **options: Unpack[CallOptions],
+    ) -> bool:
+        """Drop the entity; False: there was nothing to drop. Raises NotEmpty without ``cascade``.
+
+        It can be restored until gc collects it.
+        """
+        call = call_of(options)
+        actor = self._actor(call)
+        return self._run(
+            lambda view: moving.drop(view, self._kind, target, cascade, expected_version, actor), call, "drop", target
+        )
+
+    def restore(
+        self, path: Path, *, id: int | None = None, to: Path | None = None, **options: Unpack[CallOptions]
+    ) -> E:
+        """Bring back what was dropped last at ``path``, or the one with ``id``, there or at ``to``.
+
+        Raises EntityNotFound, or EntityAlreadyExists if the name is taken.
+        """
+        call = call_of(options)
+        actor = self._actor(call)
+        return self._run(lambda view: moving.restore(view, self._kind, path, id, to, actor), call, "restore", path)
+
+    def purge(self, target: Target, **options: Unpack[CallOptions]) -> bool:
+        """Remove an entity for good: a live, empty one, or by its Entity a dropped one.
+
+        False: there was nothing. Its history goes with it; what the feed says of it stays for the
+        retention.
+        """
+        call = call_of(options)
+        actor = self._actor(call)
+        entity_id: int = self._run(lambda view: moving.purge(view, self._kind, target, actor), call, "purge", target)
+        if entity_id:
+            delete_tree(self._session.backend, entity_id)
+        return bool(entity_id)
+
+    # --- for all of them
+
+    def _actor(self, call: Call) -> str | None:
+        return self._session.principal if call.principal is None else call.principal
+
+    def _run(self, attempt: Callable[[View], Any], call: Call, verb: str, target: Target) -> Any:
+        path = target.path if isinstance(target, Entity) else target
+        return self._session.run(attempt, call, f"{verb} {self._kind.name} {path!r}")
+
+
+def call_of(options: CallOptions) -> Call:
+    """Return the checked options of a call."""
+    return Call(options.get("principal"), options.get("deadline"))
+
+
+def _chunks(
+    rows: Iterable[Mapping[str, Any]], wish: Callable[[Mapping[str, Any]], tuple[str, Wish, str]]
+) -> Iterator[list[tuple[str, Wish, str]]]:
+    """Yield the wishes in chunks that are bounded in number and in size."""
+    chunk: list[tuple[str, Wish, str]] = []
+    size = 0
+    for row in rows:
+        chunk.append(wish(row))
+        size += len(chunk[-1][2])
+        if len(chunk) == _CHUNK or size > _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -1,0 +1,236 @@
+"""Exclusive operations: rename, move, drop, restore, purge, enable, disable.
+
+Each bumps the entity's scope version and changes its rows only, whatever lies below. Attempts
+for :class:`metastore.session.Session`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from metastore.backends.port import Lookup
+from metastore.commit import DROPPED, LIVE, PURGING, Event, Guard, Place, Update
+from metastore.entity import Entity, Node, Record
+from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, NotEmpty, VersionConflict
+from metastore.kinds import KINDS
+from metastore.kinds.kind import Kind
+from metastore.managers.target import Target, find, missing, root_or_last
+from metastore.names import Path, format_path, parse_path
+from metastore.placing import check_in_use, guards_of, key_under, lookup
+from metastore.session import Proposal, Results, View
+
+__all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
+
+
+def check_version(record: Record, expected: int | None) -> None:
+    """Raise VersionConflict if the caller expects another version."""
+    if expected is None:
+        return
+    if isinstance(expected, bool) or not isinstance(expected, int) or expected < 1:
+        raise InvalidArgument(f"a version is a positive integer, not {expected!r}")
+    if record.version != expected:
+        raise VersionConflict(_path(record), expected, record.version)
+
+
+def _path(record: Record) -> str:
+    return format_path([n.name for n in record.chain])
+
+
+@dataclass(frozen=True)
+class _Exclusive:
+    """An exclusive update of one entity, from its record to its record."""
+
+    kind: Kind
+    record: Record
+    actor: str | None
+
+    def propose(
+        self, action: str, after: tuple[Node, ...] | None, guards: tuple[Guard, ...], **changes: Any
+    ) -> Proposal[Entity]:
+        """Propose ``action``; ``after`` is the chain it leads to, None if it leads nowhere."""
+        node = self.record.chain[-1]
+        before = None if action == "restore" else _path(self.record)
+        event = Event(self.kind.name, action, before, after and format_path([n.name for n in after]))
+        write = Update(node.id, self.record.version, event, scope_version=node.scope_version, **changes)
+
+        def finish(results: Results) -> Entity:
+            (result,) = results
+            assert result is not None
+            chain = after or self.record.chain
+            last = chain[-1]._replace(scope_version=node.scope_version + 1)
+            record = self.record._replace(
+                chain=(*chain[:-1], last), version=result.version, modified_by=self.actor, modified_at=result.time
+            )
+            return self.kind.entity(record)
+
+        return Proposal(guards, (write,), finish)
+
+
+def rename(
+    view: View, kind: Kind, target: Target, to: Path, expected_version: int | None, actor: str | None
+) -> Proposal[Entity] | Entity:
+    """Propose a new name, or a new parent and name, for ``target``."""
+    wanted = parse_path(to)
+    record = find(view, kind, target)
+    check_version(record, expected_version)
+    parents, node = record.chain[:-1], record.chain[-1]
+    moves = len(wanted) > 1 and wanted[:-1] != tuple(n.name for n in parents)
+    if view.guessed and moves:
+        record = find(View(view.backend, False), kind, target)  # a move reads anyway
+        parents, node = record.chain[:-1], record.chain[-1]
+    new_parents = parents if not moves and view.guessed else _new_parents(view, kind, record, wanted)
+    check_in_use(parents)
+    check_in_use(new_parents)
+    same_parent = root_or_last(new_parents).id == root_or_last(parents).id
+    if same_parent and wanted[-1] == node.name:
+        return kind.entity(record)
+    parent = root_or_last(new_parents)
+    if not same_parent and kind.container and parent.fold != node.fold:
+        raise InvalidArgument(
+            f"{_path(record)} cannot move to a catalog that compares names differently (fold_case); copy it instead"
+        )
+    place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), node.fold if kind.container else parent.fold)
+    guards = guards_of(parents) if same_parent else tuple({g.id: g for g in guards_of(parents) + guards_of(new_parents)}.values())
+    after = (*new_parents, node._replace(name=place.name, fold=place.fold))
+    exclusive = _Exclusive(kind, record, actor)
+    return exclusive.propose("rename" if same_parent else "move", after, guards, place=place)
+
+
+def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]) -> tuple[Node, ...]:
+    """Return the nodes above the wanted path, which must be free and not below the entity itself."""
+    if len(wanted) == 1:
+        wanted = (*[n.name for n in record.chain[:-1]], wanted[0])
+    (found,) = view.backend.resolve([lookup(kind, wanted)])
+    nodes, own = found.nodes, record.chain[-1].id
+    if any(n.id == own for n in nodes[: len(wanted) - 1]):
+        raise InvalidArgument(f"{_path(record)} cannot move below itself, to {format_path(wanted)}")
+    if len(nodes) == len(wanted) and nodes[-1].id != own:
+        raise EntityAlreadyExists(format_path(wanted))
+    if len(nodes) < len(wanted) - 1:
+        raise missing(wanted, nodes)
+    return nodes[: len(wanted) - 1]
+
+
+def drop(
+    view: View, kind: Kind, target: Target, cascade: bool, expected_version: int | None, actor: str | None
+) -> Proposal[bool] | bool:
+    """Propose the drop; what is not there (any more) settles it."""
+    try:
+        record = find(view, kind, target)
+    except EntityNotFound:
+        return False
+    check_version(record, expected_version)
+    check_in_use(record.chain[:-1])
+    empty = kind.container and not cascade
+    if empty and not view.guessed:
+        check_empty(view, record)
+    proposal = _Exclusive(kind, record, actor).propose(
+        "drop", None, guards_of(record.chain[:-1]), state=DROPPED, empty=empty
+    )
+    return Proposal(proposal.guards, proposal.writes, lambda results: True)
+
+
+def check_empty(view: View, record: Record) -> None:
+    """Raise NotEmpty if the entity has live children of any kind."""
+    if view.backend.has_children(record.chain[-1].id):
+        path = _path(record)
+        raise NotEmpty(f"{path} is not empty; drop what is in it first, or drop it with cascade=True")
+
+
+def restore(
+    view: View, kind: Kind, path: Path, entity_id: int | None, to: Path | None, actor: str | None
+) -> Proposal[Entity]:
+    """Propose to bring back what was dropped last at ``path``, or the one with ``entity_id``."""
+    names = parse_path(path)
+    wanted = names if to is None else parse_path(to)
+    if to is not None and len(wanted) == 1 and len(names) > 1:
+        wanted = (*names[:-1], wanted[0])
+    record = _dropped(view, kind, names, entity_id)
+    (found,) = view.backend.resolve([lookup(kind, wanted)])
+    if len(found.nodes) == len(wanted):
+        raise EntityAlreadyExists(format_path(wanted))
+    if len(found.nodes) < len(wanted) - 1:
+        raise missing(wanted, found.nodes)
+    parents, node = found.nodes, record.chain[-1]
+    if any(n.id == node.id for n in parents):
+        raise InvalidArgument(f"{format_path(names)} cannot be restored below itself")
+    check_in_use(parents)
+    parent = root_or_last(parents)
+    if kind.container and len(parents) > 1 and parent.fold != node.fold:
+        raise InvalidArgument(f"{format_path(names)} cannot be restored to a catalog that compares names differently")
+    fold = node.fold if kind.container else parent.fold
+    place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), fold)
+    after = (*parents, node._replace(name=place.name, fold=fold))
+    return _Exclusive(kind, record, actor).propose("restore", after, guards_of(parents), state=LIVE, place=place)
+
+
+def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | None) -> Record:
+    """Return the dropped entity that is meant, or raise EntityNotFound."""
+    path = format_path(names)
+    where = lookup(kind, names)
+    if entity_id is not None:
+        known = view.backend.by_id([entity_id])[0]
+        if known is None or known.record.chain[-1].kind != kind.name or known.state != DROPPED:
+            raise EntityNotFound(path, f"no dropped {kind.name} with id {entity_id}; see the manager's dropped()")
+        return known.record
+    parents: tuple[Node, ...] = ()
+    if len(names) > 1:
+        (found,) = view.backend.resolve([Lookup(where.families[:-1], names[:-1])])
+        if len(found.nodes) < len(names) - 1:
+            raise missing(names, found.nodes)
+        parents = found.nodes
+    parent = root_or_last(parents)
+    child = view.backend.gone(parent.id, kind.family, key_under(parent, names[-1]))
+    if child is None or child.node.kind != kind.name:
+        raise EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
+    return Record((*parents, child.node), *child[3:])
+
+
+def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal[int] | int:
+    """Propose to make an entity unrestorable; its id, or 0 if there is nothing. gc does the rest."""
+    if isinstance(target, Entity):
+        known = view.backend.by_id([target.id])[0]
+        if known is None or known.record.chain[-1].kind != kind.name:
+            return 0
+        record, own_state = known.record, known.state
+        if own_state == PURGING:
+            return target.id
+    else:
+        try:
+            record, own_state = find(view, kind, target), LIVE
+        except EntityNotFound:
+            return 0
+    node = record.chain[-1]
+    if own_state == LIVE:
+        check_in_use(record.chain[:-1])
+        if kind.container:
+            check_empty(view, record)
+    proposal = _Exclusive(kind, record, actor).propose(
+        "purge", None, guards_of(record.chain[:-1]), state=PURGING, empty=kind.container and own_state == LIVE
+    )
+    return Proposal(proposal.guards, proposal.writes, lambda results: node.id)
+
+
+def collect(view: View, entity_id: int, before: int, actor: str | None) -> Proposal[int] | int:
+    """Propose to make unrestorable what was dropped before ``before``, unless it was restored since."""
+    known = view.backend.by_id([entity_id])[0]
+    if known is None or known.state != DROPPED or known.record.modified_at >= before:
+        return 0
+    kind, record = KINDS[known.record.chain[-1].kind], known.record
+    proposal = _Exclusive(kind, record, actor).propose("purge", None, guards_of(record.chain[:-1]), state=PURGING)
+    return Proposal(proposal.guards, proposal.writes, lambda results: entity_id)
+
+
+def set_in_use(view: View, kind: Kind, target: Target, in_use: bool, actor: str | None) -> Proposal[Entity] | Entity:
+    """Propose to enable or disable ``target``."""
+    if not kind.can_be_disabled:
+        raise InvalidArgument(f"a {kind.name} cannot be enabled or disabled; only metalakes and catalogs can")
+    record = find(view, kind, target)
+    check_in_use(record.chain[:-1])
+    node = record.chain[-1]
+    if node.in_use == in_use:
+        return kind.entity(record)
+    after = (*record.chain[:-1], node._replace(in_use=in_use))
+    action = "enable" if in_use else "disable"
+    return _Exclusive(kind, record, actor).propose(action, after, guards_of(record.chain[:-1]), in_use=in_use)

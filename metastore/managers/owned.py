@@ -1,0 +1,210 @@
+"""The managers of owned rows: partitions and statistics of an entity.
+
+Writing one takes the owner's guard and those above it; it does not change the owner's version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar, Unpack, cast
+
+from metastore.backends.port import Page
+from metastore.commit import Delete, Event, Put
+from metastore.entity import Node, Owned, OwnedRecord
+from metastore.errors import EntityAlreadyExists, EntityNotFound
+from metastore.kinds.kind import Kind, OwnedKind, dump
+from metastore.kinds.partition import PARTITION, Partition
+from metastore.kinds.statistic import STATISTIC, Statistic
+from metastore.kinds.table import TABLE
+from metastore.managers.listing import check_page_size, owner_pages
+from metastore.managers.manager import CallOptions, call_of
+from metastore.managers.target import Target, find
+from metastore.names import clean_name, format_path
+from metastore.placing import check_in_use, guards_of
+from metastore.session import Proposal, Results, Session, View
+
+__all__ = ["OwnedManager", "Partitions", "Statistics"]
+
+O = TypeVar("O", bound=Owned)  # noqa: E741
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An owned row that is to be written."""
+
+    name: str
+    doc: str
+
+
+class OwnedManager(Generic[O]):
+    """The manager of one kind of owned row, for owners of one kind."""
+
+    def __init__(self, session: Session, kind: OwnedKind, owner: Kind) -> None:
+        self._session = session
+        self._kind = kind
+        self._owner = owner
+
+    # --- reading
+
+    def list(self, owner: Target, *, page_size: int = 1000) -> Iterator[O]:
+        """Yield the owner's rows, by name. Raises EntityNotFound for a missing owner."""
+        check_page_size(page_size)
+        backend, kind = self._session.backend, self._kind.name
+
+        def read(above: Node, last: OwnedRecord | None, guards: Any) -> tuple[Page[OwnedRecord], int]:
+            return backend.owned(above.id, kind, "" if last is None else last.name, page_size, guards), page_size
+
+        for _, record in owner_pages(backend, self._owner, owner, read):
+            yield cast(O, self._kind.row(record))
+
+    def names(self, owner: Target, *, page_size: int = 1000) -> Iterator[str]:
+        """Yield the names of the owner's rows, ordered by code point."""
+        return (row.name for row in self.list(owner, page_size=page_size))
+
+    def load(self, owner: Target, name: str) -> O:
+        """Return one row. Raises EntityNotFound."""
+        record = find(View(self._session.backend, False), self._owner, owner)
+        (found,) = self._session.backend.owned_by_name([record.chain[-1].id], self._kind.name, [clean_name(name)])
+        if found is None:
+            path = format_path((*[n.name for n in record.chain], name))
+            raise EntityNotFound(path, f"{path}: there is no such {self._kind.name}")
+        return cast(O, self._kind.row(found))
+
+    def exists(self, owner: Target, name: str) -> bool:
+        """Whether the owner has a row of this name."""
+        try:
+            self.load(owner, name)
+        except EntityNotFound:
+            return False
+        return True
+
+    # --- writing
+
+    def _document(self, name: str, comment: object, properties: object, fields: Mapping[str, Any]) -> _Row:
+        name = clean_name(name)
+        return _Row(name, dump(self._kind.document(comment, properties, fields), (name,)))
+
+    def _insert(self, owner: Target, row: _Row, options: CallOptions) -> O:
+        call = call_of(options)
+        actor = self._session.principal if call.principal is None else call.principal
+
+        def attempt(view: View) -> Proposal[O]:
+            nodes, path = self._place(view, owner, row.name)
+            if not view.guessed:
+                self._check_absent(view, nodes[-1].id, row.name, path)
+            write = Put(nodes[-1].id, self._kind.name, row.name, 0, row.doc, self._event("create", None, path))
+
+            def finish(results: Results) -> O:
+                (result,) = results
+                assert result is not None
+                audit = (actor, result.time, actor, result.time)
+                record = OwnedRecord(result.id, nodes[-1].id, self._kind.name, row.name, 1, row.doc, *audit)
+                return cast(O, self._kind.row(record))
+
+            return Proposal(guards_of(nodes), (write,), finish)
+
+        return self._session.run(attempt, call, f"create {self._kind.name} {row.name!r}")
+
+    def put_many(self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]) -> int:
+        """Write rows whatever is there, and drop others, in one commit; return how many changed.
+
+        A row that is equal already is not written.
+        """
+        wanted = {row.name: row.doc for row in rows}
+        unwanted = [name for name in dict.fromkeys(clean_name(n) for n in drop) if name not in wanted]
+        names = sorted([*wanted, *unwanted])
+
+        def attempt(view: View) -> Proposal[int] | int:
+            nodes, _ = self._place(View(view.backend, False), owner, "")
+            owner_id, path = nodes[-1].id, [n.name for n in nodes]
+            known = view.backend.owned_by_name([owner_id] * len(names), self._kind.name, names)
+            writes = [
+                w
+                for name, record in zip(names, known, strict=True)
+                if (w := self._difference(owner_id, name, record, wanted.get(name), format_path((*path, name))))
+            ]
+            return Proposal(guards_of(nodes), tuple(writes), len) if writes else 0
+
+        return self._session.run(attempt, call_of(options), f"write {len(names)} of kind {self._kind.name}")
+
+    def _difference(
+        self, owner_id: int, name: str, record: OwnedRecord | None, doc: str | None, path: str
+    ) -> Put | Delete | None:
+        if doc is None:
+            event = self._event("drop", path, None)
+            return record and Delete(owner_id, self._kind.name, name, record.version, event)
+        if record is None:
+            return Put(owner_id, self._kind.name, name, 0, doc, self._event("create", None, path))
+        if json.loads(record.doc) == json.loads(doc):
+            return None
+        return Put(owner_id, self._kind.name, name, record.version, doc, self._event("alter", path, path))
+
+    def drop(self, owner: Target, name: str, **options: Unpack[CallOptions]) -> bool:
+        """Drop one row; False: there was nothing to drop."""
+        name = clean_name(name)
+
+        def attempt(view: View) -> Proposal[bool] | bool:
+            try:
+                nodes, path = self._place(View(view.backend, False), owner, name)
+            except EntityNotFound:
+                return False
+            (found,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
+            if found is None:
+                return False
+            event = self._event("drop", path, None)
+            write = Delete(nodes[-1].id, self._kind.name, name, found.version, event)
+            return Proposal(guards_of(nodes), (write,), lambda results: True)
+
+        return self._session.run(attempt, call_of(options), f"drop {self._kind.name} {name!r}")
+
+    def _place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
+        """Return the owner's nodes, itself last, and the row's path."""
+        record = find(view, self._owner, owner)
+        check_in_use(record.chain[:-1])
+        return record.chain, format_path((*[n.name for n in record.chain], name))
+
+    def _check_absent(self, view: View, owner_id: int, name: str, path: str) -> None:
+        if view.backend.owned_by_name([owner_id], self._kind.name, [name])[0] is not None:
+            raise EntityAlreadyExists(path, f"{path}: there is a {self._kind.name} of this name already")
+
+    def _event(self, action: str, before: str | None, after: str | None) -> Event:
+        return Event(self._kind.name, action, before, after)
+
+
+class Partitions(OwnedManager[Partition]):
+    """The partitions of tables."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, PARTITION, TABLE)
+
+    def create(
+        self,
+        table: Target,
+        name: str,
+        *,
+        values: Mapping[str, str],
+        properties: Mapping[str, str] = MappingProxyType({}),
+        **options: Unpack[CallOptions],
+    ) -> Partition:
+        """Add a partition. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
+        return self._insert(table, self._document(name, None, properties, {"values": values}), options)
+
+    def row(self, name: str, values: Mapping[str, str], properties: Mapping[str, str]) -> _Row:
+        """Return a partition for ``put_many``."""
+        return self._document(name, None, properties, {"values": values})
+
+
+class Statistics(OwnedManager[Statistic]):
+    """What is known of the data behind tables."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, STATISTIC, TABLE)
+
+    def row(self, name: str, values: Mapping[str, Any]) -> _Row:
+        """Return a statistic for ``put_many``."""
+        return self._document(name, None, {}, {"values": values})
+
+

@@ -1,0 +1,70 @@
+"""From what a caller names to what is there: by path, or by an entity in hand."""
+
+from __future__ import annotations
+
+from metastore.backends.port import ROOT
+from metastore.entity import Entity, Node, Record
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds.kind import Kind
+from metastore.names import Path, format_path, parse_path
+from metastore.placing import lookup
+from metastore.session import View
+
+__all__ = ["Target", "find", "find_parent", "missing", "names_of", "root_or_last"]
+
+Target = Path | Entity
+
+
+def names_of(kind: Kind, target: Target) -> tuple[str, ...]:
+    """Return the names of ``target``, checked."""
+    if isinstance(target, Entity):
+        if target.kind != kind.name:
+            raise InvalidArgument(f"{target.path} is a {target.kind}, not a {kind.name}; use the manager of its kind")
+        return target.names
+    return parse_path(target)
+
+
+def find(view: View, kind: Kind, target: Target) -> Record:
+    """Return the live entity that ``target`` means, or raise EntityNotFound."""
+    names = names_of(kind, target)
+    if isinstance(target, Entity):
+        if view.guess():
+            return target.record
+        known = view.backend.by_id([target.id])[0]
+        if known is None or not known.live:
+            raise EntityNotFound(
+                target.path, f"{target.path} (id {target.id}) was dropped; load the path to see what is there now"
+            )
+        return known.record
+    (resolved,) = view.backend.resolve([lookup(kind, names)])
+    record = resolved.record
+    if record is None or record.chain[-1].kind != kind.name:
+        raise missing(names, resolved.nodes)
+    return record
+
+
+def missing(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
+    """The error for a path that ends after ``nodes``; it names the ancestor that is missing."""
+    path = format_path(names)
+    if len(nodes) < len(names) - 1:
+        ancestor = format_path(names[: len(nodes) + 1])
+        return EntityNotFound(path, f"{path} does not exist: there is no {ancestor}")
+    return EntityNotFound(path)
+
+
+def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
+    """Return the nodes of ``parent``, which must be able to hold a ``kind``."""
+    if not isinstance(parent, Entity) or parent.kind not in kind.parents:
+        what = getattr(parent, "kind", type(parent).__name__)
+        raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents) or 'root'}, not a {what}")
+    if view.guess():
+        return parent.record.chain
+    known = view.backend.by_id([parent.id])[0]
+    if known is None or not known.live:
+        raise EntityNotFound(parent.path, f"{parent.path} (id {parent.id}) was dropped")
+    return known.record.chain
+
+
+def root_or_last(nodes: tuple[Node, ...]) -> Node:
+    """Return the node that new children hang below."""
+    return nodes[-1] if nodes else ROOT

@@ -1,0 +1,119 @@
+"""Names and paths: what is allowed, how they are compared, how they are written.
+
+A name has 1 to 255 code points after NFC, no control character, no lone surrogate and no
+leading or trailing blank; everything else is allowed. Names are compared by code point:
+as they are, or, in a catalog that folds case, as ``NFC(casefold(NFC(name)))``.
+
+A path is the names from the root, ``lake.catalog.schema.table``. In its string form a name
+that holds a dot or a back-quote is back-quoted, with back-quotes doubled.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+from metastore.errors import InvalidArgument
+
+__all__ = ["MAX_NAME", "Path", "clean_name", "clean_text", "fold", "format_path", "parse_path"]
+
+MAX_NAME = 255
+
+Path = str | tuple[str, ...]
+
+
+def clean_name(name: object) -> str:
+    """Return ``name`` normalised to NFC, or raise InvalidArgument that says what is wrong with it."""
+    if not isinstance(name, str):
+        raise InvalidArgument(f"a name must be a string, not {type(name).__name__}")
+    if name.isascii():
+        if not name.isprintable():
+            raise InvalidArgument(f"the name {name!r} has a control character; remove it")
+    else:
+        name = _clean_unicode(name)
+    if not name:
+        raise InvalidArgument("a name must not be empty")
+    if len(name) > MAX_NAME:
+        raise InvalidArgument(f"the name {name[:20]!r}… has {len(name)} code points; at most {MAX_NAME} are allowed")
+    if name[0].isspace() or name[-1].isspace():
+        raise InvalidArgument(f"the name {name!r} begins or ends with a blank; strip it")
+    return name
+
+
+def _clean_unicode(name: str) -> str:
+    for char in name:
+        category = unicodedata.category(char)
+        if category == "Cc":
+            raise InvalidArgument(f"the name {name!r} has a control character; remove it")
+        if category == "Cs":
+            raise InvalidArgument(f"the name {name!r} has a lone surrogate; it is not valid Unicode text")
+    return unicodedata.normalize("NFC", name)
+
+
+def clean_text(text: object, what: str) -> str:
+    """Return ``text`` if it can be stored and read back as it is: a string without lone surrogates."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{what} must be a string, not {type(text).__name__}")
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidArgument(f"{what} has a lone surrogate; it is not valid Unicode text") from None
+    return text
+
+
+def fold(name: str) -> str:
+    """Return the form under which a folding catalog compares ``name`` (already in NFC)."""
+    return unicodedata.normalize("NFC", name.casefold())
+
+
+def format_path(names: Iterable[str]) -> str:
+    """Write ``names`` as a path string; :func:`parse_path` reads it back."""
+    return ".".join("`" + n.replace("`", "``") + "`" if "." in n or "`" in n else n for n in names)
+
+
+def parse_path(path: object) -> tuple[str, ...]:
+    """Return the clean names of ``path``, a string or a tuple of names."""
+    if isinstance(path, str):
+        names = path.split(".") if "`" not in path else _split_quoted(path)
+    elif isinstance(path, tuple):
+        names = list(path)
+    else:
+        raise InvalidArgument(f"a path is a string or a tuple of names, not {type(path).__name__}")
+    if not names:
+        raise InvalidArgument("a path must have at least one name")
+    return tuple([clean_name(n) for n in names])
+
+
+def _split_quoted(path: str) -> list[str]:
+    names: list[str] = []
+    at, end = 0, len(path)
+    while True:
+        if at < end and path[at] == "`":
+            name, at = _quoted_name(path, at)
+        else:
+            stop = path.find(".", at)
+            stop = end if stop < 0 else stop
+            name, at = path[at:stop], stop
+            if "`" in name:
+                raise InvalidArgument(f"the path {path!r} has a back-quote inside a name that is not back-quoted")
+        names.append(name)
+        if at == end:
+            return names
+        if path[at] != ".":
+            raise InvalidArgument(f"the path {path!r} has text after a closing back-quote; a dot must follow")
+        at += 1
+
+
+def _quoted_name(path: str, at: int) -> tuple[str, int]:
+    """Read the back-quoted name that opens at ``at``; return it and the place after its closing quote."""
+    name = ""
+    while True:
+        close = path.find("`", at + 1)
+        if close < 0:
+            raise InvalidArgument(f"the path {path!r} has a back-quote that is never closed")
+        name += path[at + 1 : close]
+        if path[close + 1 : close + 2] != "`":
+            return name, close + 1
+        name += "`"
+        at = close + 1

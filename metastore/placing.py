@@ -1,0 +1,60 @@
+"""Where entities may stand: which families a path runs through, and what guards it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metastore.backends.port import ROOT, Lookup
+from metastore.commit import Guard
+from metastore.entity import Node
+from metastore.errors import InvalidArgument, NotInUse
+from metastore.kinds.kind import Kind
+from metastore.names import fold, format_path
+
+__all__ = ["check_in_use", "guards_of", "key_under", "lookup", "parent_kind"]
+
+_UPPER = ("metalake", "catalog")
+
+
+def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
+    """Return the lookup of an entity of ``kind`` at ``names``, or raise InvalidArgument for a wrong depth."""
+    return Lookup(_families(kind, names), names)
+
+
+def _families(kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
+    depth = len(names)
+    if not kind.parents or kind.parents == ("metalake",):
+        fits = depth == (1 if not kind.parents else 2)
+    else:
+        fits = depth >= (3 if "catalog" in kind.parents else 4)
+    if not fits:
+        shape = {"metalake": "metalake", "catalog": "metalake.catalog"}.get(kind.name)
+        shape = shape or f"metalake.catalog.{'' if kind.name == 'schema' else 'schema.'}{kind.name}"
+        raise InvalidArgument(
+            f"{format_path(names)} has {depth} names; the path of a {kind.name} is {shape}"
+            + (", with any depth of nested schemas" if depth > 2 else "")
+        )
+    return (*_UPPER, *("schema",) * (depth - 3), kind.family)[:depth] if depth > 2 else _UPPER[:depth]
+
+
+def parent_kind(kind: Kind, depth: int) -> str | None:
+    """Return the kind that the parent of a ``kind`` at ``depth`` names has; None for the root."""
+    return None if depth == 1 else "metalake" if depth == 2 else "catalog" if depth == 3 else "schema"
+
+
+def guards_of(nodes: Sequence[Node]) -> tuple[Guard, ...]:
+    """Return the guards of an entity below ``nodes``; below the root, the root's."""
+    return tuple([Guard(n.id, n.scope_version) for n in nodes]) or (Guard(ROOT.id, ROOT.scope_version),)
+
+
+def check_in_use(nodes: Sequence[Node]) -> None:
+    """Raise NotInUse if one of the ancestors ``nodes`` is disabled."""
+    for n, node in enumerate(nodes):
+        if not node.in_use:
+            path = format_path([a.name for a in nodes[: n + 1]])
+            raise NotInUse(f"the {node.kind} {path} is disabled and admits no writes below it; enable it first")
+
+
+def key_under(parent: Node, name: str) -> str:
+    """Return the form under which ``name`` is compared below ``parent``."""
+    return fold(name) if parent.fold else name

@@ -1,0 +1,1 @@
+"""What needs pyspark: an extra, imported only from here."""

@@ -1,0 +1,177 @@
+"""Columns to and from Spark's types. Needs pyspark, an extra; no session.
+
+Out: ``timestamp`` is TimestampNTZType, ``timestamptz`` TimestampType, ``varchar``, ``char`` and ``uuid`` StringType,
+``fixed(n)`` BinaryType, ``time(p)`` TimeType of at most 6 digits (StringType before Spark 4.1), an external type
+NullType, VariantType or CalendarIntervalType if it is ``null``, ``variant``, ``interval``, else BinaryType. Where the
+Spark type does not say all, the nearest field's metadata does, under ``metastore.type``; with it go ``comment``,
+``metastore.default``, ``metastore.auto_increment``, and for varchar and char Spark's own mark, so that a table that
+Spark creates from it has that type. So ``columns_from_spark(columns_to_spark(c))`` equals ``c``, but for comments and
+defaults of list elements and of map keys and values, for which Spark has no place.
+
+In: every Spark type has a place. Collations and the fields of intervals are lost, a user-defined type becomes its
+SQL type; what has no counterpart is external under Spark's own name, such as ``external("geometry(4326)")``.
+Spark's CURRENT_DEFAULT is the default. A ``metastore.type`` that does not fit the field's type is ignored.
+
+A field with an empty or refused name, and two fields of one name side by side, raise InvalidArgument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from pyspark.sql import types as spark
+
+from metastore.columns import Column, attributes, check_columns, field_metadata, with_fields
+from metastore.errors import InvalidArgument
+from metastore.types import MAX_DEPTH, Atomic, External, Nested, parse
+
+__all__ = ["columns_from_spark", "columns_to_spark"]
+
+_CHAR_MARK: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_TIME_DIGITS: Final = 6
+_TIME: Final[Any] = getattr(spark, "TimeType", None)
+_BOTH_WAYS: Final[dict[str, Any]] = {
+    "boolean": spark.BooleanType,
+    "byte": spark.ByteType,
+    "short": spark.ShortType,
+    "int": spark.IntegerType,
+    "long": spark.LongType,
+    "float": spark.FloatType,
+    "double": spark.DoubleType,
+    "date": spark.DateType,
+    "timestamp": spark.TimestampNTZType,
+    "timestamptz": spark.TimestampType,
+    "interval_year": spark.YearMonthIntervalType,
+    "interval_day": spark.DayTimeIntervalType,
+    "string": spark.StringType,
+    "binary": spark.BinaryType,
+}
+_OUT: Final = _BOTH_WAYS | dict.fromkeys(("varchar", "char", "uuid"), spark.StringType) | {"fixed": spark.BinaryType}
+_EXTERNAL: Final[dict[str, Any]] = {
+    text: getattr(spark, name)
+    for text, name in (("null", "NullType"), ("variant", "VariantType"), ("interval", "CalendarIntervalType"))
+    if hasattr(spark, name)
+}
+_IN: Final[dict[Any, str]] = {cls: text for text, cls in _BOTH_WAYS.items()} | {
+    cls: f'external("{text}")' for text, cls in _EXTERNAL.items()
+}
+
+
+def columns_to_spark(columns: Iterable[Column]) -> spark.StructType:
+    """Return the Spark schema of ``columns``."""
+    return spark.StructType([_to_field(column) for column in check_columns(columns)])
+
+
+def columns_from_spark(schema: spark.StructType) -> tuple[Column, ...]:
+    """Return the columns of the Spark schema, or raise InvalidArgument that names the field that cannot be one."""
+    if not isinstance(schema, spark.StructType):
+        raise InvalidArgument(f"a Spark schema must be a StructType, not {type(schema).__name__}")
+    return check_columns(_from_field(field, ()) for field in schema.fields)
+
+
+def _to_field(column: Column) -> spark.StructField:
+    kind = _to_type(column)
+    metadata = field_metadata(column, exact=_typed(_part("type", True), kind, ()).type == column.type)
+    if column.type.startswith(("varchar(", "char(")):
+        metadata[_CHAR_MARK] = column.type
+    return spark.StructField(column.name, kind, column.nullable, metadata)
+
+
+def _to_type(column: Column) -> spark.DataType:
+    kind = parse(column.type)
+    match kind:
+        case Nested("struct"):
+            return spark.StructType([_to_field(f) for f in column.fields])
+        case Nested("list"):
+            return spark.ArrayType(_to_type(column.fields[0]), column.fields[0].nullable)
+        case Nested():
+            key, value = column.fields
+            return spark.MapType(_to_type(key), _to_type(value), value.nullable)
+        case Atomic("decimal", (precision, scale)):
+            return spark.DecimalType(precision, scale)
+    made: spark.DataType = _simple(kind)
+    return made
+
+
+def _simple(kind: Atomic | External | Nested) -> Any:
+    if isinstance(kind, External):
+        return _EXTERNAL.get(kind.text, spark.BinaryType)()
+    if isinstance(kind, Atomic) and kind.name == "time":
+        return spark.StringType() if _TIME is None else _TIME(min(kind.arguments[0], _TIME_DIGITS))
+    return _OUT[kind.name]()
+
+
+def _from_field(field: spark.StructField, above: tuple[str, ...]) -> Column:
+    where = (*above, field.name)
+    metadata = field.metadata or {}
+    values = attributes(metadata)
+    if values["default"] is None:
+        values["default"] = attributes({"metastore.default": metadata.get("CURRENT_DEFAULT")})["default"]
+    try:
+        plain = Column(field.name, "int", nullable=bool(field.nullable), **values)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"the Spark field {where!r}: {error}") from None
+    return _exact(_typed(plain, field.dataType, where), metadata.get("metastore.type", metadata.get(_CHAR_MARK)))
+
+
+def _exact(column: Column, text: object) -> Column:
+    """Return ``column`` with the type ``text`` if that is one of which the Spark type says only a part."""
+    if text is None:
+        return column
+    try:
+        exact = Column("type", str(text))
+    except InvalidArgument:
+        return column
+    fits = _typed(_part("type", True), _to_type(exact), ()).type == column.type
+    return _overlaid(column, exact) if fits else column
+
+
+def _overlaid(column: Column, exact: Column) -> Column:
+    if not column.fields:
+        return replace(column, type=exact.type)
+    parts = [_overlaid(ours, theirs) for ours, theirs in zip(column.fields, exact.fields, strict=True)]
+    return with_fields(column, parse(column.type).name, parts)
+
+
+def _part(name: str, nullable: bool) -> Column:
+    return Column(name, "int", nullable=nullable)
+
+
+def _typed(column: Column, kind: spark.DataType, where: tuple[str, ...]) -> Column:
+    """Return ``column`` with the type that ``kind`` is."""
+    if len(where) > MAX_DEPTH:
+        raise InvalidArgument(f"the Spark field {where[:3]!r}… nests more than {MAX_DEPTH} types inside each other")
+    if isinstance(kind, spark.UserDefinedType):
+        return _typed(column, kind.sqlType(), where)
+    if isinstance(kind, spark.StructType):
+        return _nested(column, "struct", [_from_field(f, where) for f in kind.fields], where)
+    if isinstance(kind, spark.ArrayType):
+        element = _typed(_part("element", kind.containsNull), kind.elementType, (*where, "element"))
+        return _nested(column, "list", [element], where)
+    if isinstance(kind, spark.MapType):
+        key = _typed(_part("key", False), kind.keyType, (*where, "key"))
+        value = _typed(_part("value", kind.valueContainsNull), kind.valueType, (*where, "value"))
+        return _nested(column, "map", [key, value], where)
+    return replace(column, type=_leaf(kind))
+
+
+def _nested(column: Column, name: str, fields: list[Column], where: tuple[str, ...]) -> Column:
+    try:
+        return with_fields(column, name, fields)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"the Spark field {where!r}: {error}") from None
+
+
+def _leaf(kind: spark.DataType) -> str:
+    text = _IN.get(type(kind))
+    if text is not None:
+        return text
+    if isinstance(kind, spark.DecimalType):
+        return f"decimal({kind.precision},{kind.scale})"
+    if isinstance(kind, (spark.CharType, spark.VarcharType)):
+        return f"{'char' if isinstance(kind, spark.CharType) else 'varchar'}({kind.length})"
+    if _TIME is not None and isinstance(kind, _TIME):
+        return f"time({kind.precision})"
+    return str(External(kind.simpleString()))

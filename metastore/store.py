@@ -1,0 +1,171 @@
+"""The store: one database, its managers, its change feed and its upkeep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from types import TracebackType
+from typing import NoReturn, Self
+
+from sqlalchemy.engine import URL
+
+from metastore import collecting, feed
+from metastore.backends.port import Backend, Embedded
+from metastore.backends.tables import FORMAT
+from metastore.clock import SYSTEM, Clock
+from metastore.collecting import Collected
+from metastore.entity import Change
+from metastore.errors import InvalidArgument, MigrationNeeded
+from metastore.kinds import KINDS
+from metastore.managers import moving
+from metastore.managers.kinds import Catalogs, Filesets, Metalakes, Schemas, Tables
+from metastore.managers.owned import Partitions, Statistics
+from metastore.retry.policy import RetryPolicy
+from metastore.session import Call, Session
+from metastore.urls import parse_url, redacted
+
+__all__ = ["Managers", "Store", "migrate", "open_store"]
+
+
+class Managers:
+    """The managers of all kinds, on one session."""
+
+    def __init__(self, session: Session) -> None:
+        self.metalakes = Metalakes(session, KINDS["metalake"])
+        self.catalogs = Catalogs(session, KINDS["catalog"])
+        self.schemas = Schemas(session, KINDS["schema"])
+        self.tables = Tables(session, KINDS["table"])
+        self.filesets = Filesets(session, KINDS["fileset"])
+        self.partitions = Partitions(session)
+        self.statistics = Statistics(session)
+
+
+class Store(Managers):
+    """An open database. Thread-safe; a forked child opens connections of its own; not picklable."""
+
+    def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
+        Call(principal)
+        self._session = Session(backend, clock, policy, principal)
+        self._url = url
+        super().__init__(self._session)
+
+    def changes(self, *, after: str | None = None, limit: int | None = None) -> Iterator[Change]:
+        """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed`."""
+        return feed.changes(self._session.backend, self._session.clock, after, limit)
+
+    def gc(self, *, retention: timedelta, keep_versions: int = 10) -> Collected:
+        """Delete what was dropped longer ago than ``retention``, and old history. Safe to run everywhere.
+
+        Of what exists, the newest ``keep_versions`` stay, and whatever is younger than the retention.
+        """
+        if not isinstance(retention, timedelta) or retention < timedelta(0):
+            raise InvalidArgument(f"the retention is a timedelta of zero or more, not {retention!r}")
+        if isinstance(keep_versions, bool) or not isinstance(keep_versions, int) or keep_versions < 1:
+            raise InvalidArgument(f"keep_versions is a positive integer, not {keep_versions!r}")
+        backend = self._session.backend
+        before = backend.now() - retention // timedelta(microseconds=1)
+        self._make_unrestorable(before)
+        entities, stuck = 0, set[int]()
+        while roots := [r for r in backend.purging(100 + len(stuck)) if r not in stuck]:
+            for root in roots:
+                entities += collecting.delete_tree(backend, root)
+                stuck.add(root)
+        versions, operations = collecting.delete_steps(backend, before, keep_versions)
+        return Collected(entities, versions, operations)
+
+    def _make_unrestorable(self, before: int) -> None:
+        seen = set[int]()
+        while ids := [i for i in self._session.backend.dropped_before(before, 100 + len(seen)) if i not in seen]:
+            for entity_id in ids:
+                seen.add(entity_id)
+                self._session.run(
+                    lambda view, i=entity_id: moving.collect(view, i, before, self._session.principal),  # type: ignore[misc]
+                    Call(),
+                    f"collect {entity_id}",
+                )
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Attempts, commits, and conflicts by cause, of this process since the store was opened."""
+        return Counter(self._session.counters)
+
+    def ping(self) -> None:
+        """Ask the database for an answer. Raises BackendUnavailable."""
+        self._session.backend.ping()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._session.backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a store cannot be pickled: it holds connections; pickle the URL and open it there")
+
+    def __repr__(self) -> str:
+        return f"<Store {redacted(self._url)}>"
+
+
+def open_store(url: str | None = None, *, principal: str | None = None, deadline: float = 30.0) -> Store:
+    """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
+
+    SQLite migrates itself. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
+    ``deadline`` is in seconds and holds for each call.
+    """
+    parsed = parse_url(url)
+    Call(principal, deadline)
+    backend = _backend(parsed, float(deadline))
+    try:
+        _check_format(parsed, backend)
+        return Store(parsed, backend, RetryPolicy(deadline=float(deadline)), principal, SYSTEM)
+    except BaseException:
+        backend.close()
+        raise
+
+
+def _backend(url: URL, deadline: float) -> Backend:
+    if url.drivername == "memory":
+        from metastore.backends.memory import MemoryBackend  # noqa: PLC0415  (only what is used is imported)
+
+        return MemoryBackend(SYSTEM)
+    if url.drivername == "sqlite":
+        from metastore.backends.sqlite import SqliteBackend  # noqa: PLC0415
+
+        return SqliteBackend(url.database, deadline, SYSTEM)
+    from metastore.backends.postgres import PostgresBackend  # noqa: PLC0415
+
+    return PostgresBackend(url, deadline)
+
+
+def _check_format(url: URL, backend: Backend) -> None:
+    found = backend.format()
+    if isinstance(backend, Embedded) and (found is None or found[0] < FORMAT):
+        backend.migrate()
+        found = backend.format()
+    if found is None:
+        raise MigrationNeeded(f"{redacted(url)} has no schema yet; run: metastore migrate")
+    has, compatible_from = found
+    if has < FORMAT:
+        raise MigrationNeeded(f"{redacted(url)} has format {has}, this program needs {FORMAT}; run: metastore migrate")
+    if compatible_from > FORMAT:
+        raise MigrationNeeded(
+            f"{redacted(url)} has format {has}, which programs older than format {compatible_from} cannot use; "
+            f"this one has {FORMAT}: upgrade it"
+        )
+
+
+def migrate(url: str | None = None) -> None:
+    """Make or upgrade the schema. Any number of processes may do it at once; each finds it done."""
+    from metastore.migrations import upgrade  # noqa: PLC0415  (Alembic is slow to import)
+
+    parsed = parse_url(url)
+    if parsed.drivername != "memory":
+        upgrade(parsed)
+

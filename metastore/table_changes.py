@@ -1,0 +1,306 @@
+"""Changes of a table's columns, indexes, location and format.
+
+A column's ``path`` is one dotted path (``"address.city"``) or a tuple of names; through a list it goes by
+``element``, through a map by ``key`` and ``value``: ``"items.element.price"``. Each change touches only what it
+names, so changes of different columns merge in either order. A column or index that is not there is
+EntityNotFound, one that is there already EntityAlreadyExists, all else that does not fit InvalidArgument.
+
+A rename carries the references of partitioning, distribution, sort orders and indexes along; a drop or a retype
+that would leave one of them without its column is refused. ``after`` is the name of a sibling, or ``FIRST``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from metastore.changes import Doc, EntityChange, not_found
+from metastore.columns import Column, Node, clean_flag, clean_optional, find, new_node
+from metastore.errors import EntityAlreadyExists, InvalidArgument
+from metastore.layout import Index, check_indexes, decode_indexes
+from metastore.names import Path, clean_name, format_path, parse_path
+from metastore.table_doc import clean_format, clean_location, layout_references, rename_references
+from metastore.types import MAX_DEPTH, depth, parse
+
+__all__ = [
+    "FIRST",
+    "AddColumn",
+    "AddIndex",
+    "DropColumn",
+    "DropIndex",
+    "MoveColumn",
+    "RenameColumn",
+    "RetypeColumn",
+    "SetAutoIncrement",
+    "SetColumnComment",
+    "SetColumnDefault",
+    "SetColumnNullable",
+    "SetFormat",
+    "SetLocation",
+]
+
+FIRST: Final = ""
+"""Before all siblings: the name that no column can have."""
+
+Names = tuple[str, ...]
+_RETYPE_KEEPS: Final = ("comment", "default", "auto_increment")
+
+
+@dataclass(frozen=True)
+class AddColumn(EntityChange):
+    """Add a column, or a field of a struct: at the end, after a sibling, or FIRST."""
+
+    path: Path
+    type: str
+    nullable: bool = field(default=True, kw_only=True)
+    default: str | None = field(default=None, kw_only=True)
+    comment: str | None = field(default=None, kw_only=True)
+    after: str | None = field(default=None, kw_only=True)
+    auto_increment: bool = field(default=False, kw_only=True)
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        names = parse_path(self.path)
+        siblings = _siblings(doc, path, names, "added")
+        _must_be_free(siblings, path, names)
+        column = Column(
+            names[-1],
+            self.type,
+            nullable=self.nullable,
+            default=self.default,
+            comment=self.comment,
+            auto_increment=self.auto_increment,
+        )
+        _check_depth(names, column.type)
+        at = len(siblings) if self.after is None else _place(siblings, path, names, self.after)
+        siblings.insert(at, new_node(doc, column))
+
+
+@dataclass(frozen=True)
+class RenameColumn(EntityChange):
+    """Give a column another name; ``to`` is the bare name."""
+
+    path: Path
+    to: str
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        names, node = _found(doc, path, self.path)
+        new = (*names[:-1], clean_name(self.to))
+        siblings = _siblings(doc, path, names, "renamed")
+        if new == names:
+            return
+        _must_be_free(siblings, path, new)
+        node["name"] = new[-1]
+        rename_references(doc, names, new)
+
+
+@dataclass(frozen=True)
+class DropColumn(EntityChange):
+    """Drop a column and all fields below it."""
+
+    path: Path
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        names, node = _found(doc, path, self.path)
+        _siblings(doc, path, names, "dropped").remove(node)
+        _check_references(doc, f"the column {format_path(names)} cannot be dropped")
+
+
+@dataclass(frozen=True)
+class RetypeColumn(EntityChange):
+    """Change a column's type; nested fields that keep their name keep their id, comment and default."""
+
+    path: Path
+    type: str
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        names, node = _found(doc, path, self.path)
+        column = Column(names[-1], self.type)
+        _check_depth(names, column.type)
+        fresh = new_node(doc, column, node, _RETYPE_KEEPS)
+        node.pop("fields", None)
+        node.update({key: fresh[key] for key in ("type", "fields") if key in fresh})
+        _check_references(doc, f"the column {format_path(names)} cannot become {column.type}")
+
+
+@dataclass(frozen=True)
+class MoveColumn(EntityChange):
+    """Put a column after a sibling, or FIRST."""
+
+    path: Path
+    after: str
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        names, node = _found(doc, path, self.path)
+        siblings = _siblings(doc, path, names, "moved")
+        if self.after == names[-1]:
+            raise InvalidArgument(f"the column {format_path(names)} cannot be moved after itself")
+        siblings.remove(node)
+        siblings.insert(_place(siblings, path, names, self.after), node)
+
+
+@dataclass(frozen=True)
+class SetColumnComment(EntityChange):
+    """Set a column's comment; None removes it."""
+
+    path: Path
+    text: str | None
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        _, node = _found(doc, path, self.path)
+        _set(node, "comment", clean_optional(self.text, "a comment"), None)
+
+
+@dataclass(frozen=True)
+class SetColumnDefault(EntityChange):
+    """Set a column's default, the text of an expression; None removes it."""
+
+    path: Path
+    default: str | None
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        _, node = _found(doc, path, self.path)
+        _set(node, "default", clean_optional(self.default, "a default"), None)
+
+
+@dataclass(frozen=True)
+class SetColumnNullable(EntityChange):
+    """Say whether a column may be null; a map's key may not."""
+
+    path: Path
+    nullable: bool
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        names, node = _found(doc, path, self.path)
+        parent = find(doc["columns"], names[:-1])
+        is_key = parent is not None and parent["type"] == "map" and names[-1] == "key"
+        if clean_flag(self.nullable, "nullable") and is_key:
+            raise InvalidArgument(f"{format_path(names)} is the key of a map, which is never null")
+        _set(node, "nullable", self.nullable, True)
+
+
+@dataclass(frozen=True)
+class SetAutoIncrement(EntityChange):
+    """Say whether a column counts up by itself."""
+
+    path: Path
+    auto_increment: bool
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        _, node = _found(doc, path, self.path)
+        _set(node, "auto_increment", clean_flag(self.auto_increment, "auto_increment"), False)
+
+
+@dataclass(frozen=True)
+class AddIndex(EntityChange):
+    """Add an index; the arguments are those of :class:`metastore.layout.Index`."""
+
+    name: str
+    columns: tuple[str, ...]
+    type: Literal["primary", "unique"] = field(default="primary", kw_only=True)
+
+    def __post_init__(self) -> None:
+        vars(self).update(vars(self._index()))
+
+    def _index(self) -> Index:
+        return Index(self.name, self.columns, type=self.type)
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        index = self._index()
+        if any(other["name"] == index.name for other in doc["indexes"]):
+            raise _taken(path, "index", index.name)
+        doc["indexes"] = check_indexes((*decode_indexes(doc["indexes"]), index), doc["columns"])
+
+
+@dataclass(frozen=True)
+class DropIndex(EntityChange):
+    """Drop an index."""
+
+    name: str
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        name = clean_name(self.name)
+        kept = [index for index in doc["indexes"] if index["name"] != name]
+        if len(kept) == len(doc["indexes"]):
+            raise not_found(path, "index", name)
+        doc["indexes"] = kept
+
+
+@dataclass(frozen=True)
+class SetLocation(EntityChange):
+    """Set where the table is; None removes it."""
+
+    location: str | None
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        doc["location"] = clean_location(self.location)
+
+
+@dataclass(frozen=True)
+class SetFormat(EntityChange):
+    """Set the table's format, kept in lower case; None removes it."""
+
+    format: str | None
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        doc["format"] = clean_format(self.format)
+
+
+def _found(doc: Doc, entity: Names, path: Path) -> tuple[Names, Node]:
+    names = parse_path(path)
+    node = find(doc["columns"], names)
+    if node is None:
+        raise not_found(entity, "column", format_path(names))
+    return names, node
+
+
+def _siblings(doc: Doc, entity: Names, names: Names, done: str) -> list[Node]:
+    """Return the list that the column ``names`` is in, or would be; only a struct's list can change."""
+    columns: list[Node] = doc["columns"]
+    if len(names) == 1:
+        return columns
+    _, parent = _found(doc, entity, names[:-1])
+    if parent["type"] != "struct":
+        what = f"{format_path(names[:-1])} is of the type {parent['type']}"
+        raise InvalidArgument(f"{format_path(names)} cannot be {done}: {what}; only a struct's fields can be")
+    fields: list[Node] = parent["fields"]
+    return fields
+
+
+def _must_be_free(siblings: list[Node], entity: Names, names: Names) -> None:
+    if any(node["name"] == names[-1] for node in siblings):
+        raise _taken(entity, "column", format_path(names))
+
+
+def _taken(entity: Names, what: str, name: str) -> EntityAlreadyExists:
+    where = format_path(entity)
+    return EntityAlreadyExists(f"{where}: {name}", f"{where} already has the {what} {name}; choose another name")
+
+
+def _place(siblings: list[Node], entity: Names, names: Names, after: str) -> int:
+    """Return the index in ``siblings`` that comes after the one named ``after``."""
+    if after == FIRST:
+        return 0
+    name = clean_name(after)
+    for at, node in enumerate(siblings):
+        if node["name"] == name:
+            return at + 1
+    raise not_found(entity, "column", format_path((*names[:-1], name)))
+
+
+def _check_depth(names: Names, kind: str) -> None:
+    if len(names) - 1 + depth(parse(kind)) > MAX_DEPTH:
+        raise InvalidArgument(f"{format_path(names[:3])}… would nest more than {MAX_DEPTH} types inside each other")
+
+
+def _check_references(doc: Doc, problem: str) -> None:
+    for where, names in layout_references(doc):
+        if find(doc["columns"], names) is None:
+            raise InvalidArgument(f"{problem}: {where} refers to {format_path(names)}; change or drop that first")
+
+
+def _set(node: Node, key: str, value: Any, usual: Any) -> None:
+    """Set ``key`` of ``node``, or leave it out where it has its usual value."""
+    if value == usual:
+        node.pop(key, None)
+    else:
+        node[key] = value

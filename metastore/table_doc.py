@@ -1,0 +1,136 @@
+"""The document of a table: its columns, its layout, where it is and in which format.
+
+    {"columns": [node, …], "last_column_id": n, "partitioning": [text, …], "distribution": text | null,
+     "sort_orders": [text, …], "indexes": [{"name", "columns", "type"}, …], "location": text | null,
+     "format": text | null}
+
+Columns are nodes of :mod:`metastore.columns`, the texts of the layout those of :mod:`metastore.layout`. Everything
+in a document was checked when it went in: references of the layout always name a column that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from metastore.columns import Column, columns_doc, reconcile
+from metastore.errors import InvalidArgument
+from metastore.layout import (
+    Index,
+    check_distribution,
+    check_indexes,
+    check_partitioning,
+    check_sort_orders,
+    references,
+    renamed,
+)
+from metastore.names import clean_text, format_path, parse_path
+
+__all__ = [
+    "clean_format",
+    "clean_location",
+    "layout_references",
+    "rename_references",
+    "replace_table_doc",
+    "table_doc",
+]
+
+Doc = dict[str, Any]
+
+
+def table_doc(
+    columns: Iterable[Column] = (),
+    partitioning: Iterable[str] = (),
+    distribution: str | None = None,
+    sort_orders: Iterable[str] = (),
+    indexes: Iterable[Index] = (),
+    location: str | None = None,
+    format: str | None = None,
+) -> Doc:
+    """Return a new table's part of the document, or raise InvalidArgument."""
+    doc = columns_doc(columns)
+    return _table_doc(doc, partitioning, distribution, sort_orders, indexes, location, format)
+
+
+def replace_table_doc(
+    old_doc: Mapping[str, Any],
+    columns: Iterable[Column] = (),
+    partitioning: Iterable[str] = (),
+    distribution: str | None = None,
+    sort_orders: Iterable[str] = (),
+    indexes: Iterable[Index] = (),
+    location: str | None = None,
+    format: str | None = None,
+) -> Doc:
+    """Return the part of the document that replaces ``old_doc``'s: columns keep their ids by name, all else is new."""
+    doc = reconcile(old_doc, columns)
+    return _table_doc(doc, partitioning, distribution, sort_orders, indexes, location, format)
+
+
+def _table_doc(
+    doc: Doc,
+    partitioning: Iterable[str],
+    distribution: str | None,
+    sort_orders: Iterable[str],
+    indexes: Iterable[Index],
+    location: str | None,
+    format: str | None,
+) -> Doc:
+    nodes = doc["columns"]
+    return doc | {
+        "partitioning": check_partitioning(partitioning, nodes),
+        "distribution": check_distribution(distribution, nodes),
+        "sort_orders": check_sort_orders(sort_orders, nodes),
+        "indexes": check_indexes(indexes, nodes),
+        "location": clean_location(location),
+        "format": clean_format(format),
+    }
+
+
+def clean_location(location: object) -> str | None:
+    """Return ``location`` if it is None or a string that is not blank."""
+    return _optional(location, "a location")
+
+
+def clean_format(format: object) -> str | None:
+    """Return ``format`` in lower case if it is None or a string that is not blank."""
+    text = _optional(format, "a format")
+    return text and text.lower()
+
+
+def _optional(value: object, what: str) -> str | None:
+    if value is None:
+        return None
+    text = clean_text(value, what)
+    if not text.strip():
+        raise InvalidArgument(f"{what} must not be blank; None means that there is none")
+    return text
+
+
+def layout_references(doc: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each reference of the layout to a column: where it stands, for a message, and the column's path."""
+    texts = [("the partitioning", t) for t in doc.get("partitioning", ())]
+    texts += [("the distribution", t) for t in (doc.get("distribution"),) if t is not None]
+    texts += [("the sort order", t) for t in doc.get("sort_orders", ())]
+    for what, text in texts:
+        for names in references(text):
+            yield f"{what} {text!r}", names
+    for index in doc.get("indexes", ()):
+        for path in index["columns"]:
+            yield f"the index {index['name']!r}", parse_path(path)
+
+
+def rename_references(doc: Doc, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    """Change each reference of the layout to the column ``old``, or below it, to ``new``, in place."""
+    for key in ("partitioning", "sort_orders"):
+        if key in doc:
+            doc[key] = [renamed(text, old, new) for text in doc[key]]
+    if doc.get("distribution") is not None:
+        doc["distribution"] = renamed(doc["distribution"], old, new)
+    for index in doc.get("indexes", ()):
+        index["columns"] = [_renamed_path(path, old, new) for path in index["columns"]]
+
+
+def _renamed_path(path: str, old: tuple[str, ...], new: tuple[str, ...]) -> str:
+    names = parse_path(path)
+    return format_path(new + names[len(old) :]) if names[: len(old)] == old else path

@@ -1,0 +1,86 @@
+"""Alembic's migrations, and the one function that runs them.
+
+Revisions are frozen: they never import the declared tables. Each says in ``info`` which format
+it leaves behind, and which is the oldest program that can still work with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import StaticPool
+
+from metastore.errors import BackendUnavailable, MigrationNeeded
+
+__all__ = ["downgrade", "upgrade", "upgrade_sqlite"]
+
+_LOCK = 7_305_440_021_194_033_271
+"""The key of the lock that lets one process migrate a PostgreSQL database at a time."""
+
+
+def upgrade(url: URL, revision: str = "head") -> None:
+    """Bring the database to ``revision``; nothing happens where it is there already."""
+    _run_on(url, lambda config: command.upgrade(config, revision))
+
+
+def downgrade(url: URL, revision: str) -> None:
+    """Take the database back to ``revision`` ("base": remove everything)."""
+    _run_on(url, lambda config: command.downgrade(config, revision))
+
+
+def upgrade_sqlite(connection: Any) -> None:
+    """Bring the SQLite database behind an open connection, which stays open, to the newest revision."""
+    engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
+    _run(engine, lambda config: command.upgrade(config, "head"))
+
+
+def _run_on(url: URL, what: Callable[[Config], None]) -> None:
+    engine = create_engine(url)
+    try:
+        _run(engine, what)
+    finally:
+        engine.dispose()
+
+
+def _run(engine: Engine, what: Callable[[Config], None]) -> None:
+    if engine.dialect.name == "sqlite":
+        _begin_immediate(engine)
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    try:
+        with engine.begin() as connection:
+            _one_at_a_time(connection)
+            config.attributes["connection"] = connection
+            what(config)
+    except DBAPIError as error:
+        reason = (str(error.orig).strip().splitlines() or ["no reason given"])[-1]
+        raise BackendUnavailable(f"cannot migrate {engine.url.render_as_string()}: {reason}") from None
+    except CommandError as error:
+        raise MigrationNeeded(f"the database has a revision that this program does not know ({error}); upgrade it") from None
+
+
+def _one_at_a_time(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+
+def _begin_immediate(engine: Engine) -> None:
+    """Make SQLite's transactions explicit, so that DDL is part of them and only one process migrates."""
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, record: Any) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA busy_timeout = 30000")
+        connection.execute("PRAGMA journal_mode = WAL")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

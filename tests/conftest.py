@@ -1,0 +1,154 @@
+"""Databases, stores and Spark for every test.
+
+``url`` runs a test on SQLite and on PostgreSQL; ``sqlite_url`` and ``postgres_url`` ask for one of
+them; each is a fresh, migrated database. ``store`` is an open store on ``url``. What uses
+PostgreSQL or Spark is marked ``postgres`` or ``spark`` by itself: ``-m "not spark"`` leaves it out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.servers.pgbouncer import PgBouncer, pgbouncer_path
+from tests.servers.postgres import Databases, ExternalPostgres, PostgresServer, external_url
+from tests.setup.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from metastore import Store
+
+ROOT = Path(__file__).resolve().parent.parent
+MARKED_BY_FIXTURE = {"postgres": ("postgres_server", "postgres_databases"), "spark": ("spark",)}
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the servers they use; keep those of Spark in one worker, for one JVM is enough."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        for marker, names in MARKED_BY_FIXTURE.items():
+            if any(name in fixtures for name in names):
+                item.add_marker(marker)
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """Start a PostgreSQL of our own, one per worker; for tests that restart, kill or configure use a new one."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(request: pytest.FixtureRequest) -> Databases:
+    """Give the server that databases are made on: METASTORE_TEST_POSTGRES, else ``postgres_server``."""
+    if url := external_url():
+        return ExternalPostgres(url)
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_databases: Databases) -> Iterator[str]:
+    """Make an empty, migrated database to copy."""
+    import metastore
+
+    url = postgres_databases.create_database()
+    metastore.migrate(url)
+    yield url
+    postgres_databases.drop_database(url)
+
+
+@pytest.fixture
+def postgres_url(postgres_databases: Databases, postgres_template: str) -> Iterator[str]:
+    """Give the URL of a fresh, migrated database on PostgreSQL."""
+    url = postgres_databases.create_database(template=postgres_template.rpartition("/")[2])
+    yield url
+    postgres_databases.drop_database(url)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """Give the URL of a file that does not exist yet: the embedded default migrates itself."""
+    return f"sqlite:///{tmp_path / 'metastore.db'}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest) -> str:
+    """Give the URL of a fresh database, on each kind of server in turn."""
+    chosen: str = request.getfixturevalue(f"{request.param}_url")
+    return chosen
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """Open a store on ``url``, as the principal "tester"."""
+    import metastore
+
+    with metastore.open(url, principal="tester") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
+    """Start pgbouncer in transaction mode in front of ``postgres_server``; skip where it is not installed."""
+    if pgbouncer_path() is None:
+        pytest.skip("pgbouncer is not installed: apt-get install pgbouncer")
+    with PgBouncer(postgres_server) as bouncer:
+        yield bouncer
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Give the folder of real files beside the repository; skip where there is none."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no folder ../shared/data beside the repository")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Start Spark on two threads of this machine, with nothing listening elsewhere and no web page."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    java = find_java()
+    if java is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("Spark needs Java 17 or later: make java")
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JAVA_HOME", str(java))
+        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        session = spark_session(tmp_path_factory.mktemp("spark"))
+        stack.callback(session.stop)
+        yield session
+
+
+def spark_session(folder: Path) -> SparkSession:
+    """Build the session of the ``spark`` fixture; what Spark writes on its own goes to ``folder``."""
+    from pyspark.sql import SparkSession
+
+    options: dict[str, Any] = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": folder / "local",
+        "spark.pyspark.python": sys.executable,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.warehouse.dir": folder / "warehouse",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("metastore-tests")
+    for key, value in options.items():
+        builder = builder.config(key, str(value))
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,81 @@
+"""What is declared, what is in the tree, and what a wheel installs are the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINKS = ("retry", "migrations")
+
+
+def setuptools_table() -> dict[str, Any]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        table: dict[str, Any] = tomllib.load(file)["tool"]["setuptools"]
+        return table
+
+
+def packages_in_the_tree() -> set[str]:
+    """Every folder with a Python file in it, under its import name."""
+    found = set()
+    for top, name in (("metastore", "metastore"), *((link, f"metastore.{link}") for link in LINKS)):
+        for file in (ROOT / top).rglob("*.py"):  # does not follow links
+            below = file.parent.relative_to(ROOT / top).parts
+            found.add(".".join((name, *below)))
+    return found
+
+
+def test_declared_packages_are_those_of_the_tree() -> None:
+    declared = setuptools_table()["packages"]
+    assert set(declared) == packages_in_the_tree()
+    assert len(declared) == len(set(declared))
+
+
+def test_every_package_has_an_init() -> None:
+    for package in setuptools_table()["packages"]:
+        assert (ROOT / Path(*package.split(".")) / "__init__.py").is_file(), package
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links_lead_to_the_top_level_folders(name: str) -> None:
+    link = ROOT / "metastore" / name
+    assert link.is_symlink()
+    assert link.readlink() == Path("..") / name
+    assert setuptools_table()["package-dir"][f"metastore.{name}"] == name
+
+
+def test_type_marker_is_there() -> None:
+    assert (ROOT / "metastore" / "py.typed").is_file()
+
+
+def test_import_brings_none_of_the_large_packages() -> None:
+    script = "import sys, metastore.cli; print(*sorted({'pandas', 'pyarrow', 'pyspark'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_package_and_no_top_level_retry(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist")]
+    subprocess.run([*command, str(copy_of_the_tree(tmp_path / "source"))], capture_output=True, check=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"metastore"}
+    assert "metastore/py.typed" in names
+    for package in setuptools_table()["packages"]:
+        assert f"{package.replace('.', '/')}/__init__.py" in names
+
+
+def copy_of_the_tree(target: Path) -> Path:
+    """Copy what a build needs, so that it leaves nothing in the checkout."""
+    target.mkdir()
+    files = ("pyproject.toml", "README.md", "LICENSE", "metastore", "retry", "migrations")
+    subprocess.run(["cp", "-a", *files, str(target)], cwd=ROOT, check=True)
+    return target

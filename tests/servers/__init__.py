@@ -1,0 +1,1 @@
+"""Real servers for tests: PostgreSQL, pgbouncer, and a proxy that counts and cuts."""

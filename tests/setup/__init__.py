@@ -1,0 +1,1 @@
+"""What a fresh machine needs before anything runs."""
