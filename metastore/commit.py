@@ -74,11 +74,15 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """No live entity has this name. Needs an exclusive guard on the parent."""
+    """No live entity has this name. Needs an exclusive guard on the parent.
+
+    With ``owned``: the parent has no owned row of the kind ``family`` with this name.
+    """
 
     parent_id: int
     family: str
     key: str
+    owned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

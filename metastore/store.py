@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import NoReturn, Self, TypeVar
 
 from sqlalchemy.engine import URL
 
@@ -17,28 +17,16 @@ from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
 from metastore.entity import Change
 from metastore.errors import InvalidArgument, MigrationNeeded
-from metastore.kinds import KINDS
 from metastore.managers import moving
-from metastore.managers.kinds import Catalogs, Filesets, Metalakes, Schemas, Tables
-from metastore.managers.owned import Partitions, Statistics
+from metastore.managers.every import Managers
 from metastore.retry.policy import RetryPolicy
 from metastore.session import Call, Session
+from metastore.transaction import Transaction, run_transaction
 from metastore.urls import parse_url, redacted
 
-__all__ = ["Managers", "Store", "migrate", "open_store"]
+__all__ = ["Store", "migrate", "open_store"]
 
-
-class Managers:
-    """The managers of all kinds, on one session."""
-
-    def __init__(self, session: Session) -> None:
-        self.metalakes = Metalakes(session, KINDS["metalake"])
-        self.catalogs = Catalogs(session, KINDS["catalog"])
-        self.schemas = Schemas(session, KINDS["schema"])
-        self.tables = Tables(session, KINDS["table"])
-        self.filesets = Filesets(session, KINDS["fileset"])
-        self.partitions = Partitions(session)
-        self.statistics = Statistics(session)
+T = TypeVar("T")
 
 
 class Store(Managers):
@@ -53,6 +41,19 @@ class Store(Managers):
     def changes(self, *, after: str | None = None, limit: int | None = None) -> Iterator[Change]:
         """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed`."""
         return feed.changes(self._session.backend, self._session.clock, after, limit)
+
+    def transaction(self, *, principal: str | None = None, deadline: float | None = None) -> Transaction:
+        """Begin a transaction: ``with store.transaction() as tx: tx.tables.alter(…)``.
+
+        It commits when the block ends; raises VersionConflict if something that it read has changed.
+        """
+        return Transaction(self._session, Call(principal, deadline))
+
+    def run(
+        self, fn: Callable[[Transaction], T], *, principal: str | None = None, deadline: float | None = None
+    ) -> T:
+        """Run ``fn(tx)`` in a transaction, again when it conflicts; return its result."""
+        return run_transaction(self._session, fn, Call(principal, deadline))
 
     def gc(self, *, retention: timedelta, keep_versions: int = 10) -> Collected:
         """Delete what was dropped longer ago than ``retention``, and old history. Safe to run everywhere.

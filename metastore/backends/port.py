@@ -7,14 +7,15 @@ Each read sees one instant, and is one round trip.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from metastore.commit import ROOT_ID, Commit, Outcome
 from metastore.entity import Node, OwnedRecord, Record
 
-__all__ = ["ROOT", "Backend", "Child", "Embedded", "Known", "Lookup", "Page", "Resolved", "Step"]
+__all__ = ["ROOT", "Backend", "Child", "Embedded", "Known", "Lookup", "Page", "Resolved", "Snapshot", "Step"]
 
 T = TypeVar("T")
 
@@ -94,6 +95,23 @@ class Step(NamedTuple):
 Guards = Sequence[tuple[int, int]]
 
 
+class Snapshot(Protocol):
+    """All tables as they were at one instant; see :meth:`Backend.snapshot`."""
+
+    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield ``columns`` of each row of ``table`` that has a value in the first column of ``order``.
+
+        Tables and columns are those of :mod:`metastore.backends.tables`. The rows are ordered by
+        the columns ``order``, text by code point; where NULLs stand among the others is open.
+        Booleans may come as 0 and 1, UUIDs as strings. Several may be read at the same time.
+        """
+        ...
+
+    def numbers(self) -> tuple[int, int]:
+        """Return the last id and the last position that were drawn, or later ones."""
+        ...
+
+
 class Backend(Protocol):
     """The port. Three keep it: PostgreSQL, SQLite, and the memory model that is the oracle."""
 
@@ -109,8 +127,8 @@ class Backend(Protocol):
         """Return each entity, in whatever state."""
         ...
 
-    def has_children(self, entity_id: int) -> bool:
-        """Whether an entity has live children."""
+    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
+        """Whether an entity has live children besides these."""
         ...
 
     def children(
@@ -190,6 +208,14 @@ class Backend(Protocol):
 
     def steps(self, operation_id: UUID) -> list[Step]:
         """Return what an operation wrote."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """Read whole tables at one instant, while others go on writing.
+
+        For ``verify`` only: it is the one thing that may keep a (read-only) transaction open while
+        Python runs. Nothing else may be asked of the backend by the same thread meanwhile.
+        """
         ...
 
     def format(self) -> tuple[int, int] | None:

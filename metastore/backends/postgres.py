@@ -8,7 +8,8 @@ writes. The SQL is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from uuid import UUID
 import psycopg
 from sqlalchemy.engine import URL
 
-from metastore.backends import collect_sql
+from metastore.backends import collect_sql, verify_sql
 from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
 from metastore.backends.port import Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.backends.postgres_commit import Statement, alter, create, statements
@@ -103,7 +104,7 @@ class PostgresBackend:
                 else:
                     with connection.pipeline():
                         sent.extend((s, connection.execute(s.text, s.parameters)) for s in pipeline)
-                    rows = sent[-1][1].fetchall()
+                    rows = [row for s, cursor in sent if s.writes for row in cursor.fetchall()]
         except psycopg.Error as error:
             return _outcome_of(error, _failed_check(sent))
         return _outcome_of_rows(commit, rows)
@@ -133,8 +134,8 @@ class PostgresBackend:
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         return entities_by_id(self._rows(_READ.by_id, {"ids": list(ids)}), ids)
 
-    def has_children(self, entity_id: int) -> bool:
-        return bool(self._rows(_READ.has_children, {"entity_id": entity_id})[0][0])
+    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
+        return bool(self._rows(_READ.has_children, {"entity_id": entity_id, "ids": list(besides)})[0][0])
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
@@ -246,6 +247,17 @@ class PostgresBackend:
             others += len(self._rows(tombstones, {"before": before}))
         return last, versions, others
 
+    @contextmanager
+    def snapshot(self) -> Iterator[_Snapshot]:
+        """Open a read-only transaction: it holds no lock that a writer would meet, only old row versions."""
+        try:
+            with self.pool.connection() as connection:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                yield _Snapshot(connection)
+                connection.execute("ROLLBACK")
+        except psycopg.Error as error:
+            raise_read_error(error)
+
     # --- the schema
 
     def format(self) -> tuple[int, int] | None:
@@ -268,6 +280,26 @@ class PostgresBackend:
 
     def close(self) -> None:
         self.pool.close()
+
+
+class _Snapshot:
+    """Cursors in one REPEATABLE READ transaction."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._opened = 0
+
+    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        self._opened += 1
+        with self._connection.cursor(name=f"metastore_{self._opened}") as cursor:
+            cursor.itersize = 100 if "doc" in columns else 1000  # a document may have a megabyte
+            cursor.execute(verify_sql.select(table, columns, order))
+            yield from cursor
+
+    def numbers(self) -> tuple[int, int]:
+        row = self._connection.execute(verify_sql.POSTGRES_NUMBERS).fetchone()
+        assert row is not None
+        return row[0], row[1]
 
 
 def _guard_parameters(guards: Guards) -> dict[str, Any]:
@@ -316,11 +348,11 @@ def _outcome_of(error: psycopg.Error, cause: Cause | None) -> Outcome:
 
 
 def _outcome_of_rows(commit: Commit, rows: list[tuple[Any, ...]]) -> Outcome:
-    guards, reads, own, *_ = rows[0]
+    guards, reads, own, *_ = rows[0]  # of several stages each holds, or the pipeline would have failed
     if not (guards and reads and own):
         return Conflicted("ancestor" if not guards else "read" if not reads else "self")
     results: list[Result | None] = [None] * len(commit.writes)
-    for _, _, _, ordinal, row_id, version, at in rows:
+    for _, _, _, ordinal, row_id, version, at, *_ in rows:
         if ordinal is not None:
             results[ordinal] = Result(row_id, version, at)
     return Committed(tuple(results))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ class Statement(NamedTuple):
     text: str
     parameters: dict[str, Any]
     cause: Cause | None = None
+    writes: bool = False
 
 
 def _guards(guards: Sequence[Guard]) -> dict[str, Any]:
@@ -90,8 +91,45 @@ def statements(commit: Commit) -> list[Statement]:
     if _mixed(read_ids, written):
         pipeline += _lock_runs(sql.LOCK_ENTITIES, read_ids, written)
     pipeline += checks
-    pipeline.append(_batch(commit, shared, barred, reads))
-    return pipeline
+    stages = _stages(commit.writes)
+    if len(stages) == 1:
+        return [*pipeline, _batch(commit, shared, barred, reads, stages[0], must=False)]
+    return [*pipeline, *_in_stages(commit, shared, barred, reads, stages)]
+
+
+def _stages(writes: Sequence[Write]) -> list[list[int]]:
+    """Split the writes where their order matters, one statement for each stage.
+
+    A row is written once in a statement; and a name that one update gives up can be taken only
+    by a later statement, because a unique index is checked row by row.
+    """
+    stages: list[list[int]] = [[]]
+    rows: set[object] = set()
+    names = places = False
+    for n, write in enumerate(writes):
+        row = write.id if isinstance(write, Insert | Update) else (write.owner_id, write.kind, write.name)
+        moves = isinstance(write, Update) and (write.place is not None or write.state is not None)
+        takes = moves or isinstance(write, Insert)
+        if (row is not None and row in rows) or (moves and names) or (takes and places):
+            stages.append([])
+            rows, names, places = set(), False, False
+        stages[-1].append(n)
+        rows.add(row)
+        names, places = names or takes, places or moves
+    return stages
+
+
+def _in_stages(
+    commit: Commit, shared: list[Guard], barred: dict[int, int], reads: list[Expect], stages: list[list[int]]
+) -> Iterator[Statement]:
+    """Apply the writes stage by stage; an exclusive update's scope version is checked in its own."""
+    exclusive = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
+    for n, stage in enumerate(stages):
+        writes = [commit.writes[i] for i in stage]
+        bars = {w.id: w.scope_version for w in writes if isinstance(w, Update) and w.scope_version is not None}
+        if n == 0:
+            bars |= {i: s for i, s in barred.items() if i not in exclusive}
+        yield _batch(commit, shared, bars, reads if n == 0 else [], stage, must=True)
 
 
 def _mixed(shared: set[int], exclusive: set[int]) -> bool:
@@ -111,14 +149,16 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
     if emptied:
         leaving = [w.id for w in updates if w.state is not None or w.place is not None]
         found.append(Statement(sql.check_empty, {"ids": emptied, "leaving": leaving}, "not_empty"))
-    absent = [r for r in commit.reads if isinstance(r, Absent)]
-    if absent:
+    for owned, text in ((False, sql.check_absent), (True, sql.check_absent_owned)):
+        absent = [r for r in commit.reads if isinstance(r, Absent) and r.owned == owned]
+        if not absent:
+            continue
         columns = {
             "parents": [r.parent_id for r in absent],
             "families": [r.family for r in absent],
             "keys": [r.key for r in absent],
         }
-        found.append(Statement(sql.check_absent, columns, "read"))
+        found.append(Statement(text, columns, "read"))
     for read in commit.reads:
         if isinstance(read, Listing):
             members = sorted(read.members)
@@ -132,8 +172,10 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
     return found
 
 
-def _batch(commit: Commit, shared: list[Guard], barred: dict[int, int], reads: list[Expect]) -> Statement:
-    ordinals = dict(enumerate(commit.writes))
+def _batch(
+    commit: Commit, shared: list[Guard], barred: dict[int, int], reads: list[Expect], stage: list[int], must: bool
+) -> Statement:
+    ordinals = {n: commit.writes[n] for n in stage}
     updates = {n: w for n, w in ordinals.items() if isinstance(w, Update)}
     inserts = {n: w for n, w in ordinals.items() if isinstance(w, Insert)}
     owned = {n: w for n, w in ordinals.items() if isinstance(w, Put | Delete)}
@@ -154,8 +196,8 @@ def _batch(commit: Commit, shared: list[Guard], barred: dict[int, int], reads: l
     parameters |= _updates(updates) if updates else {}
     parameters |= _inserts(inserts) if inserts else {}
     parameters |= _owned(owned) if owned else {}
-    text = sql.batch(bool(updates), bool(inserts), bool(owned), commit.skip_existing)
-    return Statement(text, parameters)
+    text = sql.batch(bool(updates), bool(inserts), bool(owned), commit.skip_existing, must)
+    return Statement(text, parameters, "read" if must else None, writes=True)
 
 
 def _events(writes: Sequence[Write]) -> dict[str, Any]:

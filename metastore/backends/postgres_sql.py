@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from functools import cache
 
-__all__ = ["ALTER", "CREATE", "LOCK_ENTITIES", "LOCK_GUARDS", "batch", "check_absent", "check_empty", "check_listing"]
+__all__ = ["ALTER", "CREATE", "LOCK_ENTITIES", "LOCK_GUARDS", "batch", "check_absent", "check_absent_owned", "check_empty", "check_listing"]
 
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
@@ -97,6 +97,11 @@ check_empty = _fails_if(
 check_absent = _fails_if(
     """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
     JOIN guard g ON g.parent_id = w.p AND g.family = w.f AND g.key = w.k WHERE g.state = 0)"""
+)
+
+check_absent_owned = _fails_if(
+    """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
+    JOIN owned o ON o.owner_id = w.p AND o.kind = w.f AND o.name = w.k)"""
 )
 
 _MEMBERS = {
@@ -226,12 +231,18 @@ logged AS (
       %(e_changes)s::text[]) WITH ORDINALITY AS ev(kind, action, path_before, path_after, changes, n)
     ON ev.n = d.ordinal + 1
   ORDER BY d.ordinal)
-SELECT ok.guards, ok.reads, ok.own, d.ordinal, d.id, d.version, d.time FROM ok LEFT JOIN done d ON true"""
+SELECT ok.guards, ok.reads, ok.own, d.ordinal, d.id, d.version, d.time{{must}} FROM ok LEFT JOIN done d ON true"""
+
+_MUST = ", 1 / (CASE WHEN ok.guards AND ok.reads AND ok.own THEN 1 ELSE 0 END)"
 
 
 @cache
-def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool) -> str:
-    """Return the statement for a commit that has these kinds of writes; with none, it only checks."""
+def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: bool) -> str:
+    """Return the statement for a commit that has these kinds of writes; with none, it only checks.
+
+    With ``must``, it fails (22012) when a precondition does not hold, so that what is pipelined
+    with it is not applied either.
+    """
     skip = "ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING" if skip_existing else ""
     parts = [_GUARDED, _BARRED, _READ]
     parts += [_LOCKED] if updates else []
@@ -246,5 +257,5 @@ def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool) -> str
     parts += [_INSERTS.format(on_conflict=skip)] if inserts else []
     parts += [_OWNED_WRITES] if owned else []
     done = [s for s, here in ((_DONE_UPDATES, updates), (_DONE_INSERTS, inserts), (_DONE_OWNED, owned)) if here]
-    parts.append(_LOGGED.format(parts="\n  UNION ALL ".join(done)))
+    parts.append(_LOGGED.format(parts="\n  UNION ALL ".join(done), must=_MUST if must else ""))
     return "WITH " + ",\n".join(parts)

@@ -79,8 +79,9 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
 
     @cached_property
     def has_children(self) -> str:
-        """Whether an entity has live children."""
-        sql = "SELECT EXISTS (SELECT 1 FROM guard WHERE parent_id = :entity_id AND state = 0)"
+        """Whether an entity has live children besides some."""
+        sql = f"""SELECT EXISTS (SELECT 1 FROM guard
+  WHERE parent_id = :entity_id AND state = 0 AND id NOT IN ({self.ids}))"""
         return from_named(sql, self.parameter)
 
     def _page(self, inner: str, order: str) -> str:

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from metastore.backends import collect_sql
+from metastore.backends import collect_sql, verify_sql
 from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
 from metastore.backends.port import Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.backends.read_sql import ReadSql
@@ -87,8 +87,9 @@ class SqliteBackend:
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         return entities_by_id(self._rows(_READ.by_id, {"ids": json.dumps(list(ids))}), ids)
 
-    def has_children(self, entity_id: int) -> bool:
-        return bool(self._rows(_READ.has_children, {"entity_id": entity_id})[0][0])
+    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
+        parameters = {"entity_id": entity_id, "ids": json.dumps(list(besides))}
+        return bool(self._rows(_READ.has_children, parameters)[0][0])
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
@@ -203,6 +204,17 @@ class SqliteBackend:
         versions = sum(row[3] for row in doomed)
         return last, versions, others + len(doomed) - versions
 
+    @contextmanager
+    def snapshot(self) -> Iterator[_Snapshot]:
+        """Open a read transaction: in WAL mode it keeps nobody from writing."""
+        try:
+            with self.pool.connection() as connection:
+                connection.execute("BEGIN")
+                yield _Snapshot(connection)
+                connection.execute("ROLLBACK")
+        except DRIVER.Error as error:
+            raise_read_error(error)
+
     # --- the schema
 
     def format(self) -> tuple[int, int] | None:
@@ -224,6 +236,20 @@ class SqliteBackend:
 
     def close(self) -> None:
         self.pool.close()
+
+
+class _Snapshot:
+    """Cursors in one read transaction; the first of them to read fixes the instant."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        yield from self._connection.execute(verify_sql.select(table, columns, order))
+
+    def numbers(self) -> tuple[int, int]:
+        row = self._connection.execute(verify_sql.SQLITE_NUMBERS).fetchone()
+        return row[0], row[1]
 
 
 def _outcome_of(error: Exception) -> Outcome:

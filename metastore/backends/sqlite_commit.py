@@ -42,10 +42,6 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
     _check_guards(connection, commit)
     for read in commit.reads:
         _check_read(connection, read)
-    leaving = {w.id for w in commit.writes if isinstance(w, Update) and (w.state is not None or w.place is not None)}
-    for write in commit.writes:
-        if isinstance(write, Update):
-            _check_update(connection, write, leaving)
     return tuple(_Writer(connection, commit, now).write(n, w) for n, w in enumerate(commit.writes))
 
 
@@ -63,7 +59,11 @@ def _check_read(connection: Any, read: Expect | Absent | Listing) -> None:
         if row is None or row[0] != read.version:
             raise Refused("read", read.id, row and row[0])
     elif isinstance(read, Absent):
-        sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
+        sql = (
+            "SELECT id FROM owned WHERE owner_id = ? AND kind = ? AND name = ?"
+            if read.owned
+            else "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
+        )
         if connection.execute(sql, (read.parent_id, read.family, read.key)).fetchone():
             raise Refused("read", read.parent_id)
     else:
@@ -77,17 +77,17 @@ def _check_read(connection: Any, read: Expect | Absent | Listing) -> None:
             raise Refused("read", read.parent_id)
 
 
-def _check_update(connection: Any, write: Update, leaving: set[int]) -> None:
-    row = connection.execute("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
+def _check_update(run: Any, write: Update) -> None:
+    row = run("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
     if row is None or row[0] != write.version:
         raise Refused("self", write.id, row and row[0])
     if write.scope_version is not None:
-        (scope,) = connection.execute("SELECT scope_version FROM guard WHERE id = ?", (write.id,)).fetchone()
+        (scope,) = run("SELECT scope_version FROM guard WHERE id = ?", (write.id,)).fetchone()
         if scope != write.scope_version:
             raise Refused("ancestor", write.id, scope)
     if write.empty:
-        sql = "SELECT id FROM guard WHERE parent_id = ? AND state = 0"
-        if any(row[0] not in leaving for row in connection.execute(sql, (write.id,))):
+        sql = "SELECT id FROM guard WHERE parent_id = ? AND state = 0 LIMIT 1"
+        if run(sql, (write.id,)).fetchone():
             raise Refused("not_empty", write.id)
 
 
@@ -103,6 +103,7 @@ class _Writer:
         if isinstance(write, Insert):
             return self._insert(ordinal, write)
         if isinstance(write, Update):
+            _check_update(self._run, write)
             return self._update(ordinal, write)
         if isinstance(write, Put):
             return self._put(ordinal, write)

@@ -66,6 +66,8 @@ class Unreadable:
 def merge_stats(parts: Iterable[ColumnStats]) -> ColumnStats:
     """Return the statistics of all ``parts`` together."""
     parts = list(parts)
+    if len(parts) == 1:
+        return parts[0]
     counts = [part.nulls for part in parts]
     nulls = None if None in counts else sum(count for count in counts if count is not None)
     filled = [part for part in parts if part.values]

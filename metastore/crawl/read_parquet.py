@@ -9,10 +9,12 @@ decoded.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import math
 import struct
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,8 +35,8 @@ def read_parquet(path: str) -> tuple[tuple[Column, ...], int, dict[str, ColumnSt
     """Return the columns, the number of rows, and each column's statistics."""
     with pq.ParquetFile(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
-        columns = columns_from_arrow(schema.remove_metadata())
-        return columns, metadata.num_rows, _statistics(schema, metadata)
+    known = _known(schema.remove_metadata().serialize().to_pybytes())
+    return known.columns, metadata.num_rows, _statistics(known, metadata)
 
 
 def why_not_parquet(path: str) -> str | None:
@@ -53,25 +55,37 @@ def why_not_parquet(path: str) -> str | None:
     return None
 
 
-def _statistics(schema: Any, metadata: Any) -> dict[str, ColumnStats]:
-    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
-    found: dict[str, ColumnStats] = {}
-    for at, field in _flat_columns(schema, metadata.num_columns):
-        decode = _decoder(field.type)
-        found[field.name] = merge_stats(_chunk(group.column(at), decode) for group in groups if group.num_rows)
-    return found
+_Decode = Callable[[Any], Any]
 
 
-def _flat_columns(schema: Any, leaves: int) -> Iterator[tuple[int, Any]]:
-    """Yield the fields without parts, each with the number of its leaf in the file."""
-    counts = [_leaves(field.type) for field in schema]
-    if sum(counts) != leaves:
-        return
-    at = 0
-    for field, count in zip(schema, counts, strict=True):
-        if count == 1 and not pa.types.is_nested(field.type):
-            yield at, field
-        at += count
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What follows from a schema: its columns, how many leaves it has, and where those without parts are."""
+
+    columns: tuple[Column, ...]
+    leaves: int
+    flat: tuple[tuple[int, str, _Decode | None], ...]
+
+
+@functools.lru_cache(maxsize=256)
+def _known(serialized: bytes) -> _Known:
+    """Take a schema apart once, for most files of a lake share theirs with others."""
+    schema = pa.ipc.read_schema(pa.BufferReader(serialized))
+    columns = columns_from_arrow(schema)
+    flat, at = [], 0
+    for column, field in zip(columns, schema, strict=True):
+        leaves = _leaves(field.type)
+        if leaves == 1 and not pa.types.is_nested(field.type):
+            flat.append((at, column.name, _decoder(field.type)))
+        at += leaves
+    return _Known(columns, at, tuple(flat))
+
+
+def _statistics(known: _Known, metadata: Any) -> dict[str, ColumnStats]:
+    if known.leaves != metadata.num_columns:
+        return {}
+    groups = [group for at in range(metadata.num_row_groups) if (group := metadata.row_group(at)).num_rows]
+    return {name: merge_stats([_chunk(g.column(at), decode) for g in groups]) for at, name, decode in known.flat}
 
 
 def _leaves(kind: Any) -> int:
@@ -82,7 +96,7 @@ def _leaves(kind: Any) -> int:
     return 1
 
 
-def _chunk(chunk: Any, decode: Callable[[Any], Any] | None) -> ColumnStats:
+def _chunk(chunk: Any, decode: _Decode | None) -> ColumnStats:
     """Return the statistics of one column chunk; what the footer has and nobody can read counts as unknown."""
     try:
         stats = chunk.statistics
@@ -126,7 +140,7 @@ def _uuid(value: bytes) -> str:
     return str(uuid.UUID(bytes=value))
 
 
-_DECODERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...]] = (
+_DECODERS: Final[tuple[tuple[Callable[[Any], bool], _Decode], ...]] = (
     (pa.types.is_boolean, _plain),
     (pa.types.is_integer, _plain),
     (pa.types.is_float16, _half),
@@ -145,7 +159,7 @@ _DECODERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...]]
 )
 
 
-def _decoder(kind: Any) -> Callable[[Any], Any] | None:
+def _decoder(kind: Any) -> _Decode | None:
     """Return what turns a bound as pyarrow gives it into one that compares; None where bounds mean nothing."""
     if kind == pa.uuid():
         return _uuid

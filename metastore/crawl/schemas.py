@@ -22,7 +22,7 @@ __all__ = ["Columns", "Misfit", "fit_all", "fit_most", "known_columns"]
 
 Columns = tuple[Column, ...]
 _SHARED: Final = 0.7
-"""How much of its columns a file shares with the one that has the most, at least."""
+"""How many of the columns of the one that has fewer two files share, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ def fit_most(files: Sequence[FileFacts], *, any_columns: bool) -> tuple[Columns,
     misfits = [Misfit(f, _other_style(f, style), stranger=True) for f in files if _style(f) != style]
     alike = [file for file in files if _style(file) == style]
     schemas = _counted(alike)
-    largest = frozenset[str]() if any_columns else _names(max(schemas, key=len))
+    usual = _names(max(schemas, key=lambda schema: (schemas[schema], len(schema))))
     merger = _Merger(_widener(alike[0], list(schemas)))
     reasons: dict[Columns, str | None] = {}
     for schema in _by_agreement(schemas):
-        strange = not any_columns and _is_strange(schema, largest)
+        strange = not any_columns and _is_strange(schema, usual)
         reasons[schema] = "has other columns than the other files of its table" if strange else merger.add(schema)
     fitting = []
     for file, reason in zip(alike, _of_each(alike, reasons), strict=True):
         if reason is None:
             fitting.append(file)
         else:
-            misfits.append(Misfit(file, reason, not any_columns and _is_strange(file.columns, largest)))
+            misfits.append(Misfit(file, reason, not any_columns and _is_strange(file.columns, usual)))
     return merger.columns([schema for schema in schemas if reasons[schema] is None]), fitting, misfits
 
 
@@ -133,9 +133,9 @@ def _names(columns: Columns) -> frozenset[str]:
     return frozenset(column.name for column in columns)
 
 
-def _is_strange(columns: Columns, largest: frozenset[str]) -> bool:
+def _is_strange(columns: Columns, others: frozenset[str]) -> bool:
     names = _names(columns)
-    return len(names & largest) < _SHARED * len(names)
+    return len(names & others) < _SHARED * min(len(names), len(others))
 
 
 def _widener(file: FileFacts, schemas: Sequence[Columns]) -> _Widen:

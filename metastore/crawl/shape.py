@@ -5,7 +5,7 @@ A folder is **one table** if all its files that can be read have one format, one
 * columns of one name have types that one type holds (:mod:`metastore.crawl.widen`; text formats, whose types are
   guesses, also come together as string where all files have the same columns);
 * each file shares at least 70 % of its columns with the file that has the most: files that have nothing in common
-  but a ``name`` are no table, one that came later with a new column is.
+  but a ``name`` are no table, one that came later with a new column is part of it.
 
 It is one table in any case if it is partitioned, for its folders say so, or if it is one in the catalog already.
 Then files that do not fit what most of them say are failures, with the reason; or, in a folder without partitions,

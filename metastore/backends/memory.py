@@ -1,0 +1,246 @@
+"""The reference model: the port, kept in the plainest way that can be believed.
+
+It is the oracle that the SQL backends are compared with, and ``memory://`` for a test or a
+notebook. Rows in dictionaries, one lock around every commit and every read, no index, no cache:
+a commit works on a copy of the tables, which takes their place if all of it held. It is written
+from :mod:`metastore.backends.port` and :mod:`metastore.commit`, not from the SQL. Everything is
+gone with the object, and belongs to one process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import UUID
+
+from metastore.backends.memory_commit import Refused, apply
+from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
+from metastore.backends.port import ROOT, Child, Guards, Known, Lookup, Page, Resolved, Snapshot, Step
+from metastore.backends.tables import FORMAT
+from metastore.clock import Clock
+from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID, Commit, Committed, Conflicted, Outcome
+from metastore.entity import Node, OwnedRecord, Record
+from metastore.names import fold
+
+__all__ = ["MemoryBackend"]
+
+_FORBIDDEN = "forbidden"
+
+
+class MemoryBackend:
+    """Keeps the promises of :class:`metastore.backends.port.Backend` in the memory of one process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        above_all = -1
+        root = Stand(ROOT_ID, above_all, "root", "root", "", "", False, LIVE, True, ROOT.scope_version, None)
+        self._tables = Tables({ROOT_ID: root})
+        self._epoch = f"{clock.micros():014x}"
+        self._collected = 0
+
+    # --- commit
+
+    def commit(self, commit: Commit) -> Outcome:
+        with self._lock:
+            changed = self._tables.copy()
+            try:
+                results = apply(changed, commit, self._clock.micros())
+            except Refused as refused:
+                return Conflicted(refused.cause, refused.id, refused.found)
+            self._tables = changed
+            return Committed(results)
+
+    def forbid(self, operation_id: UUID) -> bool:
+        with self._lock:
+            known = self.steps(operation_id)
+            if not known:
+                nothing = (None,) * 5
+                tombstone = Step(operation_id, 0, *nothing, _FORBIDDEN, None, self._clock.micros(), *(None,) * 8)
+                self._tables.steps.append(tombstone)
+            return not known or known[0].action == _FORBIDDEN
+
+    # --- entities
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        with self._lock:
+            return [self._follow(lookup) for lookup in lookups]
+
+    def _follow(self, lookup: Lookup) -> Resolved:
+        nodes: list[Node] = []
+        above = lookup.start
+        for family, name in zip(lookup.families, lookup.names, strict=True):
+            stand = self._tables.live_child(above.id, family, fold(name) if above.fold else name)
+            if stand is None:
+                return Resolved(tuple(nodes), None)
+            above = _node(stand)
+            nodes.append(above)
+        return Resolved(tuple(nodes), Record(tuple(nodes), *self._tables.bodies[above.id]))
+
+    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
+        with self._lock:
+            return [self._known(i) for i in ids]
+
+    def _known(self, entity_id: int) -> Known | None:
+        if entity_id not in self._tables.bodies:
+            return None
+        chain: list[Stand] = []
+        at = entity_id
+        while at != ROOT_ID:
+            chain.insert(0, self._tables.stands[at])
+            at = chain[0].parent_id
+        record = Record(tuple([_node(s) for s in chain]), *self._tables.bodies[entity_id])
+        return Known(record, chain[-1].state, all(s.state == LIVE for s in chain))
+
+    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
+        with self._lock:
+            return any(s.state == LIVE and s.id not in besides for s in self._tables.children(entity_id))
+
+    def children(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> Page[Child]:
+        with self._lock:
+            wanted = (kind, family, state)
+            found = [s for s in self._tables.children(parent_id) if (s.kind, s.family, s.state) == wanted]
+            # live names are unique, so that the key alone says where the next page starts
+            later = [s for s in found if (s.key > after[0] if state == LIVE else (s.key, s.id) > after)]
+            rows = [self._child(s) for s in sorted(later, key=lambda s: (s.key, s.id))]
+            return Page(True, rows[:limit]) if self._held(guards) else Page(False, [])
+
+    def names(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
+    ) -> Page[tuple[str, str]]:
+        with self._lock:
+            page = self.children(parent_id, kind, family, LIVE, (after, 0), limit, guards)
+            return Page(page.held, [(child.key, child.node.name) for child in page.rows])
+
+    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
+        with self._lock:
+            wanted = (family, key, DROPPED)
+            found = [s for s in self._tables.children(parent_id) if (s.family, s.key, s.state) == wanted]
+            last = max(found, key=lambda s: (s.dropped_at or 0, s.id), default=None)
+            return last and self._child(last)
+
+    def _child(self, stand: Stand) -> Child:
+        return Child(stand.key, _node(stand), stand.state, *self._tables.bodies[stand.id])
+
+    def _held(self, guards: Guards) -> bool:
+        stands = self._tables.stands
+        return all(i in stands and stands[i].scope_version == scope for i, scope in guards)
+
+    # --- owned rows
+
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+        with self._lock:
+            rows = [r for r in self._tables.owned.values() if (r.owner_id, r.kind) == (owner_id, kind)]
+            rows = sorted((r for r in rows if r.name > after), key=lambda r: r.name)
+            return Page(True, rows[:limit]) if self._held(guards) else Page(False, [])
+
+    def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
+        with self._lock:
+            return [self._tables.owned.get((i, kind, name)) for i, name in zip(owner_ids, names, strict=True)]
+
+    # --- operations
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        with self._lock:
+            steps = [s for s in self._tables.steps if s.entity_id == entity_id and (s.version or 0) > after]
+            return [self._shown(s) for s in sorted(steps, key=lambda s: s.version or 0)[:limit]]
+
+    def steps(self, operation_id: UUID) -> list[Step]:
+        with self._lock:
+            return [self._shown(s) for s in self._tables.steps if s.operation_id == operation_id]
+
+    def feed(self, after: int, limit: int) -> Page[Step]:
+        with self._lock:
+            later = [s for s in self._tables.steps if s.seq is not None and s.seq > after]
+            return Page(True, [self._shown(s) for s in later[:limit]])
+
+    def feed_start(self) -> tuple[str, int]:
+        with self._lock:
+            return self._epoch, self._collected
+
+    def _shown(self, step: Step) -> Step:
+        """Return ``step`` with who created the entity or owned row, and when, if it still exists."""
+        row = self._row(step.entity_id)
+        return step if row is None else step._replace(created_by=row.created_by, created_at=row.created_at)
+
+    def _row(self, row_id: int | None) -> Body | OwnedRecord | None:
+        """Return what exists under an id."""
+        if row_id in self._tables.bodies:
+            return self._tables.bodies[row_id]
+        return next((r for r in self._tables.owned.values() if r.id == row_id), None)
+
+    # --- gc
+
+    def dropped_before(self, time: int, limit: int) -> list[int]:
+        with self._lock:
+            gone = [s for s in self._tables.stands.values() if s.state == DROPPED]
+            return sorted(s.id for s in gone if s.dropped_at is not None and s.dropped_at < time)[:limit]
+
+    def purging(self, limit: int) -> list[int]:
+        with self._lock:
+            return sorted(s.id for s in self._tables.stands.values() if s.state == PURGING)[:limit]
+
+    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
+        with self._lock:
+            return sorted((s.id, s.kind) for s in self._tables.children(entity_id))[:limit]
+
+    def delete_entities(self, ids: Sequence[int]) -> int:
+        with self._lock:
+            doomed = [i for i in set(ids) if i in self._tables.bodies and not any(self._tables.children(i))]
+            for entity_id in doomed:
+                del self._tables.stands[entity_id]
+                del self._tables.bodies[entity_id]
+                for key in [k for k in self._tables.owned if k[0] == entity_id]:
+                    del self._tables.owned[key]
+            return len(doomed)
+
+    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
+        with self._lock:
+            looked = self.feed(after, limit).rows
+            doomed = [s for s in looked if s.time < before and self._needless(s, before, keep)]
+            versions = sum(self._row(s.entity_id) is not None for s in doomed)
+            gone = {s.seq for s in doomed}
+            self._collected = max([self._collected, *(s for s in gone if s is not None)])
+            kept = [s for s in self._tables.steps if s.seq is None or s.seq not in gone]
+            if after == 0:  # tombstones have no position: they go with the first batch
+                kept = [s for s in kept if s.seq is not None or s.time >= before]
+            others = len(self._tables.steps) - len(kept) - versions
+            self._tables.steps[:] = kept
+            return (looked[-1].seq if looked else None), versions, others
+
+    def _needless(self, step: Step, before: int, keep: int) -> bool:
+        """Whether an old step may go: its row is gone, or has ``keep`` newer versions, and none older stays."""
+        row, version = self._row(step.entity_id), step.version or 0
+        older = [s for s in self._tables.steps if s.entity_id == step.entity_id and (s.version or 0) < version]
+        return (row is None or version <= row.version - keep) and all(s.time < before for s in older)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        with self._lock:
+            tables = self._tables.copy()
+        yield MemorySnapshot(tables)
+
+    # --- the rest
+
+    def reserve_ids(self, count: int) -> list[int]:
+        with self._lock:
+            return [self._tables.draw("id") for _ in range(count)]
+
+    def now(self) -> int:
+        return self._clock.micros()
+
+    def format(self) -> tuple[int, int] | None:
+        return FORMAT, FORMAT
+
+    def ping(self) -> None:
+        """Memory always answers."""
+
+    def close(self) -> None:
+        """Nothing is held: what is stored goes with the object."""
+
+
+def _node(stand: Stand) -> Node:
+    return Node(stand.id, stand.kind, stand.name, stand.scope_version, stand.in_use, stand.fold)

@@ -1,0 +1,209 @@
+"""What a commit means, written down over dictionaries: the part of the oracle that writes.
+
+:func:`apply` gets tables that nobody else sees. It checks every precondition against them as they
+are, then performs the writes in order, each of which must leave names unique, and draws ids and
+positions as it goes. It raises :class:`Refused` as soon as something does not hold; whoever
+called it throws the tables away. There is no index: every question is a walk over all rows.
+"""
+
+from __future__ import annotations
+
+from metastore.backends.memory_tables import Body, Stand, Tables
+from metastore.backends.port import Step
+from metastore.commit import (
+    DROPPED,
+    LIVE,
+    Absent,
+    Cause,
+    Commit,
+    Delete,
+    Expect,
+    Insert,
+    Listing,
+    Put,
+    Result,
+    Update,
+    Write,
+)
+from metastore.entity import OwnedRecord
+
+__all__ = ["Refused", "apply"]
+
+
+class Refused(Exception):
+    """A precondition does not hold."""
+
+    def __init__(self, cause: Cause, row_id: int | None = None, found: int | None = None) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.id = row_id
+        self.found = found
+
+
+def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
+    """Check every precondition of ``commit``, then write; return the results in the writes' order."""
+    if any(step.operation_id == commit.operation_id for step in tables.steps):
+        raise Refused("operation")
+    _check_guards(tables, commit)
+    for read in commit.reads:
+        _check_read(tables, read)
+    updates = [write for write in commit.writes if isinstance(write, Update)]
+    leaving = {update.id for update in updates if update.state is not None or update.place is not None}
+    for update in updates:
+        _check_update(tables, update, leaving)
+    applying = _Applying(tables, commit, now)
+    return tuple([applying.write(write) for write in commit.writes])
+
+
+def _check_guards(tables: Tables, commit: Commit) -> None:
+    for guard in commit.guards:
+        stand = tables.stands.get(guard.id)
+        if stand is None or stand.scope_version != guard.scope_version:
+            raise Refused("ancestor", guard.id, stand and stand.scope_version)
+
+
+def _check_read(tables: Tables, read: Expect | Absent | Listing) -> None:
+    owned_versions = {row.id: row.version for row in tables.owned.values()}
+    if isinstance(read, Expect):
+        body = tables.bodies.get(read.id)
+        found = owned_versions.get(read.id) if read.owned else body and body.version
+        if found != read.version:
+            raise Refused("read", read.id, found)
+    elif isinstance(read, Absent):
+        name = (read.parent_id, read.family, read.key)
+        if name in tables.owned if read.owned else tables.live_child(*name) is not None:
+            raise Refused("read", read.parent_id)
+    else:
+        if read.owned:
+            rows = [row for row in tables.owned.values() if (row.owner_id, row.kind) == (read.parent_id, read.kind)]
+            members = {(row.id, row.version) for row in rows}
+        else:
+            live = [s for s in tables.children(read.parent_id) if (s.kind, s.state) == (read.kind, LIVE)]
+            members = {(s.id, tables.bodies[s.id].version) for s in live}
+        if members != read.members:
+            raise Refused("read", read.parent_id)
+
+
+def _check_update(tables: Tables, update: Update, leaving: set[int]) -> None:
+    body = tables.bodies.get(update.id)
+    if body is None or body.version != update.version:
+        raise Refused("self", update.id, body and body.version)
+    scope = tables.stands[update.id].scope_version
+    if update.scope_version is not None and scope != update.scope_version:
+        raise Refused("ancestor", update.id, scope)
+    if update.empty and any(s.state == LIVE and s.id not in leaving for s in tables.children(update.id)):
+        raise Refused("not_empty", update.id)
+
+
+class _Applying:
+    """Performs the writes of one commit, whose preconditions hold."""
+
+    def __init__(self, tables: Tables, commit: Commit, now: int) -> None:
+        self._tables = tables
+        self._commit = commit
+        self._now = now
+        self._ordinal = 0
+
+    def write(self, write: Write) -> Result | None:
+        """Perform the next write."""
+        if isinstance(write, Insert):
+            return self._insert(write)
+        if isinstance(write, Update):
+            return self._update(write)
+        return self._put(write) if isinstance(write, Put) else self._delete(write)
+
+    def _insert(self, write: Insert) -> Result | None:
+        if self._tables.live_child(write.parent_id, write.family, write.key) is not None:
+            if self._commit.skip_existing:
+                return None
+            raise Refused("name", write.parent_id)
+        new = self._tables.draw("id") if write.id is None else write.id
+        place = (write.parent_id, write.kind, write.family, write.name, write.key, write.fold)
+        self._tables.stands[new] = Stand(new, *place, LIVE, True, 1, None)
+        self._tables.bodies[new] = Body(1, write.doc, *self._audit(), *self._audit())
+        return self._log(write, new, 1, write.doc, self._tables.stands[new])
+
+    def _update(self, write: Update) -> Result:
+        if write.scope_version is not None:
+            self._tables.stands[write.id] = self._moved(self._tables.stands[write.id], write)
+        else:
+            assert (write.place, write.state, write.in_use) == (None, None, None), "needs a new scope version"
+        old = self._tables.bodies[write.id]
+        by, at = self._audit()
+        doc = old.doc if write.doc is None else write.doc
+        body = old._replace(version=old.version + 1, doc=doc, modified_by=by, modified_at=at)
+        self._tables.bodies[write.id] = body
+        return self._log(write, write.id, body.version, body.doc, self._tables.stands[write.id])
+
+    def _moved(self, stand: Stand, write: Update) -> Stand:
+        """Return where the entity stands after an exclusive update."""
+        after = stand._replace(scope_version=stand.scope_version + 1)
+        if write.place is not None:
+            place = write.place
+            after = after._replace(parent_id=place.parent_id, name=place.name, key=place.key, fold=place.fold)
+        if write.in_use is not None:
+            after = after._replace(in_use=write.in_use)
+        if write.state is not None:
+            dropped_at = {LIVE: None, DROPPED: self._now}.get(write.state, stand.dropped_at)
+            after = after._replace(state=write.state, dropped_at=dropped_at)
+        if after.state == LIVE:
+            other = self._tables.live_child(after.parent_id, after.family, after.key)
+            if other is not None and other.id != after.id:
+                raise Refused("name", after.parent_id)
+        return after
+
+    def _put(self, write: Put) -> Result:
+        old = self._owned(write)
+        by, at = self._audit()
+        if old is None:
+            new = self._tables.draw("id")
+            row = OwnedRecord(new, write.owner_id, write.kind, write.name, 1, write.doc, by, at, by, at)
+        else:
+            row = old._replace(version=old.version + 1, doc=write.doc, modified_by=by, modified_at=at)
+        self._tables.owned[write.owner_id, write.kind, write.name] = row
+        return self._log(write, row.id, row.version, row.doc, write.owner_id)
+
+    def _delete(self, write: Delete) -> Result:
+        old = self._owned(write)
+        if old is None:
+            raise Refused("self")
+        del self._tables.owned[write.owner_id, write.kind, write.name]
+        return self._log(write, old.id, old.version + 1, old.doc, write.owner_id)
+
+    def _owned(self, write: Put | Delete) -> OwnedRecord | None:
+        """Return the row to write, which must have the version that is expected; 0 is none."""
+        old = self._tables.owned.get((write.owner_id, write.kind, write.name))
+        if (0 if old is None else old.version) != write.version:
+            raise Refused("self" if write.version else "name", old and old.id, old and old.version)
+        return old
+
+    def _audit(self) -> tuple[str | None, int]:
+        return self._commit.principal, self._now
+
+    def _log(self, write: Write, row_id: int, version: int, doc: str, where: Stand | int) -> Result:
+        """Note a write; ``where`` an entity stands, or the id of a row's owner."""
+        event, commit = write.event, self._commit
+        stand, owner_id = (where, None) if isinstance(where, Stand) else (None, where)
+        step = Step(
+            operation_id=commit.operation_id,
+            ordinal=self._ordinal,
+            seq=self._tables.draw("seq"),
+            entity_id=row_id,
+            version=version,
+            owner_id=owner_id,
+            kind=event.kind,
+            action=event.action,
+            principal=commit.principal,
+            time=self._now,
+            path_before=event.path_before,
+            path_after=event.path_after,
+            changes=event.changes,
+            scope_version=stand and stand.scope_version,
+            in_use=stand and stand.in_use,
+            doc=doc,
+            created_by=None,
+            created_at=None,
+        )
+        self._ordinal += 1
+        self._tables.steps.append(step)
+        return Result(row_id, version, self._now)

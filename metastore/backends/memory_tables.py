@@ -1,0 +1,111 @@
+"""The tables of the memory model: rows in dictionaries, and what is asked of them.
+
+The rows have the columns of :mod:`metastore.backends.tables`. There is no index: every question
+is a walk over all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from metastore.backends.port import Step
+from metastore.commit import LIVE
+from metastore.entity import OwnedRecord
+
+__all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
+
+OwnedKey = tuple[int, str, str]
+
+
+class Stand(NamedTuple):
+    """Where an entity stands. ``dropped_at`` is None unless it was dropped."""
+
+    id: int
+    parent_id: int
+    kind: str
+    family: str
+    name: str
+    key: str
+    fold: bool
+    state: int
+    in_use: bool
+    scope_version: int
+    dropped_at: int | None
+
+
+class Body(NamedTuple):
+    """What an entity is."""
+
+    version: int
+    doc: str
+    created_by: str | None
+    created_at: int
+    modified_by: str | None
+    modified_at: int
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Everything that is stored. Rows are never changed, only replaced."""
+
+    stands: dict[int, Stand]
+    bodies: dict[int, Body] = field(default_factory=dict)
+    owned: dict[OwnedKey, OwnedRecord] = field(default_factory=dict)
+    """By owner, kind and name."""
+    steps: list[Step] = field(default_factory=list)
+    """In the order of their positions."""
+    drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0})
+
+    def copy(self) -> Tables:
+        """Return tables that can be changed without changing these."""
+        return replace(
+            self,
+            stands=dict(self.stands),
+            bodies=dict(self.bodies),
+            owned=dict(self.owned),
+            steps=list(self.steps),
+            drawn=dict(self.drawn),
+        )
+
+    def draw(self, what: str) -> int:
+        """Return the next id or position."""
+        self.drawn[what] += 1
+        return self.drawn[what]
+
+    def children(self, parent_id: int) -> Iterator[Stand]:
+        """Yield the children of ``parent_id`` in whatever state."""
+        return (s for s in self.stands.values() if s.parent_id == parent_id)
+
+    def live_child(self, parent_id: int, family: str, key: str) -> Stand | None:
+        """Return the one live child of this name."""
+        wanted = (family, key, LIVE)
+        return next((s for s in self.children(parent_id) if (s.family, s.key, s.state) == wanted), None)
+
+
+class MemorySnapshot:
+    """Keeps the promises of :class:`metastore.backends.port.Snapshot` on tables that nobody changes."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        rows = [row for row in self._all(table) if row[order[0]] is not None]
+        # a missing value stands before the others
+        rows.sort(key=lambda row: [(row[column] is not None, row[column]) for column in order])
+        return (tuple([row[column] for column in columns]) for row in rows)
+
+    def _all(self, table: str) -> list[dict[str, Any]]:
+        tables = self._tables
+        if table == "guard":
+            return [stand._asdict() for stand in tables.stands.values()]
+        if table == "entity":
+            return [{"id": i, **body._asdict()} for i, body in tables.bodies.items()]
+        if table == "owned":
+            return [row._asdict() for row in tables.owned.values()]
+        assert table == "operation", f"there is no table {table}"
+        return [step._asdict() for step in tables.steps]
+
+    def numbers(self) -> tuple[int, int]:
+        return self._tables.drawn["id"], self._tables.drawn["seq"]

@@ -1,0 +1,444 @@
+"""What a transaction sees: the database, with the transaction's own writes over it.
+
+An :class:`Overlay` keeps the port of a backend, so that the same managers work on it. It sends
+nothing: reads are passed on and noted, to be validated; commits are laid over what is
+there. :meth:`Overlay.commit_value` turns all of it into one commit, whose writes are the
+operations one by one: an entity that is written twice has two more versions.
+
+What was read is validated like this: an entity by its version; the path to it by shared guards;
+a name or a listing by an exclusive guard on the parent and another look under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from metastore.backends.port import ROOT, Backend, Child, Guards, Known, Lookup, Page, Resolved, Step
+from metastore.clock import Clock
+from metastore.commit import (
+    LIVE,
+    PURGING,
+    ROOT_ID,
+    Absent,
+    Commit,
+    Committed,
+    Delete,
+    Expect,
+    Guard,
+    Insert,
+    Listing,
+    Outcome,
+    Put,
+    Result,
+    Update,
+    Write,
+)
+from metastore.entity import Node, OwnedRecord, Record
+from metastore.errors import InvalidArgument
+from metastore.kinds import KINDS
+from metastore.names import fold
+
+__all__ = ["Overlay"]
+
+_PAGE = 1000
+_IDS = 32
+
+
+@dataclass
+class _Draft:
+    """An entity that the transaction has written: how it is now."""
+
+    node: Node
+    parent_id: int
+    family: str
+    key: str
+    state: int
+    record: Record
+    """Its chain is not kept up to date."""
+    new: bool = False
+
+
+@dataclass
+class _Reads:
+    """What has to be validated."""
+
+    guards: dict[int, int] = field(default_factory=dict)
+    barred: set[int] = field(default_factory=set)
+    entities: dict[int, int] = field(default_factory=dict)
+    owned: dict[int, int] = field(default_factory=dict)
+    absent: set[Absent] = field(default_factory=set)
+    listings: dict[tuple[int, str, bool], Listing] = field(default_factory=dict)
+
+
+class Overlay:
+    """A backend on top of another: see the module."""
+
+    def __init__(self, base: Backend, clock: Clock, principal: str | None) -> None:
+        self._base = base
+        self._clock = clock
+        self._principal = principal
+        self._reads = _Reads()
+        self._drafts: dict[int, _Draft] = {}
+        self._owned: dict[tuple[int, str, str], OwnedRecord | None] = {}
+        self._writes: list[Write] = []
+        self._nodes: dict[int, tuple[Node, int]] = {}
+        self._records: dict[int, tuple[Record, int]] = {}
+        self._paths: dict[Lookup, Resolved] = {}
+        self._ids: list[int] = []
+
+    # --- the transaction as a commit
+
+    def commit_value(self, operation_id: UUID) -> Commit:
+        """Return everything that was read and written as one commit."""
+        updates = [w for w in self._writes if isinstance(w, Update)]
+        exclusive = {w.id for w in updates if w.scope_version is not None}
+        guards = [
+            Guard(i, scope, exclusive=i in self._reads.barred)
+            for i, scope in self._reads.guards.items()
+            if i not in exclusive
+        ]
+        written = {w.id for w in updates}
+        reads: list[Expect | Absent | Listing] = [
+            Expect(i, version) for i, version in self._reads.entities.items() if i not in written
+        ]
+        reads += [Expect(i, v, owned=True) for i, v in self._reads.owned.items()]
+        reads += [*self._reads.absent, *self._reads.listings.values()]
+        return Commit(operation_id, self._principal, tuple(guards), tuple(reads), tuple(self._writes))
+
+    # --- writes
+
+    def commit(self, commit: Commit) -> Outcome:
+        """Lay a commit over what is there."""
+        if commit.principal != self._principal:
+            raise InvalidArgument("all of a transaction has one principal; give it to transaction() or run()")
+        for guard in commit.guards:
+            self._note_guard(guard.id, guard.scope_version)
+        now = self._clock.micros()
+        return Committed(tuple(self._write(w, now, commit.skip_existing) for w in commit.writes))
+
+    def _write(self, write: Write, now: int, skip_existing: bool) -> Result | None:
+        if isinstance(write, Insert):
+            if skip_existing and self._child(write.parent_id, write.family, write.key) is not None:
+                return None
+            return self._insert(write, now)
+        if isinstance(write, Update):
+            return self._update(write, now)
+        return self._write_owned(write, now)
+
+    def _insert(self, write: Insert, now: int) -> Result:
+        entity_id = self._next_id()
+        node = Node(entity_id, write.kind, write.name, 1, True, write.fold)
+        record = Record((node,), 1, write.doc, self._principal, now, self._principal, now)
+        self._drafts[entity_id] = _Draft(node, write.parent_id, write.family, write.key, LIVE, record, new=True)
+        self._writes.append(replace(write, id=entity_id))
+        return Result(entity_id, 1, now)
+
+    def _update(self, write: Update, now: int) -> Result:
+        if write.state == PURGING:
+            raise InvalidArgument("a purge cannot be part of a transaction; purge with the store's manager")
+        draft = self._drafts.setdefault(write.id, self._draft(write.id))
+        if write.place is not None:
+            draft.parent_id, draft.key = write.place.parent_id, write.place.key
+            draft.node = draft.node._replace(name=write.place.name, fold=write.place.fold)
+        if write.state is not None:
+            draft.state = write.state
+        if write.in_use is not None:
+            draft.node = draft.node._replace(in_use=write.in_use)
+        if write.scope_version is not None:
+            draft.node = draft.node._replace(scope_version=write.scope_version + 1)
+        draft.record = draft.record._replace(
+            version=write.version + 1,
+            doc=draft.record.doc if write.doc is None else write.doc,
+            modified_by=self._principal,
+            modified_at=now,
+        )
+        self._writes.append(write)
+        return Result(write.id, write.version + 1, now)
+
+    def _draft(self, entity_id: int) -> _Draft:
+        """Return the draft of an entity that was read."""
+        if entity_id in self._drafts:
+            return self._drafts[entity_id]
+        record, state = self._records[entity_id]
+        node, parent_id = self._nodes[entity_id]
+        above = record.chain[-2] if len(record.chain) > 1 else ROOT
+        key = fold(node.name) if above.fold else node.name
+        return _Draft(node, parent_id, KINDS[node.kind].family, key, state, record)
+
+    def _write_owned(self, write: Put | Delete, now: int) -> Result:
+        self._writes.append(write)
+        key = (write.owner_id, write.kind, write.name)
+        if isinstance(write, Delete):
+            self._owned[key] = None
+            return Result(0, write.version + 1, now)
+        audit = (self._principal, now, self._principal, now)
+        record = OwnedRecord(0, write.owner_id, write.kind, write.name, write.version + 1, write.doc, *audit)
+        self._owned[key] = record
+        return Result(record.id, record.version, now)
+
+    def _next_id(self) -> int:
+        if not self._ids:
+            self._ids = self._base.reserve_ids(_IDS)
+        return self._ids.pop(0)
+
+    # --- reads of entities
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        """Follow each path over the database and the drafts."""
+        unknown = [w for w in dict.fromkeys(lookups) if w not in self._paths and w.start.id not in self._new()]
+        for lookup, found in zip(unknown, self._base.resolve(unknown) if unknown else [], strict=True):
+            self._paths[lookup] = found
+            self._note_chain(lookup.start, found)
+        return [self._resolve(lookup) for lookup in lookups]
+
+    def _new(self) -> set[int]:
+        return {i for i, d in self._drafts.items() if d.new}
+
+    def _resolve(self, lookup: Lookup) -> Resolved:
+        base = self._paths.get(lookup, Resolved((), None))
+        parent, nodes, in_step = lookup.start, list[Node](), True
+        for level, (family, name) in enumerate(zip(lookup.families, lookup.names, strict=True)):
+            key = fold(name) if parent.fold else name
+            draft = self._draft_at(parent.id, family, key)
+            there = base.nodes[level] if in_step and level < len(base.nodes) else None
+            if draft is None and there is None and not in_step:
+                there = self._base_child(parent, family, name)
+            if draft is not None:
+                in_step = in_step and there is not None and there.id == draft.node.id
+                parent = draft.node
+            elif there is not None and there.id not in self._drafts:
+                parent = there
+            else:
+                if there is None:
+                    self._note_absent(parent, family, key)
+                return Resolved(tuple(nodes), None)
+            nodes.append(parent)
+        return Resolved(tuple(nodes), self._record(nodes))
+
+    def _record(self, nodes: list[Node]) -> Record:
+        """Return the record of the last node, noted as read."""
+        last = nodes[-1]
+        draft = self._drafts.get(last.id)
+        if draft is not None:
+            return draft.record._replace(chain=tuple(nodes))
+        if last.id not in self._records:
+            self.by_id([last.id])
+        record, _ = self._records[last.id]
+        self._reads.entities[last.id] = record.version
+        return record._replace(chain=tuple(nodes))
+
+    def _base_child(self, parent: Node, family: str, name: str) -> Node | None:
+        if parent.id in self._new():
+            return None
+        lookup = Lookup((family,), (name,), parent)
+        if lookup not in self._paths:
+            (self._paths[lookup],) = self._base.resolve([lookup])
+            self._note_chain(parent, self._paths[lookup])
+        found = self._paths[lookup]
+        return found.nodes[0] if found.nodes else None
+
+    def _child(self, parent_id: int, family: str, key: str) -> Node | None:
+        node, _ = self._nodes.get(parent_id, (ROOT, ROOT_ID))
+        draft = self._drafts.get(parent_id)
+        found = self._resolve_one(Lookup((family,), (key,), draft.node if draft else node))
+        return found.nodes[0] if found.nodes else None
+
+    def _resolve_one(self, lookup: Lookup) -> Resolved:
+        return self.resolve([lookup])[0]
+
+    def _draft_at(self, parent_id: int, family: str, key: str) -> _Draft | None:
+        return next(
+            (
+                d
+                for d in self._drafts.values()
+                if d.parent_id == parent_id and d.key == key and d.family == family and d.state == LIVE
+            ),
+            None,
+        )
+
+    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
+        unknown = [i for i in dict.fromkeys(ids) if i not in self._drafts and i not in self._records]
+        for known in self._base.by_id(unknown) if unknown else []:
+            if known is not None:
+                self._note_nodes(ROOT, known.record.chain)
+                last = known.record.chain[-1]
+                self._records[last.id] = known.record, known.state
+        return [self._known(i) for i in ids]
+
+    def _known(self, entity_id: int) -> Known | None:
+        if entity_id not in self._drafts and entity_id not in self._records:
+            return None
+        chain = self._chain(entity_id)
+        draft = self._drafts.get(entity_id)
+        if draft is not None:
+            record, state = draft.record, draft.state
+        else:
+            record, state = self._records[entity_id]
+            self._reads.entities[entity_id] = record.version
+        live = state == LIVE and all(self._state(n.id) == LIVE for n in chain)
+        return Known(record._replace(chain=chain), state, live)
+
+    def _state(self, entity_id: int) -> int:
+        draft = self._drafts.get(entity_id)
+        if draft is not None:
+            return draft.state
+        return self._records[entity_id][1] if entity_id in self._records else LIVE
+
+    def _chain(self, entity_id: int) -> tuple[Node, ...]:
+        """Return the nodes from the root to an entity, as they will be."""
+        nodes: list[Node] = []
+        while entity_id != ROOT_ID:
+            draft = self._drafts.get(entity_id)
+            if draft is not None:
+                node, parent_id = draft.node, draft.parent_id
+            else:
+                if entity_id not in self._nodes:
+                    self.by_id([entity_id])
+                node, parent_id = self._nodes[entity_id]
+                self._note_guard(node.id, node.scope_version)
+            nodes.append(node)
+            entity_id = parent_id
+        return tuple(reversed(nodes))
+
+    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
+        if any(d.parent_id == entity_id and d.state == LIVE for d in self._drafts.values()):
+            return True
+        if entity_id in self._new():
+            return False
+        return self._base.has_children(entity_id, [*besides, *self._drafts])
+
+    # --- listings
+
+    def children(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> Page[Child]:
+        if state != LIVE:
+            return self._base.children(parent_id, kind, family, state, after, limit, self._base_guards(guards))
+        listing = self._listing(parent_id, kind, family)
+        return Page(True, [c for c in listing if (c.key, c.node.id) > after][:limit])
+
+    def names(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
+    ) -> Page[tuple[str, str]]:
+        listing = self._listing(parent_id, kind, family)
+        return Page(True, [(c.key, c.node.name) for c in listing if c.key > after][:limit])
+
+    def _listing(self, parent_id: int, kind: str, family: str) -> list[Child]:
+        there = [] if parent_id in self._new() else self._base_listing(parent_id, kind, family)
+        mine = [
+            Child(d.key, d.node, d.state, *d.record[1:])
+            for d in self._drafts.values()
+            if d.parent_id == parent_id and d.node.kind == kind and d.state == LIVE
+        ]
+        rows = [c for c in there if c.node.id not in self._drafts] + mine
+        return sorted(rows, key=lambda c: (c.key, c.node.id))
+
+    def _base_listing(self, parent_id: int, kind: str, family: str) -> list[Child]:
+        rows: list[Child] = []
+        after = ("", 0)
+        while True:
+            page = self._base.children(parent_id, kind, family, LIVE, after, _PAGE, ())
+            rows += page.rows
+            if len(page.rows) < _PAGE:
+                break
+            after = (rows[-1].key, rows[-1].node.id)
+        for row in rows:
+            self._nodes.setdefault(row.node.id, (row.node, parent_id))
+        members = frozenset((c.node.id, c.version) for c in rows)
+        key = (parent_id, kind, False)
+        self._reads.listings.setdefault(key, Listing(parent_id, kind, members))
+        self._bar(parent_id)
+        return rows
+
+    # --- owned rows
+
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+        rows = {} if owner_id in self._new() else {r.name: r for r in self._base_owned(owner_id, kind)}
+        for (owner, of_kind, name), record in self._owned.items():
+            if (owner, of_kind) == (owner_id, kind):
+                rows.pop(name, None)
+                if record is not None:
+                    rows[name] = record
+        return Page(True, [rows[name] for name in sorted(rows) if name > after][:limit])
+
+    def _base_owned(self, owner_id: int, kind: str) -> list[OwnedRecord]:
+        rows: list[OwnedRecord] = []
+        while True:
+            page = self._base.owned(owner_id, kind, rows[-1].name if rows else "", _PAGE, ())
+            rows += page.rows
+            if len(page.rows) < _PAGE:
+                break
+        members = frozenset((r.id, r.version) for r in rows)
+        self._reads.listings.setdefault((owner_id, kind, True), Listing(owner_id, kind, members, owned=True))
+        self._bar(owner_id)
+        return rows
+
+    def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
+        wanted = [(o, n) for o, n in zip(owner_ids, names, strict=True) if o not in self._new()]
+        found = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []
+        there = dict(zip(wanted, found, strict=True))
+        rows: list[OwnedRecord | None] = []
+        for owner_id, name in zip(owner_ids, names, strict=True):
+            base = there.get((owner_id, name))
+            if (owner_id, kind, name) in self._owned:
+                rows.append(self._owned[owner_id, kind, name])
+                continue
+            if base is not None:
+                self._reads.owned[base.id] = base.version
+            elif owner_id not in self._new():
+                self._reads.absent.add(Absent(owner_id, kind, name, owned=True))
+                self._bar(owner_id)
+            rows.append(base)
+        return rows
+
+    # --- noting what was read
+
+    def _note_chain(self, start: Node, found: Resolved) -> None:
+        self._note_nodes(start, found.nodes)
+        if found.record is not None:
+            last = found.record.chain[-1]
+            self._records.setdefault(last.id, (found.record, LIVE))
+
+    def _note_nodes(self, start: Node, nodes: Iterable[Node]) -> None:
+        parent = start
+        for node in nodes:
+            self._nodes.setdefault(node.id, (node, parent.id))
+            self._note_guard(node.id, node.scope_version)
+            parent = node
+
+    def _note_guard(self, entity_id: int, scope_version: int) -> None:
+        if entity_id not in self._new():
+            self._reads.guards.setdefault(entity_id, scope_version)
+
+    def _note_absent(self, parent: Node, family: str, key: str) -> None:
+        if parent.id not in self._new():
+            self._reads.absent.add(Absent(parent.id, family, key))
+            self._note_guard(parent.id, parent.scope_version)
+            self._bar(parent.id)
+
+    def _bar(self, entity_id: int) -> None:
+        self._reads.barred.add(entity_id)
+        if entity_id == ROOT_ID:
+            self._note_guard(ROOT_ID, ROOT.scope_version)
+
+    def _base_guards(self, guards: Guards) -> Guards:
+        return [g for g in guards if g[0] not in self._new()]
+
+    # --- what a transaction reads as it is
+
+    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
+        child = self._base.gone(parent_id, family, key)
+        if child is not None:
+            self.by_id([child.node.id])
+        return None if child is not None and self._state(child.node.id) == LIVE else child
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        return self._base.history(entity_id, after, limit)
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidArgument(f"{name} is not part of a transaction; use the store")
+
+

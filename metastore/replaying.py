@@ -1,0 +1,137 @@
+"""The change feed, replayed from its start: at every position each parent lives, at the end it gives the tables.
+
+What is kept is bounded by the number of entities: for each that is there, where the feed has put it (eight bytes);
+for each that can have children, its name; the ids of those that were purged since.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+from metastore.commit import ROOT_ID
+from metastore.errors import InvalidArgument
+from metastore.kinds import KINDS
+from metastore.names import format_path, parse_path
+from metastore.violations import Places, Violation, is_container
+
+__all__ = ["Replay"]
+
+_UNSEEN = -1
+_PLACING = ("create", "rename", "move", "restore")
+Names = tuple[str, ...]
+
+
+def _dropped(parent_id: int) -> int:
+    """Return how it is noted that something was dropped below ``parent_id``."""
+    return -2 - parent_id
+
+
+class Replay:
+    """The tree as the feed tells it, up to one position."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._stands = array("q", [_UNSEEN]) * len(places.ids)
+        self._gone: dict[int, int] = {}
+        self._purged: set[int] = set()
+        self._by_name: dict[tuple[int, str, str], int] = {}
+        self._labels: dict[int, tuple[int, str, str]] = {}
+
+    def apply(
+        self, seq: int, entity_id: int, owner_id: int | None, kind: str, action: str, before: str | None, after: str | None
+    ) -> Iterator[Violation]:
+        """Take one event; yield what it breaks."""
+        try:
+            old, new = (None if path is None else parse_path(path) for path in (before, after))
+        except InvalidArgument as error:
+            yield Violation(8, entity_id, after or before, f"at position {seq} the path is none: {error}")
+            return
+        if owner_id is not None:
+            yield from self._owned(seq, entity_id, owner_id, action, new or old or ())
+            return
+        stood = self._get(entity_id)
+        if old is not None and (stood >= 0 or action != "purge") and self._parent(old) != stood:
+            message = f"at position {seq}, {action} by a path that did not lead to it any more"
+            yield Violation(4, entity_id, format_path(old), message)
+        if action in _PLACING and new is not None:
+            yield from self._place(seq, entity_id, kind, action, new)
+        elif action in ("drop", "purge"):
+            self._forget(entity_id)
+            self._set(entity_id, _dropped(stood) if stood >= 0 else stood)
+            if action == "purge":
+                self._purged.add(entity_id)
+
+    def finish(self) -> Iterator[Violation]:
+        """Yield how the tables differ from what the feed says."""
+        places = self._places
+        for entity_id, parent_id, stands in zip(places.ids, places.parents, self._stands, strict=True):
+            if entity_id == ROOT_ID:
+                continue
+            if stands == _UNSEEN:
+                yield Violation(8, entity_id, None, "it is in the tables, but the feed never made it")
+            elif parent_id not in (stands, _dropped(stands)):
+                said = stands if stands >= 0 else _dropped(stands)
+                message = f"the feed puts it below entity {said}, the tables below entity {parent_id}"
+                yield Violation(8, entity_id, None, message)
+        for entity_id in self._gone:
+            if not self._is_purged(entity_id):
+                yield Violation(8, entity_id, None, "the feed made it and never purged it, but it is not in the tables")
+
+    def _owned(self, seq: int, row_id: int, owner_id: int, action: str, names: Names) -> Iterator[Violation]:
+        stood = self._get(owner_id)
+        if stood < 0 or self._parent(names[:-1]) != stood:
+            message = f"at position {seq}, {action} by a path that did not lead to its owner {owner_id} any more"
+            yield Violation(2 if action == "create" else 4, row_id, format_path(names), message)
+
+    def _place(self, seq: int, entity_id: int, kind: str, action: str, names: Names) -> Iterator[Violation]:
+        parent = self._parent(names)
+        if parent is None:
+            message = f"at position {seq}, {action} below {format_path(names[:-1])}, which was not live there"
+            yield Violation(2, entity_id, format_path(names), message)
+            at = self._places.index(entity_id)
+            parent = ROOT_ID if at is None else self._places.parents[at]
+        self._forget(entity_id)
+        self._set(entity_id, parent)
+        if is_container(kind):
+            family = KINDS[kind].family if kind in KINDS else kind
+            label = self._labels[entity_id] = (parent, family, names[-1])
+            self._by_name[label] = entity_id
+
+    def _forget(self, entity_id: int) -> None:
+        """Take a name away: no path leads through it any more."""
+        label = self._labels.pop(entity_id, None)
+        if label is not None and self._by_name.get(label) == entity_id:
+            del self._by_name[label]
+
+    def _parent(self, names: Names) -> int | None:
+        """Follow a path over live containers to the parent of its last name; None: it does not lead there."""
+        here: int | None = ROOT_ID
+        for depth, name in enumerate(names[:-1]):
+            if here is None:
+                return None
+            here = self._by_name.get((here, ("metalake", "catalog", "schema")[min(depth, 2)], name))
+        return here
+
+    def _get(self, entity_id: int) -> int:
+        """Return the parent's id, :func:`_dropped` of it, or _UNSEEN."""
+        at = self._places.index(entity_id)
+        return self._gone.get(entity_id, _UNSEEN) if at is None else self._stands[at]
+
+    def _set(self, entity_id: int, stands: int) -> None:
+        at = self._places.index(entity_id)
+        if at is None:
+            self._gone[entity_id] = stands
+        else:
+            self._stands[at] = stands
+
+    def _is_purged(self, entity_id: int) -> bool:
+        """Whether it, or something above it, was purged."""
+        seen = set[int]()
+        while entity_id > ROOT_ID and entity_id not in seen:
+            if entity_id in self._purged:
+                return True
+            seen.add(entity_id)
+            stands = self._get(entity_id)
+            entity_id = stands if stands >= 0 else _dropped(stands)
+        return False

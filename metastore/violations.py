@@ -1,0 +1,89 @@
+"""What ``verify`` finds, and what it remembers of the guard rows while it looks."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from metastore.commit import ROOT_ID
+from metastore.kinds import KINDS
+from metastore.names import format_path
+
+__all__ = ["Container", "Places", "Violation", "is_container"]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One place where the database is not as design 3 says.
+
+    ``invariant`` is its number there; ``path`` where the entity stands, or stood, as far as that is known.
+    """
+
+    invariant: int
+    entity_id: int | None
+    path: str | None
+    message: str
+
+
+class Container(NamedTuple):
+    """What is remembered of an entity that can have children."""
+
+    parent_id: int
+    kind: str
+    name: str
+    fold: bool
+    state: int
+
+
+def is_container(kind: str) -> bool:
+    """Whether a kind can have children; of one that this program does not know, it is assumed."""
+    return kind not in KINDS or KINDS[kind].container
+
+
+class Places:
+    """Where every entity stands: sixteen bytes for each, and an object for each that can have children."""
+
+    def __init__(self, guards: Iterable[tuple[int, int, str, str, bool, int]]) -> None:
+        """Take (id, parent_id, kind, name, fold, state) of all guard rows, ordered by id."""
+        self.ids, self.parents = array("q"), array("q")
+        self.containers: dict[int, Container] = {}
+        for row_id, parent_id, kind, name, fold, state in guards:
+            self.ids.append(row_id)
+            self.parents.append(parent_id)
+            if is_container(kind):
+                self.containers[row_id] = Container(parent_id, kind, name, bool(fold), state)
+
+    def index(self, entity_id: int) -> int | None:
+        """Return the place of an id in ``ids`` and ``parents``; None: there is no such guard row."""
+        at = bisect_left(self.ids, entity_id)
+        return at if at < len(self.ids) and self.ids[at] == entity_id else None
+
+    def __contains__(self, entity_id: int) -> bool:
+        return self.index(entity_id) is not None
+
+    def path(self, parent_id: int, name: str) -> str:
+        """Return the path of ``name`` below ``parent_id``, from where the chain of parents breaks off."""
+        names = [name]
+        seen = set[int]()
+        while parent_id != ROOT_ID and parent_id in self.containers and parent_id not in seen:
+            seen.add(parent_id)
+            names.append(self.containers[parent_id].name)
+            parent_id = self.containers[parent_id].parent_id
+        return format_path(reversed(names))
+
+    def cycles(self) -> Iterator[Violation]:
+        """Yield a violation for each chain of parents that leads back to where it began."""
+        done = {ROOT_ID}
+        for start in self.containers:
+            trail: list[int] = []
+            here = start
+            while here not in done and here in self.containers:
+                done.add(here)
+                trail.append(here)
+                here = self.containers[here].parent_id
+            if here in trail:
+                names = [self.containers[i].name for i in trail[trail.index(here) :]]
+                yield Violation(2, here, format_path(reversed(names)), "it stands below itself: no path leads to it")

