@@ -46,6 +46,7 @@ from metastore.table_changes import (
     SetFormat,
     SetLocation,
 )
+from metastore.violations import Violation
 
 __all__ = [
     "FIRST",
@@ -91,6 +92,7 @@ __all__ = [
     "Table",
     "Version",
     "VersionConflict",
+    "Violation",
     "migrate",
     "open",
 ]

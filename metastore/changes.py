@@ -111,7 +111,7 @@ class SetProperty(EntityChange):
 
     key: str
     value: str
-    expected: str | None | _Unset = dataclasses.field(default=UNSET, kw_only=True)
+    expected: str | _Unset | None = dataclasses.field(default=UNSET, kw_only=True)
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
         key, value = clean_text(self.key, "a property's key"), clean_text(self.value, f"the property {self.key!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from metastore.arguments import positive_integer
 from metastore.backends.port import Backend
 from metastore.clock import Clock
 from metastore.entity import Change
@@ -47,8 +48,8 @@ def changes(backend: Backend, clock: Clock, after: str | None, limit: int | None
     Raises InvalidArgument for a position of another database, or one after which gc has removed
     changes.
     """
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidArgument(f"a limit is a number of changes, not {limit!r}")
+    if limit is not None:
+        positive_integer(limit, "a limit", least=0)
     epoch, _ = backend.feed_start()
     seq = 0 if after is None else _parse(after, epoch)
     return _follow(backend, clock, epoch, seq, after is None, limit)

@@ -440,5 +440,3 @@ class Overlay:
 
     def __getattr__(self, name: str) -> Any:
         raise InvalidArgument(f"{name} is not part of a transaction; use the store")
-
-

@@ -11,7 +11,7 @@ from metastore.errors import InvalidArgument, NotInUse
 from metastore.kinds.kind import Kind
 from metastore.names import fold, format_path
 
-__all__ = ["check_in_use", "guards_of", "key_under", "lookup", "parent_kind"]
+__all__ = ["check_in_use", "guards_of", "key_under", "kind_at", "lookup"]
 
 _UPPER = ("metalake", "catalog")
 
@@ -37,9 +37,9 @@ def _families(kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
     return (*_UPPER, *("schema",) * (depth - 3), kind.family)[:depth] if depth > 2 else _UPPER[:depth]
 
 
-def parent_kind(kind: Kind, depth: int) -> str | None:
-    """Return the kind that the parent of a ``kind`` at ``depth`` names has; None for the root."""
-    return None if depth == 1 else "metalake" if depth == 2 else "catalog" if depth == 3 else "schema"
+def kind_at(depth: int) -> str:
+    """Return the kind of the container that a path of ``depth`` names means."""
+    return {1: "metalake", 2: "catalog"}.get(depth, "schema")
 
 
 def guards_of(nodes: Sequence[Node]) -> tuple[Guard, ...]:

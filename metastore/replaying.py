@@ -39,7 +39,14 @@ class Replay:
         self._labels: dict[int, tuple[int, str, str]] = {}
 
     def apply(
-        self, seq: int, entity_id: int, owner_id: int | None, kind: str, action: str, before: str | None, after: str | None
+        self,
+        seq: int,
+        entity_id: int,
+        owner_id: int | None,
+        kind: str,
+        action: str,
+        before: str | None,
+        after: str | None,
     ) -> Iterator[Violation]:
         """Take one event; yield what it breaks."""
         try:
@@ -62,21 +69,26 @@ class Replay:
             if action == "purge":
                 self._purged.add(entity_id)
 
-    def finish(self) -> Iterator[Violation]:
-        """Yield how the tables differ from what the feed says."""
-        places = self._places
-        for entity_id, parent_id, stands in zip(places.ids, places.parents, self._stands, strict=True):
-            if entity_id == ROOT_ID:
-                continue
-            if stands == _UNSEEN:
-                yield Violation(8, entity_id, None, "it is in the tables, but the feed never made it")
-            elif parent_id not in (stands, _dropped(stands)):
-                said = stands if stands >= 0 else _dropped(stands)
-                message = f"the feed puts it below entity {said}, the tables below entity {parent_id}"
-                yield Violation(8, entity_id, None, message)
-        for entity_id in self._gone:
-            if not self._is_purged(entity_id):
-                yield Violation(8, entity_id, None, "the feed made it and never purged it, but it is not in the tables")
+    def differs(self, entity_id: int, parent_id: int) -> str | None:
+        """Return how an entity that stands below ``parent_id`` in the tables stands elsewhere in the feed."""
+        stands = self._get(entity_id)
+        said = stands if stands >= 0 else _dropped(stands)
+        if said == _UNSEEN:
+            return "it is in the tables, but the feed never made it"
+        if said != parent_id:
+            return f"the feed puts it below entity {said}, the tables below entity {parent_id}"
+        return None
+
+    def is_purged(self, entity_id: int) -> bool:
+        """Whether it, or something above it, was purged."""
+        seen = set[int]()
+        while entity_id > ROOT_ID and entity_id not in seen:
+            if entity_id in self._purged:
+                return True
+            seen.add(entity_id)
+            stands = self._get(entity_id)
+            entity_id = stands if stands >= 0 else _dropped(stands)
+        return False
 
     def _owned(self, seq: int, row_id: int, owner_id: int, action: str, names: Names) -> Iterator[Violation]:
         stood = self._get(owner_id)
@@ -124,14 +136,3 @@ class Replay:
             self._gone[entity_id] = stands
         else:
             self._stands[at] = stands
-
-    def _is_purged(self, entity_id: int) -> bool:
-        """Whether it, or something above it, was purged."""
-        seen = set[int]()
-        while entity_id > ROOT_ID and entity_id not in seen:
-            if entity_id in self._purged:
-                return True
-            seen.add(entity_id)
-            stands = self._get(entity_id)
-            entity_id = stands if stands >= 0 else _dropped(stands)
-        return False

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from metastore.arguments import positive_seconds
 from metastore.backends.port import Backend, Step
 from metastore.clock import Clock
 from metastore.commit import Commit, Committed, Conflicted, Guard, Result, Write
@@ -21,7 +22,7 @@ from metastore.names import clean_text
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, run
 
-__all__ = ["Call", "Proposal", "Session", "View"]
+__all__ = ["Attempt", "Call", "Proposal", "Session", "View"]
 
 T = TypeVar("T")
 Results = tuple[Result | None, ...]
@@ -47,10 +48,8 @@ class Call:
     def __post_init__(self) -> None:
         if self.principal is not None and ("\x00" in clean_text(self.principal, "the principal") or not self.principal):
             raise InvalidArgument("the principal must be a non-empty string without NUL")
-        if self.deadline is not None and (
-            isinstance(self.deadline, bool) or not isinstance(self.deadline, int | float) or not self.deadline > 0
-        ):
-            raise InvalidArgument(f"a deadline is a positive number of seconds, not {self.deadline!r}")
+        if self.deadline is not None:
+            positive_seconds(self.deadline, "a deadline")
 
 
 class View:
@@ -67,7 +66,7 @@ class View:
         return self._trusting
 
 
-Attempt = Callable[[View], Proposal[T] | T]
+Attempt = Callable[[View], "Proposal[T] | T"]
 
 
 @dataclass
@@ -153,5 +152,3 @@ def _results(steps: list[Step], writes: int) -> Results:
         if step.entity_id is not None and step.version is not None:
             results[step.ordinal] = Result(step.entity_id, step.version, step.time)
     return tuple(results)
-
-

@@ -10,7 +10,8 @@ from typing import NoReturn, Self, TypeVar
 
 from sqlalchemy.engine import URL
 
-from metastore import collecting, feed
+from metastore import collecting, feed, verifying
+from metastore.arguments import positive_integer
 from metastore.backends.port import Backend, Embedded
 from metastore.backends.tables import FORMAT
 from metastore.clock import SYSTEM, Clock
@@ -23,6 +24,7 @@ from metastore.retry.policy import RetryPolicy
 from metastore.session import Call, Session
 from metastore.transaction import Transaction, run_transaction
 from metastore.urls import parse_url, redacted
+from metastore.violations import Violation
 
 __all__ = ["Store", "migrate", "open_store"]
 
@@ -49,9 +51,7 @@ class Store(Managers):
         """
         return Transaction(self._session, Call(principal, deadline))
 
-    def run(
-        self, fn: Callable[[Transaction], T], *, principal: str | None = None, deadline: float | None = None
-    ) -> T:
+    def run(self, fn: Callable[[Transaction], T], *, principal: str | None = None, deadline: float | None = None) -> T:
         """Run ``fn(tx)`` in a transaction, again when it conflicts; return its result."""
         return run_transaction(self._session, fn, Call(principal, deadline))
 
@@ -62,8 +62,7 @@ class Store(Managers):
         """
         if not isinstance(retention, timedelta) or retention < timedelta(0):
             raise InvalidArgument(f"the retention is a timedelta of zero or more, not {retention!r}")
-        if isinstance(keep_versions, bool) or not isinstance(keep_versions, int) or keep_versions < 1:
-            raise InvalidArgument(f"keep_versions is a positive integer, not {keep_versions!r}")
+        positive_integer(keep_versions, "keep_versions")
         backend = self._session.backend
         before = backend.now() - retention // timedelta(microseconds=1)
         self._make_unrestorable(before)
@@ -85,6 +84,13 @@ class Store(Managers):
                     Call(),
                     f"collect {entity_id}",
                 )
+
+    def verify(self) -> list[Violation]:
+        """Check the invariants of the whole database, while others go on writing; [] is what one hopes for.
+
+        It holds one read-only transaction open, and reads everything: a job for quiet hours.
+        """
+        return verifying.verify(self._session.backend)
 
     @property
     def counters(self) -> Counter[str]:
@@ -169,4 +175,3 @@ def migrate(url: str | None = None) -> None:
     parsed = parse_url(url)
     if parsed.drivername != "memory":
         upgrade(parsed)
-

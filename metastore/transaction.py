@@ -60,7 +60,7 @@ class Transaction(Managers):
         self._over = True
         policy = _policy(self._outer, self._call)
         ends = self._outer.clock.monotonic() + policy.deadline
-        run(lambda number: self._send(ends), policy, self._outer.clock, "the transaction")
+        run(lambda _: self._send(ends), policy, self._outer.clock, "the transaction")
 
     def _send(self, ends: float) -> None:
         commit = self._overlay.commit_value(self._outer.clock.operation_id())
@@ -91,7 +91,7 @@ def _error(conflict: Conflict) -> VersionConflict:
 def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call) -> T:
     """Run ``fn`` in a transaction, again and again until it commits; return what it returned."""
 
-    def attempt(number: int) -> T:
+    def attempt(_: int) -> T:
         transaction = Transaction(session, call)
         result = fn(transaction)
         try:
@@ -101,4 +101,3 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         return result
 
     return run(attempt, _policy(session, call), session.clock, "the transaction")
-

@@ -64,7 +64,9 @@ def _run(engine: Engine, what: Callable[[Config], None]) -> None:
         reason = (str(error.orig).strip().splitlines() or ["no reason given"])[-1]
         raise BackendUnavailable(f"cannot migrate {engine.url.render_as_string()}: {reason}") from None
     except CommandError as error:
-        raise MigrationNeeded(f"the database has a revision that this program does not know ({error}); upgrade it") from None
+        raise MigrationNeeded(
+            f"the database has a revision that this program does not know ({error}); upgrade it"
+        ) from None
 
 
 def _one_at_a_time(connection: Connection) -> None:
@@ -76,7 +78,7 @@ def _begin_immediate(engine: Engine) -> None:
     """Make SQLite's transactions explicit, so that DDL is part of them and only one process migrates."""
 
     @event.listens_for(engine, "connect")
-    def _connect(connection: Any, record: Any) -> None:
+    def _connect(connection: Any, _: Any) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA busy_timeout = 30000")
         connection.execute("PRAGMA journal_mode = WAL")

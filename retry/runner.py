@@ -8,11 +8,14 @@ no more than one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from metastore.clock import Clock
 from metastore.errors import DeadlineExceeded, RetriesExhausted
 from metastore.retry.policy import Attempt, RetryPolicy
+
+if TYPE_CHECKING:
+    import tenacity
 
 __all__ = ["Conflict", "run"]
 
@@ -41,59 +44,70 @@ def run(attempt: Callable[[int], T], policy: RetryPolicy, clock: Clock, what: st
         return _run_again(attempt, policy, clock, what, started, conflict)
 
 
+class _Progress:
+    """What is known of a call's attempts so far, in tenacity's terms."""
+
+    def __init__(self, policy: RetryPolicy, clock: Clock, started: float, first: Conflict) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._started = started
+        self.number = 1
+        self.last = first
+
+    def overdue(self) -> bool:
+        return self.elapsed() >= self._policy.deadline
+
+    def elapsed(self) -> float:
+        return self._clock.monotonic() - self._started
+
+    def stop(self, _: tenacity.RetryCallState) -> bool:
+        return self.overdue() or (self._policy.attempts is not None and self.number >= self._policy.attempts)
+
+    def wait(self, _: tenacity.RetryCallState) -> float:
+        left = max(0.0, self._policy.deadline - self.elapsed())
+        return self._clock.uniform(0.0, min(self._policy.ceiling(self.number), left))
+
+    def report(self, wait: float) -> None:
+        failed = Attempt(self.number, self.last.cause, self.elapsed(), wait)
+        for hook in self._policy.hooks:
+            hook(failed)
+
+
 def _run_again(
     attempt: Callable[[int], T], policy: RetryPolicy, clock: Clock, what: str, started: float, first: Conflict
 ) -> T:
     import tenacity  # noqa: PLC0415  (its import costs more than most calls)
 
-    number = 1
-    last = first
-    ends = started + policy.deadline
+    progress = _Progress(policy, clock, started, first)
+    unreported: Conflict | None = first
 
     def step() -> T:
-        nonlocal number, last
-        if number == 1:
-            number = 2
-            raise first
+        nonlocal unreported
+        if unreported is not None:  # the first attempt was made without tenacity
+            conflict, unreported = unreported, None
+            raise conflict
+        progress.number += 1
         try:
-            result = attempt(number)
+            return attempt(progress.number)
         except Conflict as conflict:
-            last = conflict
-            number += 1
+            progress.last = conflict
             raise
-        return result
-
-    def wait(state: tenacity.RetryCallState) -> float:
-        ceiling = min(policy.ceiling(state.attempt_number), max(0.0, ends - clock.monotonic()))
-        return clock.uniform(0.0, ceiling)
-
-    def stop(state: tenacity.RetryCallState) -> bool:
-        return clock.monotonic() >= ends or (policy.attempts is not None and state.attempt_number >= policy.attempts)
-
-    def report(state: tenacity.RetryCallState) -> None:
-        failed = Attempt(state.attempt_number, last.cause, clock.monotonic() - started, state.upcoming_sleep)
-        for hook in policy.hooks:
-            hook(failed)
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Conflict),
-        wait=wait,
-        stop=stop,
+        wait=progress.wait,
+        stop=progress.stop,
         sleep=clock.sleep,
-        before_sleep=report,
+        before_sleep=lambda state: progress.report(state.upcoming_sleep),
     )
     try:
         return retrying(step)
-    except tenacity.RetryError as error:
-        tried = error.last_attempt.attempt_number
-    elapsed = clock.monotonic() - started
-    report_last = Attempt(tried, last.cause, elapsed, 0.0)
-    for hook in policy.hooks:
-        hook(report_last)
+    except tenacity.RetryError:
+        progress.report(0.0)
     message = (
-        f"{what} was not applied: {tried} attempts in {elapsed:.3f} s all conflicted, the last one on "
-        f"{last.cause} ({last.detail}); call again"
+        f"{what} was not applied: {progress.number} attempts in {progress.elapsed():.3f} s all conflicted, the last "
+        f"one on {progress.last.cause} ({progress.last.detail}); call again"
     )
-    if clock.monotonic() >= ends:
+    if progress.overdue():
         raise DeadlineExceeded(message + ", with a longer deadline if this goes on")
     raise RetriesExhausted(message)

@@ -1,0 +1,1 @@
+"""The databases: one port, and those who keep its promises."""

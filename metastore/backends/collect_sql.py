@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from metastore.commit import DROPPED, PURGING
 
-__all__ = ["BELOW", "DROPPED_BEFORE", "POSTGRES_DELETE_ENTITIES", "POSTGRES_DELETE_STEPS", "PURGING_ROOTS", "SQLITE_DOOMED", "SQLITE_LOOKED_AT", "SQLITE_NEEDLESS"]
+__all__ = [
+    "BELOW",
+    "DROPPED_BEFORE",
+    "POSTGRES_DELETE_ENTITIES",
+    "POSTGRES_DELETE_STEPS",
+    "PURGING_ROOTS",
+    "SQLITE_DOOMED",
+    "SQLITE_LOOKED_AT",
+    "SQLITE_NEEDLESS",
+]
 
 DROPPED_BEFORE = f"""SELECT id FROM guard WHERE state <> 0 AND state = {DROPPED} AND dropped_at < :before
   ORDER BY id LIMIT :page_size"""
@@ -51,7 +60,8 @@ gone AS (
 noted AS (
   UPDATE info SET collected_seq = greatest(collected_seq, g.last) FROM (SELECT max(seq) AS last FROM gone) g
   WHERE g.last IS NOT NULL)
-SELECT (SELECT max(seq) FROM batch), (SELECT count(*) FROM gone WHERE alive), (SELECT count(*) FROM gone WHERE NOT alive)"""
+SELECT (SELECT max(seq) FROM batch), (SELECT count(*) FROM gone WHERE alive),
+  (SELECT count(*) FROM gone WHERE NOT alive)"""
 
 _sqlite_batch, _sqlite_needless = _parts(":name")
 SQLITE_LOOKED_AT = f"SELECT max(seq) FROM ({_sqlite_batch})"

@@ -81,4 +81,4 @@ def step(row: Row) -> Step:
     """Return a row of the operation table."""
     operation_id = row[0] if isinstance(row[0], UUID) else UUID(row[0])
     in_use = None if row[14] is None else bool(row[14])
-    return Step(operation_id, *row[1:14], in_use, *row[15:])
+    return Step(*(operation_id, *row[1:14], in_use, *row[15:]))

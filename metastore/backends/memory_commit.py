@@ -1,9 +1,10 @@
 """What a commit means, written down over dictionaries: the part of the oracle that writes.
 
-:func:`apply` gets tables that nobody else sees. It checks every precondition against them as they
-are, then performs the writes in order, each of which must leave names unique, and draws ids and
-positions as it goes. It raises :class:`Refused` as soon as something does not hold; whoever
-called it throws the tables away. There is no index: every question is a walk over all rows.
+:func:`apply` gets tables that nobody else sees. Guards and reads are checked against them as they
+are; then the writes are performed one after the other, and each finds what those before it left:
+the versions it expects, the names that are free, the children that are there. Ids and positions
+are drawn on the way. :class:`Refused` is raised as soon as something does not hold; whoever
+called throws the tables away.
 """
 
 from __future__ import annotations
@@ -41,16 +42,12 @@ class Refused(Exception):
 
 
 def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
-    """Check every precondition of ``commit``, then write; return the results in the writes' order."""
+    """Check what ``commit`` rests on, and write; return the results in the writes' order."""
     if any(step.operation_id == commit.operation_id for step in tables.steps):
         raise Refused("operation")
     _check_guards(tables, commit)
     for read in commit.reads:
         _check_read(tables, read)
-    updates = [write for write in commit.writes if isinstance(write, Update)]
-    leaving = {update.id for update in updates if update.state is not None or update.place is not None}
-    for update in updates:
-        _check_update(tables, update, leaving)
     applying = _Applying(tables, commit, now)
     return tuple([applying.write(write) for write in commit.writes])
 
@@ -84,19 +81,19 @@ def _check_read(tables: Tables, read: Expect | Absent | Listing) -> None:
             raise Refused("read", read.parent_id)
 
 
-def _check_update(tables: Tables, update: Update, leaving: set[int]) -> None:
+def _check_update(tables: Tables, update: Update) -> None:
     body = tables.bodies.get(update.id)
     if body is None or body.version != update.version:
         raise Refused("self", update.id, body and body.version)
     scope = tables.stands[update.id].scope_version
     if update.scope_version is not None and scope != update.scope_version:
         raise Refused("ancestor", update.id, scope)
-    if update.empty and any(s.state == LIVE and s.id not in leaving for s in tables.children(update.id)):
+    if update.empty and any(s.state == LIVE for s in tables.children(update.id)):
         raise Refused("not_empty", update.id)
 
 
 class _Applying:
-    """Performs the writes of one commit, whose preconditions hold."""
+    """Performs the writes of one commit, whose guards and reads hold."""
 
     def __init__(self, tables: Tables, commit: Commit, now: int) -> None:
         self._tables = tables
@@ -124,6 +121,7 @@ class _Applying:
         return self._log(write, new, 1, write.doc, self._tables.stands[new])
 
     def _update(self, write: Update) -> Result:
+        _check_update(self._tables, write)
         if write.scope_version is not None:
             self._tables.stands[write.id] = self._moved(self._tables.stands[write.id], write)
         else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import psycopg
@@ -29,6 +29,8 @@ from metastore.errors import MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["PostgresBackend"]
+
+T = TypeVar("T")
 
 _READ = ReadSql(
     parameter="%(name)s",
@@ -91,9 +93,15 @@ class PostgresBackend:
             with self.pool.connection() as connection:
                 row = connection.execute(statement.text, statement.parameters).fetchone()
         except psycopg.Error as error:
-            return _outcome_of(error, None)
+            return self._failed(error, None)
         assert row is not None
-        return row
+        return cast("tuple[Any, ...]", row)
+
+    def _failed(self, error: psycopg.Error, cause: Cause | None) -> Outcome:
+        outcome = _outcome_of(error, cause)
+        if isinstance(outcome, Unknown):
+            self.pool.forget()
+        return outcome
 
     def _pipeline(self, commit: Commit, pipeline: list[Statement]) -> Outcome:
         sent: list[tuple[Statement, psycopg.Cursor[Any]]] = []
@@ -106,30 +114,37 @@ class PostgresBackend:
                         sent.extend((s, connection.execute(s.text, s.parameters)) for s in pipeline)
                     rows = [row for s, cursor in sent if s.writes for row in cursor.fetchall()]
         except psycopg.Error as error:
-            return _outcome_of(error, _failed_check(sent))
+            return self._failed(error, _failed_check(sent))
         return _outcome_of_rows(commit, rows)
 
     # --- reads
 
-    def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def _read(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Ask; once more on a fresh connection if the first was dead: a read may be repeated."""
         try:
             with self.pool.connection() as connection:
-                return connection.execute(text, parameters).fetchall()
+                return ask(connection)
+        except psycopg.OperationalError as error:
+            if of_sqlstate(error.sqlstate) is not Verdict.UNKNOWN:
+                raise_read_error(error)
         except psycopg.Error as error:
             raise_read_error(error)
+        self.pool.forget()
+        try:
+            with self.pool.connection() as connection:
+                return ask(connection)
+        except psycopg.Error as error:
+            raise_read_error(error)
+
+    def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        return self._read(lambda connection: connection.execute(text, parameters).fetchall())
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if len(lookups) == 1:
             depth = len(lookups[0].names)
             rows = self._rows(_resolve(depth), lookup_parameters(lookups[0]))
             return [resolved(rows[0] if rows else None, depth)]
-        try:
-            with self.pool.connection() as connection:
-                with connection.pipeline():
-                    cursors = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
-                return [resolved(c.fetchone(), len(w.names)) for c, w in zip(cursors, lookups, strict=True)]
-        except psycopg.Error as error:
-            raise_read_error(error)
+        return self._read(lambda connection: _resolve_many(connection, lookups))
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         return entities_by_id(self._rows(_READ.by_id, {"ids": list(ids)}), ids)
@@ -212,14 +227,12 @@ class PostgresBackend:
     def forbid(self, operation_id: UUID) -> bool:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
         tombstone = """INSERT INTO operation (operation_id, ordinal, action, time)
-          VALUES (%(operation_id)s, 0, 'forbidden', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"""
+          VALUES (%(operation_id)s, 0, 'forbidden', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+          RETURNING 1"""
         try:
-            with self.pool.connection() as connection:
-                connection.execute(tombstone, {"operation_id": operation_id})
+            self._rows(tombstone, {"operation_id": operation_id})
         except psycopg.errors.UniqueViolation:
             return self.steps(operation_id)[0].action == "forbidden"
-        except psycopg.Error as error:
-            raise_read_error(error)
         return True
 
     # --- gc
@@ -302,6 +315,12 @@ class _Snapshot:
         return row[0], row[1]
 
 
+def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:
+    with connection.pipeline():
+        cursors = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
+    return [resolved(c.fetchone(), len(w.names)) for c, w in zip(cursors, lookups, strict=True)]
+
+
 def _guard_parameters(guards: Guards) -> dict[str, Any]:
     return {"guard_ids": [g[0] for g in guards], "guard_scopes": [g[1] for g in guards]}
 
@@ -344,7 +363,7 @@ def _outcome_of(error: psycopg.Error, cause: Cause | None) -> Outcome:
         return Conflicted(cause)
     if verdict is Verdict.UNIQUE and error.diag.constraint_name in _UNIQUE:
         return Conflicted(_UNIQUE[error.diag.constraint_name])
-    raise_read_error(error)
+    return raise_read_error(error)
 
 
 def _outcome_of_rows(commit: Commit, rows: list[tuple[Any, ...]]) -> Outcome:

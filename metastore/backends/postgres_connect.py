@@ -55,7 +55,7 @@ class Pool:
             self._connect, pool_size=5, max_overflow=20, timeout=self._timeout, reset_on_return=None, use_lifo=True
         )
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    def _connect(self) -> Any:
         try:
             connection = psycopg.connect(autocommit=True, prepare_threshold=2, **self._arguments)
         except psycopg.Error as error:
@@ -90,6 +90,11 @@ class Pool:
         finally:
             lent.close()
 
+    def forget(self) -> None:
+        """Close the idle connections: one was found dead, so that others are as well."""
+        old, self._pool = self._pool, self._new_pool()
+        old.dispose()
+
     def close(self) -> None:
         """Close the connections that are not lent."""
         if os.getpid() == self._pid:
@@ -109,10 +114,14 @@ def raise_read_error(error: psycopg.Error) -> NoReturn:
 
 def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
     verdict, text = of_sqlstate(error.sqlstate), _first_line(error)
+    if isinstance(error, psycopg.DataError):
+        return InvalidArgument(f"the database refuses a value: {text}")
+    if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
+        return error
     if verdict is Verdict.SCHEMA:
         return MigrationNeeded(f"the database has no fitting schema ({text}); run: metastore migrate")
     if verdict in (Verdict.UNAVAILABLE, Verdict.UNKNOWN, Verdict.RETRY):
         return BackendUnavailable(f"the database cannot do this now: {text}; try again later")
-    if verdict is Verdict.REJECTED or isinstance(error, psycopg.DataError):
+    if verdict is Verdict.REJECTED:
         return InvalidArgument(f"the database refuses a value: {text}")
     return error

@@ -18,7 +18,17 @@ from __future__ import annotations
 
 from functools import cache
 
-__all__ = ["ALTER", "CREATE", "LOCK_ENTITIES", "LOCK_GUARDS", "batch", "check_absent", "check_absent_owned", "check_empty", "check_listing"]
+__all__ = [
+    "ALTER",
+    "CREATE",
+    "LOCK_ENTITIES",
+    "LOCK_GUARDS",
+    "batch",
+    "check_absent",
+    "check_absent_owned",
+    "check_empty",
+    "check_listing",
+]
 
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
@@ -92,7 +102,8 @@ def _fails_if(found: str) -> str:
 
 
 check_empty = _fails_if(
-    "EXISTS (SELECT FROM guard WHERE parent_id = ANY(%(ids)s::bigint[]) AND state = 0 AND id <> ALL(%(leaving)s::bigint[]))"
+    """EXISTS (SELECT FROM guard
+    WHERE parent_id = ANY(%(ids)s::bigint[]) AND state = 0 AND id <> ALL(%(leaving)s::bigint[]))"""
 )
 check_absent = _fails_if(
     """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
@@ -197,7 +208,8 @@ _OWNED_WRITES = f"""owned_wanted AS MATERIALIZED (
     %(w_versions)s::bigint[], %(w_docs)s::text[]) AS w(ordinal, owner_id, kind, name, version, doc)),
 owned_made AS (
   INSERT INTO owned (owner_id, kind, name, id, version, doc, created_by, created_at, modified_by, modified_at)
-  SELECT owner_id, kind, name, nextval('entity_id_seq'), 1, doc, %(principal)s::text, now.at, %(principal)s::text, now.at
+  SELECT owner_id, kind, name, nextval('entity_id_seq'), 1, doc, %(principal)s::text, now.at, %(principal)s::text,
+    now.at
   FROM owned_wanted, go, (SELECT {_NOW} AS at) AS now WHERE version = 0 ORDER BY owner_id, kind, name
   RETURNING owner_id, kind, name, id, version, doc, modified_at),
 owned_altered AS (
@@ -221,8 +233,8 @@ _DONE_OWNED = """SELECT w.ordinal, o.id, o.version, o.owner_id, NULL::bigint, NU
   JOIN owned_wanted w ON w.owner_id = o.owner_id AND w.kind = o.kind AND w.name = o.name"""
 
 # sorting is a barrier: no position is drawn before the last row was written
-_LOGGED = f"""done AS MATERIALIZED (SELECT * FROM ({{parts}}) AS d(ordinal, id, version, owner_id, scope_version, in_use,
-  doc, time) ORDER BY ordinal),
+_LOGGED = f"""done AS MATERIALIZED (
+  SELECT * FROM ({{parts}}) AS d(ordinal, id, version, owner_id, scope_version, in_use, doc, time) ORDER BY ordinal),
 logged AS (
   INSERT INTO operation ({_OPERATION_COLUMNS})
   SELECT %(operation_id)s::uuid, d.ordinal, nextval('change_seq'), d.id, d.version, d.owner_id, ev.kind, ev.action,

@@ -258,4 +258,4 @@ def _outcome_of(error: Exception) -> Outcome:
         return Conflicted("serialization")
     if verdict is Verdict.UNKNOWN:
         return Unknown(type(error).__name__)
-    raise_read_error(error)
+    return raise_read_error(error)

@@ -120,7 +120,9 @@ def _translated(error: Exception) -> MetastoreError | Exception:
     if verdict is Verdict.SCHEMA:
         return MigrationNeeded(f"the database has no fitting schema ({error}); run: metastore migrate")
     if verdict in (Verdict.UNAVAILABLE, Verdict.UNKNOWN, Verdict.RETRY):
-        return BackendUnavailable(f"the database cannot do this now: {error}; free it or check the file, then try again")
+        return BackendUnavailable(
+            f"the database cannot do this now: {error}; free it or check the file, then try again"
+        )
     if verdict is Verdict.REJECTED:
         return InvalidArgument(f"the database refuses a value: {error}")
     return error

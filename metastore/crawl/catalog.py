@@ -30,7 +30,7 @@ from metastore.urls import parse_url
 __all__ = ["StoreCatalog", "open_catalog", "prepare", "reachable_url"]
 
 Names = tuple[str, ...]
-_TRIES: Final = 100
+_TRIES: Final = 10
 """How often a table is planned anew because others changed it, before it is given up."""
 
 _open: dict[tuple[int, str, str | None], StoreCatalog] = {}
@@ -79,7 +79,7 @@ class StoreCatalog:
     def load(self, paths: Sequence[Names]) -> list[StoredTable | None]:
         """Load tables, with their partitions and what was seen of them."""
         found = self.store.tables.load_many(paths) if paths else []
-        return [None if table is None else _stored(self.store, table) for table in found]
+        return [t if t is None else _stored(self.store, t, _parts(self.store, t)) for t in found]
 
     def schemas(self, paths: Sequence[Names]) -> set[Names]:
         """Return which of these schemas there are."""
@@ -109,19 +109,29 @@ class StoreCatalog:
         return Applied(plan, version, after["attempts"], lost)
 
     def _attempt(self, found: Dataset, decide: Decide) -> tuple[Plan, int]:
-        return self.store.run(lambda tx: _write(tx, found, decide))
+        """Read what is there, and write the plan if it is still so."""
+        (known,) = self.store.tables.load_many([found.path])
+        parts = {} if known is None else _parts(self.store, known)
+        return self.store.run(lambda tx: _write(tx, found, known, parts, decide))
 
 
-def _stored(managers: Any, table: Table) -> StoredTable:
+Parts = dict[str, StoredPart]
+
+
+def _parts(managers: Any, table: Table) -> Parts:
+    found = managers.partitions.list(table) if table.partitioning else ()
+    return {part.name: StoredPart(dict(part.values), dict(part.properties)) for part in found}
+
+
+def _stored(managers: Any, table: Table, parts: Parts) -> StoredTable:
     """Return what the crawler compares with."""
-    partitions = managers.partitions.list(table) if table.partitioning else ()
     return StoredTable(
         columns=table.columns,
         partitioning=table.partitioning,
         location=table.location,
         format=table.format,
         properties=table.properties,
-        parts={part.name: StoredPart(dict(part.values), dict(part.properties)) for part in partitions},
+        parts=parts,
         seen=_seen(managers, table),
         version=table.version,
     )
@@ -134,11 +144,15 @@ def _seen(managers: Any, table: Table) -> dict[str, Any] | None:
         return None
 
 
-def _write(tx: Any, found: Dataset, decide: Decide) -> tuple[Plan, int]:
-    """Plan on what the transaction reads, and write that."""
-    (table,) = tx.tables.load_many([found.path])
-    plan = decide(None if table is None else _stored(tx, table))
-    if plan.create:
+def _write(tx: Any, found: Dataset, known: Table | None, parts: Parts, decide: Decide) -> tuple[Plan, int]:
+    """Plan on what the transaction reads, and write that.
+
+    What is read here is validated when it commits. So an absent table is not read but created, and partitions were
+    listed before: validating a missing name or a listing would keep others out of the schema for that time.
+    """
+    table = None if known is None else tx.tables.load(known)
+    plan = decide(None if table is None else _stored(tx, table, parts))
+    if table is None:
         table = _create(tx, found)
     elif plan.changes:
         table = tx.tables.alter(table, *plan.changes)

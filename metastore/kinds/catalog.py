@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from metastore.changes import Doc
 from metastore.entity import Entity
@@ -22,7 +23,7 @@ class Catalog(Entity):
     provider: str | None
     fold_case: bool
 
-    doc_fields = {"type": str, "provider": lambda v: v, "fold_case": bool}
+    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"type": str, "provider": lambda v: v, "fold_case": bool}
 
     @property
     def in_use(self) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from metastore.changes import Doc
 from metastore.entity import Entity
@@ -23,7 +23,7 @@ class Fileset(Entity):
     type: str
     locations: Mapping[str, str]
 
-    doc_fields = {"type": str, "locations": MappingProxyType}
+    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"type": str, "locations": MappingProxyType}
 
 
 def _new_doc(*, type: Any = "managed", locations: Any = MappingProxyType({})) -> Doc:

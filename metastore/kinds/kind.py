@@ -70,7 +70,9 @@ class OwnedKind:
         return {**base_doc(comment, properties), **_checked(self, self.new_doc, (), fields)}
 
 
-def _checked(kind: Kind | OwnedKind, build: Callable[..., Doc], args: tuple[Any, ...], fields: Mapping[str, Any]) -> Doc:
+def _checked(
+    kind: Kind | OwnedKind, build: Callable[..., Doc], args: tuple[Any, ...], fields: Mapping[str, Any]
+) -> Doc:
     try:
         return build(*args, **fields)
     except TypeError as error:

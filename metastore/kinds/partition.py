@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from metastore.changes import Doc
 from metastore.entity import Owned
@@ -20,7 +20,7 @@ class Partition(Owned):
 
     values: Mapping[str, str]
 
-    doc_fields = {"values": MappingProxyType}
+    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"values": MappingProxyType}
 
 
 def _new_doc(*, values: Any) -> Doc:

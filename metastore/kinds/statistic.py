@@ -6,9 +6,9 @@ It stands outside the document, because it changes far more often than what it d
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from metastore.changes import Doc
 from metastore.entity import Owned
@@ -23,7 +23,7 @@ class Statistic(Owned):
 
     values: Mapping[str, Any]
 
-    doc_fields = {"values": MappingProxyType}
+    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"values": MappingProxyType}
 
 
 def _new_doc(*, values: Any) -> Doc:

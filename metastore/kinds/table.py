@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
+from metastore import table_changes
 from metastore.columns import Column, decode_columns
 from metastore.entity import Entity
-from metastore import table_changes
 from metastore.kinds.kind import COMMON_CHANGES, Kind
 from metastore.layout import Index, decode_indexes
 from metastore.table_doc import replace_table_doc, table_doc
@@ -29,7 +30,7 @@ class Table(Entity):
     location: str | None
     format: str | None
 
-    doc_fields = {
+    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "columns": decode_columns,
         "partitioning": tuple,
         "distribution": _optional,

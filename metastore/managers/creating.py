@@ -73,9 +73,7 @@ def create(
     return Proposal(guards_of(parents), (write,), finish)
 
 
-def _place(
-    view: View, kind: Kind, path: Path, parent: Entity | None
-) -> tuple[tuple[Node, ...], str, Record | None]:
+def _place(view: View, kind: Kind, path: Path, parent: Entity | None) -> tuple[tuple[Node, ...], str, Record | None]:
     """Return the parent's nodes, the new name, and what has that name already."""
     if parent is None:
         names = parse_path(path)

@@ -37,13 +37,12 @@ class _Disableable(Manager[E]):
     def _set_in_use(self, target: Target, in_use: bool, options: CallOptions) -> E:
         call = call_of(options)
         actor = self._actor(call)
-        entity: E = self._run(
+        return self._run_for_entity(
             lambda view: moving.set_in_use(view, self._kind, target, in_use, actor),
             call,
             "enable" if in_use else "disable",
             target,
         )
-        return entity
 
 
 class Metalakes(_Disableable[Metalake]):
@@ -120,5 +119,3 @@ class Filesets(Manager[Fileset]):
     ) -> Fileset:
         """Create a fileset. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
         return self._create(path, {"type": type, "locations": locations}, options)
-
-

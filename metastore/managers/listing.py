@@ -17,21 +17,15 @@ from metastore.kinds import KINDS
 from metastore.kinds.kind import Kind
 from metastore.managers.target import Target, find
 from metastore.names import format_path, parse_path
-from metastore.placing import guards_of, parent_kind
+from metastore.placing import guards_of, kind_at
 from metastore.session import View
 
-__all__ = ["check_page_size", "owner_pages", "pages", "parent_nodes"]
+__all__ = ["owner_pages", "pages", "parent_nodes"]
 
 T = TypeVar("T")
 Guards = list[tuple[int, int]]
 Read = Callable[[Node, T | None, Guards], tuple[Page[T], int]]
 """From (the node listed, the last row so far, guards) to a page, and how many rows a full one has."""
-
-
-def check_page_size(page_size: object) -> None:
-    """Raise InvalidArgument for anything but a positive integer."""
-    if isinstance(page_size, bool) or not isinstance(page_size, int) or page_size < 1:
-        raise InvalidArgument(f"a page size is a positive integer, not {page_size!r}")
 
 
 def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, ...]:
@@ -40,25 +34,19 @@ def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, .
         if kind.parents:
             raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents)}; name it")
         return ()
-    if isinstance(parent, Entity):
-        above = parent.kind
-    else:
-        above = parent_kind(kind, len(parse_path(parent)) + 1) or ""
+    above = parent.kind if isinstance(parent, Entity) else kind_at(len(parse_path(parent)))
     if above not in kind.parents:
-        raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents) or 'root'}; {parent!r} is none")
+        allowed = " or a ".join(kind.parents) or "root"
+        raise InvalidArgument(f"a {kind.name} stands below a {allowed}; {parent!r} is none")
     return find(view, KINDS[above], parent).chain
 
 
-def pages(
-    backend: Backend, kind: Kind, parent: Target | None, read: Read[T]
-) -> Iterator[tuple[tuple[Node, ...], T]]:
+def pages(backend: Backend, kind: Kind, parent: Target | None, read: Read[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
     """Yield (the parent's nodes, row) for each row below ``parent`` that ``read`` brings."""
     return _pages(backend, lambda view: parent_nodes(view, kind, parent), read)
 
 
-def owner_pages(
-    backend: Backend, kind: Kind, owner: Target, read: Read[T]
-) -> Iterator[tuple[tuple[Node, ...], T]]:
+def owner_pages(backend: Backend, kind: Kind, owner: Target, read: Read[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
     """Yield (the owner's nodes, row) for each owned row that ``read`` brings."""
     return _pages(backend, lambda view: find(view, kind, owner).chain, read)
 

@@ -11,26 +11,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 
+from metastore.arguments import positive_integer
 from metastore.backends.port import Child, Page
 from metastore.changes import EntityChange, encode
+from metastore.collecting import delete_tree
 from metastore.commit import DROPPED, LIVE
 from metastore.entity import Entity, Node, Record, Version
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds import KINDS
 from metastore.kinds.kind import Kind, dump
 from metastore.managers import moving
-from metastore.collecting import delete_tree
 from metastore.managers.creating import IfExists, Wish, check_if_exists, create, create_chunk, rewrite
-from metastore.managers.listing import check_page_size, pages, parent_nodes
+from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.past import entity_at, steps_of, version_of
 from metastore.managers.target import Target, find, names_of
 from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.placing import check_in_use, lookup
-from metastore.session import Call, Proposal, Session, View
+from metastore.session import Attempt, Call, Proposal, Session, View
 
 __all__ = ["CallOptions", "CreateOptions", "E", "Manager", "call_of"]
 
 E = TypeVar("E", bound=Entity)
+T = TypeVar("T")
 _CHUNK = 1000
 _CHUNK_BYTES = 4 << 20
 
@@ -87,7 +89,7 @@ class Manager(Generic[E]):
         if depth < 3 or depth >= len(names):
             return depth >= len(names)
         more = CreateOptions(if_exists="return", principal=options.get("principal"), deadline=options.get("deadline"))
-        Manager[Entity](self._session, KINDS["schema"])._create(names[:depth], {}, more)
+        Manager[Entity](self._session, KINDS["schema"])._create(names[:depth], {}, more)  # noqa: SLF001  (our own)
         return True
 
     def create_many(
@@ -136,8 +138,7 @@ class Manager(Generic[E]):
         record = find(View(self._session.backend, False), self._kind, target)
         if version is None:
             return cast(E, self._kind.entity(record))
-        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-            raise InvalidArgument(f"a version is a positive integer, not {version!r}")
+        positive_integer(version, "a version")
         for step in self._session.backend.history(record.chain[-1].id, version - 1, 1):
             entity = entity_at(step)
             if step.version == version and entity is not None:
@@ -171,7 +172,7 @@ class Manager(Generic[E]):
         return self._children(parent, DROPPED, page_size)
 
     def _children(self, parent: Target | None, state: int, page_size: int) -> Iterator[E]:
-        check_page_size(page_size)
+        positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind
 
         def read(above: Node, last: Child | None, guards: Any) -> tuple[Page[Child], int]:
@@ -183,7 +184,7 @@ class Manager(Generic[E]):
 
     def names(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[str]:
         """Yield the children's names, ordered by code point. Raises EntityNotFound for a missing parent."""
-        check_page_size(page_size)
+        positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind
 
         def read(above: Node, last: tuple[str, str] | None, guards: Any) -> tuple[Page[tuple[str, str]], int]:
@@ -208,7 +209,11 @@ class Manager(Generic[E]):
     # --- changing
 
     def alter(
-        self, target: Target, *changes: EntityChange, expected_version: int | None = None, **options: Unpack[CallOptions]
+        self,
+        target: Target,
+        *changes: EntityChange,
+        expected_version: int | None = None,
+        **options: Unpack[CallOptions],
     ) -> E:
         """Apply ``changes``, merged with what others do meanwhile; return the entity.
 
@@ -232,7 +237,7 @@ class Manager(Generic[E]):
                 change.apply(doc, names)
             return rewrite(self._kind, record, doc, encoded, actor)
 
-        return self._run(attempt, call, "alter", target)
+        return self._run_for_entity(attempt, call, "alter", target)
 
     def rename(
         self, target: Target, to: Path, *, expected_version: int | None = None, **options: Unpack[CallOptions]
@@ -244,7 +249,7 @@ class Manager(Generic[E]):
         call = call_of(options)
         parse_path(to)
         actor = self._actor(call)
-        return self._run(
+        return self._run_for_entity(
             lambda view: moving.rename(view, self._kind, target, to, expected_version, actor), call, "rename", target
         )
 
@@ -275,7 +280,9 @@ class Manager(Generic[E]):
         """
         call = call_of(options)
         actor = self._actor(call)
-        return self._run(lambda view: moving.restore(view, self._kind, path, id, to, actor), call, "restore", path)
+        return self._run_for_entity(
+            lambda view: moving.restore(view, self._kind, path, id, to, actor), call, "restore", path
+        )
 
     def purge(self, target: Target, **options: Unpack[CallOptions]) -> bool:
         """Remove an entity for good: a live, empty one, or by its Entity a dropped one.
@@ -285,7 +292,7 @@ class Manager(Generic[E]):
         """
         call = call_of(options)
         actor = self._actor(call)
-        entity_id: int = self._run(lambda view: moving.purge(view, self._kind, target, actor), call, "purge", target)
+        entity_id = self._run(lambda view: moving.purge(view, self._kind, target, actor), call, "purge", target)
         if entity_id:
             delete_tree(self._session.backend, entity_id)
         return bool(entity_id)
@@ -295,9 +302,12 @@ class Manager(Generic[E]):
     def _actor(self, call: Call) -> str | None:
         return self._session.principal if call.principal is None else call.principal
 
-    def _run(self, attempt: Callable[[View], Any], call: Call, verb: str, target: Target) -> Any:
+    def _run(self, attempt: Attempt[T], call: Call, verb: str, target: Target) -> T:
         path = target.path if isinstance(target, Entity) else target
         return self._session.run(attempt, call, f"{verb} {self._kind.name} {path!r}")
+
+    def _run_for_entity(self, attempt: Attempt[Entity], call: Call, verb: str, target: Target) -> E:
+        return cast(E, self._run(attempt, call, verb, target))
 
 
 def call_of(options: CallOptions) -> Call:

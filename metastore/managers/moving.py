@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from metastore.arguments import positive_integer
 from metastore.backends.port import Lookup
 from metastore.commit import DROPPED, LIVE, PURGING, Event, Guard, Place, Update
 from metastore.entity import Entity, Node, Record
@@ -27,8 +28,7 @@ def check_version(record: Record, expected: int | None) -> None:
     """Raise VersionConflict if the caller expects another version."""
     if expected is None:
         return
-    if isinstance(expected, bool) or not isinstance(expected, int) or expected < 1:
-        raise InvalidArgument(f"a version is a positive integer, not {expected!r}")
+    positive_integer(expected, "a version")
     if record.version != expected:
         raise VersionConflict(_path(record), expected, record.version)
 
@@ -51,7 +51,8 @@ class _Exclusive:
         """Propose ``action``; ``after`` is the chain it leads to, None if it leads nowhere."""
         node = self.record.chain[-1]
         before = None if action == "restore" else _path(self.record)
-        event = Event(self.kind.name, action, before, after and format_path([n.name for n in after]))
+        path_after = None if after is None else format_path([n.name for n in after])
+        event = Event(self.kind.name, action, before, path_after)
         write = Update(node.id, self.record.version, event, scope_version=node.scope_version, **changes)
 
         def finish(results: Results) -> Entity:
@@ -91,10 +92,10 @@ def rename(
             f"{_path(record)} cannot move to a catalog that compares names differently (fold_case); copy it instead"
         )
     place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), node.fold if kind.container else parent.fold)
-    guards = guards_of(parents) if same_parent else tuple({g.id: g for g in guards_of(parents) + guards_of(new_parents)}.values())
+    guards = {g.id: g for g in guards_of(parents) + guards_of(new_parents)}
     after = (*new_parents, node._replace(name=place.name, fold=place.fold))
     exclusive = _Exclusive(kind, record, actor)
-    return exclusive.propose("rename" if same_parent else "move", after, guards, place=place)
+    return exclusive.propose("rename" if same_parent else "move", after, tuple(guards.values()), place=place)
 
 
 def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]) -> tuple[Node, ...]:
@@ -128,7 +129,7 @@ def drop(
     proposal = _Exclusive(kind, record, actor).propose(
         "drop", None, guards_of(record.chain[:-1]), state=DROPPED, empty=empty
     )
-    return Proposal(proposal.guards, proposal.writes, lambda results: True)
+    return Proposal(proposal.guards, proposal.writes, lambda _: True)
 
 
 def check_empty(view: View, record: Record) -> None:
@@ -209,7 +210,7 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
     proposal = _Exclusive(kind, record, actor).propose(
         "purge", None, guards_of(record.chain[:-1]), state=PURGING, empty=kind.container and own_state == LIVE
     )
-    return Proposal(proposal.guards, proposal.writes, lambda results: node.id)
+    return Proposal(proposal.guards, proposal.writes, lambda _: node.id)
 
 
 def collect(view: View, entity_id: int, before: int, actor: str | None) -> Proposal[int] | int:
@@ -219,7 +220,7 @@ def collect(view: View, entity_id: int, before: int, actor: str | None) -> Propo
         return 0
     kind, record = KINDS[known.record.chain[-1].kind], known.record
     proposal = _Exclusive(kind, record, actor).propose("purge", None, guards_of(record.chain[:-1]), state=PURGING)
-    return Proposal(proposal.guards, proposal.writes, lambda results: entity_id)
+    return Proposal(proposal.guards, proposal.writes, lambda _: entity_id)
 
 
 def set_in_use(view: View, kind: Kind, target: Target, in_use: bool, actor: str | None) -> Proposal[Entity] | Entity:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
+from metastore.arguments import positive_integer
 from metastore.backends.port import Page
 from metastore.commit import Delete, Event, Put
 from metastore.entity import Node, Owned, OwnedRecord
@@ -19,7 +20,7 @@ from metastore.kinds.kind import Kind, OwnedKind, dump
 from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table import TABLE
-from metastore.managers.listing import check_page_size, owner_pages
+from metastore.managers.listing import owner_pages
 from metastore.managers.manager import CallOptions, call_of
 from metastore.managers.target import Target, find
 from metastore.names import clean_name, format_path
@@ -51,7 +52,7 @@ class OwnedManager(Generic[O]):
 
     def list(self, owner: Target, *, page_size: int = 1000) -> Iterator[O]:
         """Yield the owner's rows, by name. Raises EntityNotFound for a missing owner."""
-        check_page_size(page_size)
+        positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind.name
 
         def read(above: Node, last: OwnedRecord | None, guards: Any) -> tuple[Page[OwnedRecord], int]:
@@ -91,7 +92,7 @@ class OwnedManager(Generic[O]):
         call = call_of(options)
         actor = self._session.principal if call.principal is None else call.principal
 
-        def attempt(view: View) -> Proposal[O]:
+        def attempt(view: View) -> Proposal[O] | O:
             nodes, path = self._place(view, owner, row.name)
             if not view.guessed:
                 self._check_absent(view, nodes[-1].id, row.name, path)
@@ -108,7 +109,9 @@ class OwnedManager(Generic[O]):
 
         return self._session.run(attempt, call, f"create {self._kind.name} {row.name!r}")
 
-    def put_many(self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]) -> int:
+    def put_many(
+        self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
+    ) -> int:
         """Write rows whatever is there, and drop others, in one commit; return how many changed.
 
         A row that is equal already is not written.
@@ -156,7 +159,7 @@ class OwnedManager(Generic[O]):
                 return False
             event = self._event("drop", path, None)
             write = Delete(nodes[-1].id, self._kind.name, name, found.version, event)
-            return Proposal(guards_of(nodes), (write,), lambda results: True)
+            return Proposal(guards_of(nodes), (write,), lambda _: True)
 
         return self._session.run(attempt, call_of(options), f"drop {self._kind.name} {name!r}")
 
@@ -206,5 +209,3 @@ class Statistics(OwnedManager[Statistic]):
     def row(self, name: str, values: Mapping[str, Any]) -> _Row:
         """Return a statistic for ``put_many``."""
         return self._document(name, None, {}, {"values": values})
-
-

@@ -52,9 +52,7 @@ def version_of(step: Step) -> Version:
 
 def change_of(step: Step, position: str) -> Change:
     """Return ``step`` as an entry of the change feed."""
-    return Change(
-        **vars(version_of(step)), position=position, kind=step.kind or "", entity_id=step.entity_id or 0
-    )
+    return Change(**vars(version_of(step)), position=position, kind=step.kind or "", entity_id=step.entity_id or 0)
 
 
 def steps_of(backend: Backend, entity_id: int, page_size: int = 500) -> Iterator[Step]:

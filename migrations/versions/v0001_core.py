@@ -44,6 +44,7 @@ END"""
 
 
 def upgrade() -> None:
+    """Make the tables, the sequences, the trigger, the root and the database's epoch."""
     dialect = op.get_bind().dialect.name
     op.create_table(
         "guard",
@@ -132,7 +133,8 @@ def upgrade() -> None:
     for statement in _TRIGGER[dialect]:
         op.execute(statement)
     epoch = f"{time.time_ns() // 1000:014x}"
-    op.execute(f"INSERT INTO info VALUES (1, 1, 1, '{epoch}', '{origin}', 0, 0, 0)")
+    row = sa.text("INSERT INTO info VALUES (1, 1, 1, :epoch, :origin, 0, 0, 0)")
+    op.get_bind().execute(row, {"epoch": epoch, "origin": origin})
     op.execute("INSERT INTO guard VALUES (0, -1, 'root', 'root', '', '', false, 0, true, 1, NULL)")
 
 
@@ -146,6 +148,7 @@ def _audit() -> list[sa.Column[object]]:
 
 
 def downgrade() -> None:
+    """Remove all of it."""
     for table in ("info", "operation", "owned", "entity", "guard"):
         op.drop_table(table)
     if op.get_bind().dialect.name == "postgresql":

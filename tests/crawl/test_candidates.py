@@ -25,7 +25,13 @@ def tables(*roots: Path, into: tuple[str, ...] = INTO) -> dict[str, str]:
 
 
 def test_names_are_relative_to_the_path(lake: Lake) -> None:
-    for name in ("nyc/flights/month=1/a.parquet", "nyc/flights/month=2/a.parquet", "a/b/c/d.csv", "solo/x.csv", "r.csv"):
+    for name in (
+        "nyc/flights/month=1/a.parquet",
+        "nyc/flights/month=2/a.parquet",
+        "a/b/c/d.csv",
+        "solo/x.csv",
+        "r.csv",
+    ):
         lake.text(name, "x")
     assert tables(lake.root) == {
         "nyc.flights": "nyc.flights",

@@ -64,7 +64,9 @@ def test_links(lake: Lake) -> None:
     listing = walk([lake.root])
     assert names(lake.root, listing) == ["file.csv", "real/deep/a.csv", "linked/o.csv"]
     assert [Path(note.path).name for note in listing.notes] == ["again", "up"]
-    assert [(Path(f.path).name, f.reason) for f in listing.failures] == [("nothing.csv", "is a symbolic link to nothing")]
+    assert [(Path(f.path).name, f.reason) for f in listing.failures] == [
+        ("nothing.csv", "is a symbolic link to nothing")
+    ]
 
 
 def test_a_folder_that_cannot_be_listed_stops_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,17 +79,16 @@ def test_a_folder_that_cannot_be_listed_stops_nothing(lake: Lake, monkeypatch: p
             raise PermissionError(13, "Permission denied", path)
         return real(path)
 
-    monkeypatch.setattr(discover.os, "scandir", scandir)
+    monkeypatch.setattr(os, "scandir", scandir)
     listing = walk([lake.root])
     assert names(lake.root, listing) == ["b/x.csv"]
     assert [failure.reason for failure in listing.failures] == ["cannot be listed: Permission denied"]
 
 
 def test_a_name_that_is_not_unicode(lake: Lake) -> None:
-    bad = os.path.join(os.fsencode(lake.root), b"caf\xe9.csv")
+    bad = lake.root / os.fsdecode(b"caf\xe9.csv")
     try:
-        with open(bad, "w") as file:
-            file.write("x")
+        bad.write_text("x")
     except OSError:
         pytest.skip("the file system takes only valid names")
     (failure,) = walk([lake.root]).failures
@@ -110,5 +111,5 @@ def test_single_files(lake: Lake) -> None:
 
 
 def test_a_path_that_is_not_there_is_the_callers_mistake(lake: Lake) -> None:
-    with pytest.raises(InvalidArgument, match="no folder or file .*missing"):
+    with pytest.raises(InvalidArgument, match=r"no folder or file .*missing"):
         walk([lake.root, lake.root / "missing"])

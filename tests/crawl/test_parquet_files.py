@@ -84,7 +84,10 @@ def bounds(path: Path, kind: str | None = None) -> tuple[int | None, str | None,
         (pa.array([b"\x01\xff", b"\x00"]), (0, "00", "01ff")),
         (pa.array([Decimal("1.10"), Decimal("-2.00")]), (0, "-2.00", "1.10")),
         (pa.array([dt.date(2024, 2, 29), dt.date(1, 1, 1)]), (0, "0001-01-01", "2024-02-29")),
-        (pa.array([1, 1_500_000_000], pa.timestamp("ns")), (0, "1970-01-01 00:00:00.000000001", "1970-01-01 00:00:01.5")),
+        (
+            pa.array([1, 1_500_000_000], pa.timestamp("ns")),
+            (0, "1970-01-01 00:00:00.000000001", "1970-01-01 00:00:01.5"),
+        ),
         (pa.array([0, -1], pa.timestamp("us", "UTC")), (0, "1969-12-31 23:59:59.999999Z", "1970-01-01 00:00:00Z")),
         (pa.array([0], pa.timestamp("s", "Europe/Berlin")), (0, "1970-01-01 00:00:00Z", "1970-01-01 00:00:00Z")),
         (pa.array([2**62], pa.timestamp("us")), (0, None, None)),
@@ -168,7 +171,7 @@ def test_an_encrypted_footer(lake: Lake) -> None:
         pytest.skip("this pyarrow cannot encrypt")
     path = lake.root / "secret.parquet"
 
-    class Kms(pe.KmsClient):  # type: ignore[misc]
+    class Kms(pe.KmsClient):
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
             return key_bytes.hex().encode()
 

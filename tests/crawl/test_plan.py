@@ -135,7 +135,9 @@ def test_what_people_edited_stays() -> None:
     assert plan(FOUND, retyped) == Plan()
     strict = stored(FOUND, columns=columns(a="int!", b="string"))
     assert plan(FOUND, strict).is_empty
-    described = stored(FOUND, columns=(Column("a", "int", comment="mine"), Column("b", "string")), properties={"x": "y"})
+    described = stored(
+        FOUND, columns=(Column("a", "int", comment="mine"), Column("b", "string")), properties={"x": "y"}
+    )
     assert plan(FOUND, described).is_empty
 
 
@@ -202,7 +204,12 @@ def test_properties_of_partitions_are_kept() -> None:
     old = table.parts["m=1"]
     table = replace(table, parts={"m=1": replace(old, properties={**old.properties, "mine": "x"})})
     assert plan(before, table).is_empty
-    assert plan(after, table).parts["m=1"].properties == {"mine": "x", "numFiles": "1", "numRows": "5", "totalSize": "10"}
+    assert plan(after, table).parts["m=1"].properties == {
+        "mine": "x",
+        "numFiles": "1",
+        "numRows": "5",
+        "totalSize": "10",
+    }
 
 
 def test_partitions_of_people_stay() -> None:
@@ -229,12 +236,14 @@ def test_another_partitioning_is_left_as_it_is() -> None:
 
 
 def test_names_of_partition_columns_are_spelled_as_the_catalog_does() -> None:
-    found = Dataset(("l", "c", "s", "t"), "/t", "csv", columns(**{"a b": "int", "x.y": "int", "`": "int"}), ("a b", "x.y", "`"))
+    found = Dataset(
+        ("l", "c", "s", "t"), "/t", "csv", columns(**{"a b": "int", "x.y": "int", "`": "int"}), ("a b", "x.y", "`")
+    )
     assert partitioning_of(found) == ("`a b`", "`x.y`", "````")
 
 
 def test_a_statistic_that_would_be_too_great_leaves_bounds_out() -> None:
-    wide = dataset(**{f"c{n}": "string" for n in range(2000)})
+    wide = replace(FOUND, columns=tuple(Column(f"c{n}", "string") for n in range(2000)))
     wide = replace(wide, stats={c.name: ColumnStats(0, "x" * 250, "y" * 250) for c in wide.columns})
     seen = plan(wide, None).seen
     assert seen is not None

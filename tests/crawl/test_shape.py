@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from metastore.columns import Column
 from metastore.crawl.candidates import Candidate
 from metastore.crawl.datasets import Dataset
-from metastore.crawl.discover import File
 from metastore.crawl.facts import ColumnStats, FileFacts, Unreadable
 from metastore.crawl.hive import NULL
 from metastore.crawl.shape import shape
@@ -18,14 +18,22 @@ FOLDER = Candidate(("l", "c", "s", "t"), ("l", "c", "s", "t"), "/lake/s/t", ())
 KEYED = Candidate(("l", "c", "s", "t"), ("l", "c", "s", "t"), "/lake/s/t", (), partitioned=True)
 
 
-def file(name: str, *, rows: int = 1, kind: str = "parquet", stats: Any = None, dialect: Any = (), **types: str) -> FileFacts:
+def file(
+    name: str, *, rows: int = 1, kind: str = "parquet", stats: Any = None, dialect: Any = (), **types: str
+) -> FileFacts:
+    return replace(_file(name, types), format=kind, rows=rows, dialect=dialect, stats=stats or {})
+
+
+def _file(name: str, types: Mapping[str, str]) -> FileFacts:
     columns = tuple(
         Column(column, text.removesuffix("!"), nullable=not text.endswith("!")) for column, text in types.items()
     )
-    return FileFacts(name, 10, kind, columns, rows, dialect, stats=stats or {})
+    return FileFacts(name, 10, "parquet", columns, 1)
 
 
-def result(*files: FileFacts | Unreadable, of: Candidate = FOLDER, **stored: bool) -> tuple[list[Dataset], dict[str, str]]:
+def result(
+    *files: FileFacts | Unreadable, of: Candidate = FOLDER, **stored: bool
+) -> tuple[list[Dataset], dict[str, str]]:
     datasets, failures = shape(of, files, **stored)
     return datasets, {failure.path.removeprefix(of.location + "/"): failure.reason for failure in failures}
 
@@ -39,7 +47,9 @@ def names(datasets: list[Dataset]) -> list[str]:
 
 
 def test_files_that_fit_are_one_table_named_after_the_folder() -> None:
-    ((table,), failures) = result(file("b.parquet", a="long", b="date", new="int"), file("a.parquet", a="int", b="date"))
+    ((table,), failures) = result(
+        file("b.parquet", a="long", b="date", new="int"), file("a.parquet", a="int", b="date")
+    )
     assert not failures
     assert table.path == ("l", "c", "s", "t")
     assert table.location == "/lake/s/t"
@@ -76,19 +86,23 @@ def test_files_that_share_a_name_only_are_no_table() -> None:
 def test_columns_that_come_and_go_are_still_one_table() -> None:
     old = {f"c{n}": "int" for n in range(10)}
     new = {f"c{n}": "int" for n in range(3, 12)}
-    ((table,), _) = result(file("1.parquet", **old), file("2.parquet", **new))
+    ((table,), _) = result(_file("1.parquet", old), _file("2.parquet", new))
     assert list(types(table)) == [f"c{n}" for n in range(12)]
 
 
 def test_text_types_come_together_as_string_where_the_columns_are_the_same() -> None:
-    ((table,), _) = result(file("1.csv", kind="csv", a="long", b="long"), file("2.csv", kind="csv", a="long", b="string"))
+    ((table,), _) = result(
+        file("1.csv", kind="csv", a="long", b="long"), file("2.csv", kind="csv", a="long", b="string")
+    )
     assert types(table) == {"a": "long", "b": "string"}
     datasets, _ = result(file("1.csv", kind="csv", a="long", b="long"), file("2.csv", kind="csv", a="string"))
     assert len(datasets) == 2
 
 
 def test_nulls_become_strings_in_text_and_stay_in_parquet() -> None:
-    ((table,), _) = result(file("1.csv", kind="csv", a=NULL_TYPE, b=NULL_TYPE), file("2.csv", kind="csv", a="long", b=NULL_TYPE))
+    ((table,), _) = result(
+        file("1.csv", kind="csv", a=NULL_TYPE, b=NULL_TYPE), file("2.csv", kind="csv", a="long", b=NULL_TYPE)
+    )
     assert types(table) == {"a": "long", "b": "string"}
     ((table,), _) = result(file("1.parquet", a=NULL_TYPE))
     assert types(table) == {"a": NULL_TYPE}
@@ -112,7 +126,9 @@ def test_a_file_that_no_table_can_be_named_after() -> None:
 
 
 def test_unreadable_files_do_not_change_what_the_others_are() -> None:
-    ((table,), failures) = result(Unreadable("0.csv", "is empty"), file("1.parquet", a="int"), file("2.parquet", a="int"))
+    ((table,), failures) = result(
+        Unreadable("0.csv", "is empty"), file("1.parquet", a="int"), file("2.parquet", a="int")
+    )
     assert table.files == 2
     assert failures == {"0.csv": "is empty"}
     assert result(Unreadable("0.csv", "is empty")) == ([], {"0.csv": "is empty"})
@@ -157,8 +173,12 @@ def test_partitions() -> None:
 def test_a_partitioned_folder_is_one_table_whatever_some_files_hold() -> None:
     months = {f"m={n}/1.parquet": {"x": "int", "y": "date"} for n in range(1, 6)}
     months["m=2/1.parquet"]["x"] = "string"
-    files = [file(name, **kinds) for name, kinds in months.items()]
-    files += [file("m=7/1.csv", kind="csv", x="long"), file("m=8/k=1/1.parquet", x="int"), file("m=9/1.parquet", z="int")]
+    files = [_file(name, kinds) for name, kinds in months.items()]
+    files += [
+        file("m=7/1.csv", kind="csv", x="long"),
+        file("m=8/k=1/1.parquet", x="int"),
+        file("m=9/1.parquet", z="int"),
+    ]
     ((table,), failures) = result(*files, of=KEYED)
     assert list(table.parts) == ["m=1", "m=3", "m=4", "m=5", "m=9"]
     assert types(table) == {"x": "int", "y": "date", "z": "int", "m": "int"}
@@ -167,11 +187,15 @@ def test_a_partitioned_folder_is_one_table_whatever_some_files_hold() -> None:
         "m=7/1.csv": "is csv, the other files of its table are parquet",
         "m=8/k=1/1.parquet": "has the partition columns (m, k), other files of its table have (m)",
     }
-    assert table.doubtful == {"m=2", "m=7", "m=8/k=1"}
+    assert table.doubtful == frozenset({"m=2", "m=7", "m=8/k=1"})
 
 
 def test_the_type_that_more_files_have_is_right() -> None:
-    files = [file("m=1/1.parquet", x="int"), file("m=2/1.parquet", x="string"), file("m=3/1.parquet", x="string", y="int")]
+    files = [
+        file("m=1/1.parquet", x="int"),
+        file("m=2/1.parquet", x="string"),
+        file("m=3/1.parquet", x="string", y="int"),
+    ]
     ((table,), failures) = result(*files, of=KEYED)
     assert types(table)["x"] == "string"
     assert list(failures) == ["m=1/1.parquet"]

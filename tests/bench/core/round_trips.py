@@ -1,4 +1,4 @@
-"""How often a call waits for the server: Sync messages counted on the wire."""
+"""How often a call waits for the server: Sync messages counted on the wire, BEGIN and COMMIT too."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import metastore as ms
+from metastore.store import Store
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, new_lake
 from tests.servers.proxy import PostgresProxy
 
@@ -14,24 +15,28 @@ __all__ = ["measure"]
 WARM = 6
 """Calls that are not counted: psycopg prepares a statement at its third execution."""
 
+SCHEMA = f"{CATALOG}.s"
+CHANGE = ms.SetProperty("owner", "bench")
+
 
 class _Counter:
-    """Counts the round trips of calls on one connection."""
+    """Counts the round trips of each of a row of calls."""
 
     def __init__(self, setting: Setting, proxy: PostgresProxy) -> None:
-        self._setting = setting
+        self.calls = WARM + setting.runs
+        self._figures = setting.figures
         self._proxy = proxy
 
-    def trips(self, call: Callable[[int], Any]) -> list[int]:
+    def trips(self, call: Callable[[int], object]) -> list[int]:
         counts = []
-        for n in range(WARM + self._setting.runs):
+        for n in range(self.calls):
             before = self._proxy.round_trips
             call(n)
             counts.append(self._proxy.round_trips - before)
         return counts
 
-    def record(self, name: str, call: Callable[[int], Any]) -> None:
-        self._setting.figures.record(name, self.trips(call)[WARM:])
+    def record(self, name: str, call: Callable[[int], object]) -> None:
+        self._figures.record(f"round_trips_{name}", self.trips(call)[WARM:])
 
 
 def measure(setting: Setting) -> None:
@@ -40,35 +45,53 @@ def measure(setting: Setting) -> None:
     with PostgresProxy("127.0.0.1", setting.nosync.port) as proxy:
         counter = _Counter(setting, proxy)
         with ms.open(proxy.url_for(url), principal="bench") as store:
-            opened = proxy.round_trips
-            setting.figures.record("round_trips_connect", [opened - 1])  # opening reads the schema's format
+            setting.figures.record("round_trips_connect", [proxy.round_trips])
             _tables(store, counter)
             _schemas(store, counter)
-            _several(store, counter, setting)
+            _several(store, counter)
         with ms.open(proxy.url_for(url)) as store:
-            counts = counter.trips(lambda n: store.tables.load(f"{CATALOG}.s.hand0"))
+            counts = counter.trips(lambda n: store.tables.load(f"{SCHEMA}.many0"))
             setting.figures.record("round_trips_prepare_once", [max(counts) - counts[-1]])
 
 
-def _tables(store: Any, counter: _Counter) -> None:
-    total = 50
-    schema = store.schemas.load(f"{CATALOG}.s")
-    store.tables.create_many(schema, ({"name": f"hand{n}", "columns": COLUMNS} for n in range(total)))
-    store.tables.create_many(schema, ({"name": f"path{n}", "columns": COLUMNS} for n in range(total)))
-    store.tables.create_many(schema, ({"name": f"old{n}"} for n in range(total)))
-    old = list(store.tables.load_many([f"{CATALOG}.s.old{n}" for n in range(total)]))
-    hand = [store.tables.load(f"{CATALOG}.s.hand{n}") for n in range(total)]
-    change = ms.SetProperty("owner", "bench")
-    counter.record("round_trips_create", lambda n: store.tables.create(f"new{n}", parent=schema, columns=COLUMNS))
-    counter.record("round_trips_alter", lambda n: store.tables.alter(hand[n], change))
-    counter.record("round_trips_rename", lambda n: store.tables.rename(old[n], f"renamed{n}"))
-    counter.record("round_trips_create_by_path", lambda n: store.tables.create(f"{CATALOG}.s.p{n}", columns=COLUMNS))
-    counter.record("round_trips_alter_by_path", lambda n: store.tables.alter(f"{CATALOG}.s.path{n}", change))
-    counter.record("round_trips_rename_by_path", lambda n: store.tables.rename(f"{CATALOG}.s.path{n}", f"named{n}"))
-    counter.record("round_trips_load", lambda n: store.tables.load(f"{CATALOG}.s.hand{n}"))
-    fresh = [store.tables.load(f"{CATALOG}.s.new{n}") for n in range(WARM + 3)]
-    counter.record(
-        "round_trips_drop",
-        lambda n: store.tables.drop(fresh[n] if n < len(fresh) else hand_of(store, n)) and None,
-    )
-    counter.record("round_trips_drop_by_path", lambda n: store.tables.drop(f"{CATALOG}.s.p{n}"))
+def _tables(store: Store, counter: _Counter) -> None:
+    tables, numbers = store.tables, range(counter.calls)
+    schema = store.schemas.load(SCHEMA)
+    counter.record("create", lambda n: tables.create(f"hand{n}", parent=schema, columns=COLUMNS))
+    counter.record("create_by_path", lambda n: tables.create(f"{SCHEMA}.path{n}", columns=COLUMNS))
+    hand = [tables.load(f"{SCHEMA}.hand{n}") for n in numbers]
+    counter.record("load", lambda n: tables.load(f"{SCHEMA}.hand{n}"))
+    counter.record("alter", lambda n: tables.alter(hand[n], CHANGE))
+    counter.record("alter_by_path", lambda n: tables.alter(f"{SCHEMA}.path{n}", CHANGE))
+    hand = [tables.load(f"{SCHEMA}.hand{n}") for n in numbers]
+    counter.record("rename", lambda n: tables.rename(hand[n], f"new{n}"))
+    counter.record("rename_by_path", lambda n: tables.rename(f"{SCHEMA}.path{n}", f"other{n}"))
+    hand = [tables.load(f"{SCHEMA}.new{n}") for n in numbers]
+    counter.record("drop", lambda n: tables.drop(hand[n]))
+    counter.record("drop_by_path", lambda n: tables.drop(f"{SCHEMA}.other{n}"))
+
+
+def _schemas(store: Store, counter: _Counter) -> None:
+    schemas, numbers = store.schemas, range(counter.calls)
+    hand = [schemas.create(f"{CATALOG}.hand{n}") for n in numbers]
+    for n in numbers:
+        schemas.create(f"{CATALOG}.path{n}")
+    counter.record("rename_schema", lambda n: schemas.rename(hand[n], f"new{n}"))
+    counter.record("rename_schema_by_path", lambda n: schemas.rename(f"{CATALOG}.path{n}", f"other{n}"))
+    hand = [schemas.load(f"{CATALOG}.new{n}") for n in numbers]
+    counter.record("drop_schema", lambda n: schemas.drop(hand[n]))
+    counter.record("drop_schema_by_path", lambda n: schemas.drop(f"{CATALOG}.other{n}"))
+
+
+def _several(store: Store, counter: _Counter) -> None:
+    paths = [f"{SCHEMA}.many{n}" for n in range(20)]
+    for path in paths:
+        store.tables.create(path, columns=COLUMNS)
+    counter.record("load_many_20", lambda n: store.tables.load_many(paths))
+    counter.record("transaction_5_tables", lambda n: _transaction(store, paths[:5], n))
+
+
+def _transaction(store: Any, paths: list[str], n: int) -> None:
+    with store.transaction() as tx:
+        for table in tx.tables.load_many(paths):
+            tx.tables.alter(table, ms.SetProperty("turn", str(n)))

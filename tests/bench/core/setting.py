@@ -17,12 +17,13 @@ from rich.console import Console
 import metastore as ms
 from metastore.backends.postgres_connect import Pool
 from metastore.clock import SYSTEM
+from metastore.kinds import KINDS
 from metastore.store import Store
 from metastore.urls import parse_url
 from tests.bench.figures import Figures
 from tests.servers.postgres import PostgresServer
 
-__all__ = ["CATALOG", "COLUMNS", "Setting", "captured", "connect", "new_lake", "operation_ids"]
+__all__ = ["CATALOG", "COLUMNS", "Setting", "captured", "connect", "document", "fill_lake", "new_lake", "operation_ids"]
 
 CATALOG = "lake.sales"
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
@@ -111,4 +112,4 @@ def operation_ids(count: int) -> list[UUID]:
 
 def document(columns: tuple[ms.Column, ...]) -> str:
     """Return the document of a table with these columns, as the library writes it."""
-    return json.dumps(ms.store.KINDS["table"].document(None, {}, {"columns": columns}), separators=(",", ":"))
+    return json.dumps(KINDS["table"].document(None, {}, {"columns": columns}), separators=(",", ":"))

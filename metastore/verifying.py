@@ -1,0 +1,253 @@
+"""verify: is the database as the invariants of design 3 say?
+
+Checked is what is a property of the content: 1 (version chains), 2 (no orphan, at no position of the feed either),
+3 (unique and well-formed names), 4 (as far as the feed shows it: what names a path commits while it leads there),
+6 (no operation both applied and forbidden), 8 (the feed gives the tables), and that documents can be read. The feed
+is replayed only where gc has removed nothing of it. The others say how things happen, which no content shows.
+
+All is read from one snapshot, so that what others write meanwhile raises no alarm, in streams ordered by key that
+are merged. Memory: about 24 bytes for each entity, an object for each that can have children (1 KB or so), and the
+violations; never a table. Writers are not kept waiting; on PostgreSQL, vacuum is while it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from metastore.backends.port import Backend, Snapshot
+from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID
+from metastore.errors import InvalidArgument
+from metastore.kinds import KINDS
+from metastore.names import clean_name, fold
+from metastore.replaying import Replay
+from metastore.version_chain import ChainReader, doc_problem
+from metastore.violations import Places, Violation
+
+__all__ = ["verify"]
+
+Row = tuple[Any, ...]
+
+_PLACE = ("id", "parent_id", "kind", "name", "fold", "state")
+_GUARD = (*_PLACE, "family", "key", "in_use", "scope_version", "dropped_at")
+_OWNED = ("id", "owner_id", "kind", "name", "version", "doc")
+_STEP = (
+    *("entity_id", "version", "seq", "operation_id", "owner_id", "kind", "action", "path_before", "path_after"),
+    *("scope_version", "in_use", "doc", "changes"),
+)
+_EVENT = ("seq", "operation_id", "entity_id", "owner_id", "kind", "action", "path_before", "path_after")
+
+
+def verify(backend: Backend) -> list[Violation]:
+    """Return every place where an invariant does not hold; none: the empty list. See the module's text."""
+    with backend.snapshot() as snapshot:
+        return list(_violations(snapshot))
+
+
+def _violations(snapshot: Snapshot) -> Iterator[Violation]:
+    infos = list(snapshot.rows("info", ("collected_seq",), ("id",)))
+    if len(infos) != 1:
+        yield Violation(8, None, None, f"the table info has {len(infos)} rows instead of one")
+    complete = infos[:1] == [(0,)]
+    places = Places(snapshot.rows("guard", _PLACE, ("id",)))
+    yield from places.cycles()
+    replay = Replay(places) if complete else None
+    yield from _feed(snapshot, replay)
+    yield from _operations(snapshot)
+    yield from _siblings(snapshot, places)
+    yield from _Rows(snapshot, places, replay).check()
+
+
+def _feed(snapshot: Snapshot, replay: Replay | None) -> Iterator[Violation]:
+    """Check the positions, and replay what stands at them."""
+    last = 0
+    for seq, operation, entity_id, *event in snapshot.rows("operation", _EVENT, ("seq", "operation_id", "ordinal")):
+        path = event[4] or event[3]
+        if seq == last:
+            yield Violation(8, entity_id, path, f"position {seq} is taken twice, the second time by {operation}")
+        last = seq
+        if entity_id is None:
+            yield Violation(8, None, path, f"position {seq} (operation {operation}) is of no entity")
+        elif replay is not None:
+            yield from replay.apply(seq, entity_id, *event)
+    drawn = snapshot.numbers()[1]
+    if last > drawn:
+        yield Violation(8, None, None, f"position {last} is beyond {drawn}, the last that was drawn")
+
+
+def _operations(snapshot: Snapshot) -> Iterator[Violation]:
+    """Check that an operation was applied or forbidden, not both, and that what was applied is in the feed."""
+    forbidden = None
+    columns = ("operation_id", "ordinal", "seq", "entity_id", "action", "path_before", "path_after")
+    for operation, ordinal, seq, entity_id, action, before, after in snapshot.rows("operation", columns, columns[:2]):
+        if action == "forbidden":
+            forbidden = operation
+        elif seq is None:
+            message = f"operation {operation} ({action}, write {ordinal}) has no position in the feed"
+            yield Violation(8, entity_id, after or before, message)
+        if operation == forbidden and (seq is not None or entity_id is not None):
+            message = f"operation {operation} was applied, although its caller was told that it never will be"
+            yield Violation(6, entity_id, after or before, message)
+
+
+def _siblings(snapshot: Snapshot, places: Places) -> Iterator[Violation]:
+    """Check that no two live entities have one name."""
+    columns = ("parent_id", "family", "key", "state", "id", "name")
+    last: Row = ()
+    for row in snapshot.rows("guard", columns, columns[:5]):
+        if row[:4] == last[:4] and row[3] == LIVE:
+            yield Violation(3, row[4], places.path(row[0], row[5]), f"it has the name of entity {last[4]}: {row[2]!r}")
+        last = row
+
+
+class _Rows:
+    """What belongs to one id, checked together: the guard row, the entity or owned row, the history."""
+
+    def __init__(self, snapshot: Snapshot, places: Places, replay: Replay | None) -> None:
+        self._snapshot, self._places, self._replay = snapshot, places, replay
+        self._drawn = snapshot.numbers()[0]
+
+    def check(self) -> Iterator[Violation]:
+        rows = self._snapshot.rows
+        guards = rows("guard", _GUARD, ("id",))
+        entities = rows("entity", ("id", "version", "doc"), ("id",))
+        owned = rows("owned", _OWNED, ("id", "owner_id", "kind", "name"))
+        steps = rows("operation", _STEP, ("entity_id", "version", "seq"))
+        for row_id, (guard, entity, own, history) in _merged(guards, entities, owned, steps):
+            reader = ChainReader(row_id, history, complete=self._replay is not None)
+            if row_id > self._drawn:
+                message = f"its id is beyond {self._drawn}, the last that was drawn"
+                yield Violation(8, row_id, None, message)
+            if (row := next(own, None)) is not None:
+                yield from self._owned(row, reader, next(own, None))
+            elif (place := next(guard, None)) is not None or row_id in self._places:
+                yield from self._entity(place, next(entity, None), reader)
+            elif (left := next(entity, None)) is not None:
+                yield Violation(
+                    8, row_id, None, f"an entity (version {left[1]}) without a guard row: it stands nowhere"
+                )
+            else:
+                yield from self._gone(row_id, reader)
+
+    # --- entities
+
+    def _entity(self, guard: Row | None, entity: Row | None, reader: ChainReader) -> Iterator[Violation]:
+        assert guard is not None
+        row_id, parent_id, kind, name, folds, state, family, key, in_use, scope_version, dropped_at = guard
+        if row_id == ROOT_ID:
+            return
+        path = self._places.path(parent_id, name)
+        for invariant, message in (
+            *self._place_problems(parent_id, kind, state, family),
+            *self._name_problems(parent_id, name, key),
+            *self._state_problems(state, dropped_at),
+            *self._fold_problems(parent_id, kind, bool(folds), entity),
+        ):
+            yield Violation(invariant, row_id, path, message)
+        if self._replay is not None and (problem := self._replay.differs(row_id, parent_id)):
+            yield Violation(8, row_id, path, problem)
+        if entity is None:
+            yield Violation(8, row_id, path, "a guard row without an entity: it has no document and no version")
+            return
+        if problem := doc_problem(kind, entity[2]):
+            yield Violation(8, row_id, path, problem)
+        stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": state}
+        yield from reader.check(path, kind, entity[1], entity[2], stands)
+
+    def _place_problems(self, parent_id: int, kind: str, state: int, family: str) -> Iterator[tuple[int, str]]:
+        what = "a live" if state == LIVE else "a dropped"
+        if parent_id not in self._places:
+            yield 2, f"{what} {kind} whose parent {parent_id} is missing"
+            return
+        if kind not in KINDS:
+            return
+        parent = self._places.containers.get(parent_id)
+        wanted = KINDS[kind].parents or ("root",)
+        if parent is None or (parent.kind not in wanted and parent.kind in (*KINDS, "root")):
+            found = "something that can have no children" if parent is None else f"a {parent.kind}"
+            yield 8, f"a {kind} stands below a {' or a '.join(wanted)}, not below {found}"
+        if family != KINDS[kind].family:
+            yield 3, f"a {kind} is of the family {KINDS[kind].family}, not {family}"
+
+    def _name_problems(self, parent_id: int, name: str, key: str) -> Iterator[tuple[int, str]]:
+        try:
+            clean = clean_name(name)
+        except InvalidArgument as error:
+            yield 3, str(error)
+            return
+        if clean != name:
+            yield 3, f"the name {name!r} is not in the form NFC"
+        parent = self._places.containers.get(parent_id)
+        wanted = fold(clean) if parent is not None and parent.fold else clean
+        if parent is not None and key != wanted:
+            yield 3, f"{name!r} is compared as {key!r} instead of {wanted!r}"
+
+    def _state_problems(self, state: int, dropped_at: int | None) -> Iterator[tuple[int, str]]:
+        if state not in (LIVE, DROPPED, PURGING):
+            yield 8, f"it has the state {state}, which means nothing"
+        if state != PURGING and (dropped_at is None) != (state == LIVE):
+            yield (
+                8,
+                "it is dropped, but not since when" if state == DROPPED else "it is live, but has a time of its drop",
+            )
+
+    def _fold_problems(self, parent_id: int, kind: str, folds: bool, entity: Row | None) -> Iterator[tuple[int, str]]:
+        parent = self._places.containers.get(parent_id)
+        wanted = parent.fold if parent is not None else folds
+        if kind == "catalog":
+            doc = entity[2] if entity is not None else ""
+            wanted = folds if doc_problem(kind, doc) else json.loads(doc)["fold_case"]
+        if wanted != folds:
+            yield 3, f"its fold flag is {folds} instead of {wanted}"
+
+    # --- owned rows, and what is no more
+
+    def _owned(self, row: Row, reader: ChainReader, second: Row | None) -> Iterator[Violation]:
+        row_id, owner_id, kind, name, version, doc = row
+        path = reader.first_path or name
+        if second is not None:
+            yield Violation(8, row_id, path, f"two rows of entities {owner_id} and {second[1]} have one id")
+        if row_id in self._places:
+            yield Violation(8, row_id, path, "an entity and an owned row have one id")
+        if owner_id not in self._places:
+            yield Violation(8, row_id, path, f"a {kind} whose owner {owner_id} is missing")
+        try:
+            if clean_name(name) != name:
+                yield Violation(3, row_id, path, f"the name {name!r} is not in the form NFC")
+        except InvalidArgument as error:
+            yield Violation(3, row_id, path, str(error))
+        if problem := doc_problem(kind, doc):
+            yield Violation(8, row_id, path, problem)
+        yield from reader.check(path, kind, version, doc, {"owner": owner_id, "name": name, "state": LIVE})
+
+    def _gone(self, row_id: int, reader: ChainReader) -> Iterator[Violation]:
+        """Check the history of something that has no row any more."""
+        yield from reader.walk(reader.first_path)
+        last = reader.last
+        if last is None or last.action == "purge":
+            return
+        path = last.path_after or last.path_before
+        if last.owner_id is not None:
+            if last.action != "drop" and last.owner_id in self._places:
+                yield Violation(8, row_id, path, f"its last change is {last.action}, but there is no such {last.kind}")
+        elif self._replay is not None and not self._replay.is_purged(row_id):
+            yield Violation(8, row_id, path, "the feed made it and never purged it, but it is not in the tables")
+
+
+def _merged(*streams: Iterator[Row]) -> Iterator[tuple[int, list[Iterator[Row]]]]:
+    """Yield each id with its rows in every stream; what is not taken of them is skipped."""
+    heads: list[Row | None] = [next(stream, None) for stream in streams]
+
+    def take(n: int, row_id: int) -> Iterator[Row]:
+        while (row := heads[n]) is not None and row[0] == row_id:
+            heads[n] = next(streams[n], None)
+            yield row
+
+    while there := [row[0] for row in heads if row is not None]:
+        first = min(there)
+        rows = [take(n, first) for n in range(len(streams))]
+        yield first, rows
+        for _ in chain(*rows):
+            pass

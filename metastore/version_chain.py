@@ -1,0 +1,178 @@
+"""The history of one entity or owned row, read as a stream: is it a chain, and does it end at the row?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from metastore.changes import decode
+from metastore.columns import Column
+from metastore.commit import DROPPED, LIVE, PURGING
+from metastore.entity import OwnedRecord, Record
+from metastore.errors import InvalidArgument
+from metastore.kinds import KINDS, OWNED_KINDS
+from metastore.names import parse_path
+from metastore.types import parse
+from metastore.violations import Violation
+
+__all__ = ["ChainReader", "Link", "doc_problem"]
+
+
+class Link(NamedTuple):
+    """One row of the operation table, as far as it is looked at here."""
+
+    entity_id: int
+    version: int | None
+    seq: int | None
+    operation_id: Any
+    owner_id: int | None
+    kind: str
+    action: str
+    path_before: str | None
+    path_after: str | None
+    scope_version: int | None
+    in_use: bool | None
+    doc: str | None
+    changes: str | None
+
+
+class ChainReader:
+    """The steps of one id, by version. ``complete``: gc has removed none of any."""
+
+    def __init__(self, row_id: int, rows: Iterator[tuple[Any, ...]], *, complete: bool) -> None:
+        self._id, self._complete = row_id, complete
+        self._links = (Link(*row) for row in rows)
+        self._head = next(self._links, None)
+        self.last: Link | None = None
+
+    @property
+    def first_path(self) -> str | None:
+        """Where it stood at the first step that is kept."""
+        return self._head and (self._head.path_after or self._head.path_before)
+
+    def walk(self, path: str | None) -> Iterator[Violation]:
+        """Read to the end, and yield what breaks the chain."""
+        link = self._head
+        while link is not None:
+            for invariant, message in (*_link_problems(link), *self._order_problems(link)):
+                yield Violation(invariant, self._id, path or self.first_path, message)
+            if link.version is not None:
+                self.last = link
+            link = next(self._links, None)
+
+    def _order_problems(self, link: Link) -> Iterator[tuple[int, str]]:
+        last, version = self.last, link.version
+        if version is None:
+            yield 1, f"operation {link.operation_id} changed it without a version"
+            return
+        if last is None:
+            if self._complete and version != 1:
+                yield 1, f"its versions begin at {version}, although gc has removed none"
+            return
+        known = last.version or 0
+        if version == known:
+            yield 1, f"version {version} is the work of two operations, {last.operation_id} and {link.operation_id}"
+        elif version != known + 1:
+            yield 1, f"after version {known} comes {version}: versions between them are lost"
+        if last.seq is not None and link.seq is not None and link.seq <= last.seq:
+            yield 8, f"version {version} is at position {link.seq}, version {known} after it at {last.seq}"
+        if (link.kind, link.owner_id) != (last.kind, last.owner_id):
+            yield 8, f"at version {version} it becomes a {link.kind}, before it was a {last.kind}"
+
+    def check(self, path: str, kind: str, version: int, doc: str, stands: Mapping[str, Any]) -> Iterator[Violation]:
+        """Read to the end, and compare it with the row: its kind, version, document, and how it stands."""
+        yield from self.walk(path)
+        last = self.last
+        if last is None:
+            yield Violation(1, self._id, path, f"it is at version {version}, but no operation made it")
+            return
+        if last.version != version:
+            yield Violation(1, self._id, path, f"it is at version {version}, its history ends at {last.version}")
+            return
+        if last.kind != kind:
+            yield Violation(8, self._id, path, f"it is a {kind}, in its history a {last.kind}")
+        if last.doc != doc and not _equal(last.doc, doc):
+            yield Violation(1, self._id, path, f"its document is not the one that version {version} wrote")
+        said = _standing(last)
+        for what, value in stands.items():
+            if said.get(what) != value:
+                message = f"its {what} is {value!r}, version {version} wrote {said.get(what)!r}"
+                yield Violation(8, self._id, path, message)
+
+
+def _link_problems(link: Link) -> Iterator[tuple[int, str]]:
+    where = f"version {link.version}"
+    if link.version is not None and (link.version < 1 or (link.version == 1) != (link.action == "create")):
+        yield 1, f"{where} is the work of: {link.action}"
+    if link.seq is None:
+        yield 8, f"{where} is at no position of the feed"
+    if problem := doc_problem("", link.doc):
+        yield 8, f"{where}: {problem}"
+    try:
+        decode(json.loads(link.changes or "[]"))
+    except (TypeError, ValueError, AttributeError, KeyError):
+        yield 8, f"{where}: its changes cannot be read"
+    except InvalidArgument as error:
+        yield 8, f"{where}: its changes cannot be read: {error}"
+
+
+def _standing(link: Link) -> dict[str, Any]:
+    """Return what a step says of how its entity stands after it."""
+    try:
+        name = parse_path(link.path_after or link.path_before)[-1]
+    except InvalidArgument:
+        name = None
+    return {
+        "name": name,
+        "state": {"drop": DROPPED, "purge": PURGING}.get(link.action, LIVE),
+        "scope version": link.scope_version,
+        "in use": None if link.in_use is None else bool(link.in_use),
+        "owner": link.owner_id,
+    }
+
+
+def _equal(one: str | None, other: str | None) -> bool:
+    try:
+        return one is not None and other is not None and bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False
+
+
+def doc_problem(kind: str, text: str | None) -> str | None:
+    """Return why a document cannot be read as one of ``kind``; an unknown kind has only what all have."""
+    try:
+        doc = json.loads(text or "")
+        _check_base(doc)
+        _decode(kind, text or "")
+    except InvalidArgument as error:
+        return f"its document cannot be read: {error}"
+    except Exception as error:  # noqa: BLE001  (whatever a decoder meets in a broken document)
+        return f"its document cannot be read: {type(error).__name__}: {error}"
+    return None
+
+
+def _check_base(doc: Any) -> None:
+    if not isinstance(doc, dict):
+        raise InvalidArgument("it is no JSON object")
+    comment, properties = doc["comment"], doc["properties"]
+    if comment is not None and not isinstance(comment, str):
+        raise InvalidArgument("the comment is no string")
+    if not isinstance(properties, dict) or not all(isinstance(v, str) for v in properties.values()):
+        raise InvalidArgument("the properties are not all strings")
+
+
+def _decode(kind: str, doc: str) -> None:
+    audit = (1, doc, None, 0, None, 0)
+    if kind in OWNED_KINDS:
+        found: Any = OWNED_KINDS[kind].row(OwnedRecord(0, 0, kind, "", *audit))
+    elif kind in KINDS:
+        found = KINDS[kind].entity(Record((), *audit))
+    else:
+        return
+    for field in type(found).doc_fields:
+        value = getattr(found, field)
+        if isinstance(value, tuple):
+            for column in value:
+                if isinstance(column, Column):
+                    parse(column.type)

@@ -1,0 +1,1 @@
+"""One contract for all backends: memory, SQLite, PostgreSQL."""

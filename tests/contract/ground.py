@@ -1,0 +1,153 @@
+"""What the contract's tests stand on: a small tree, commits made by hand, and a look at every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from metastore import Store
+from metastore.backends.port import Backend
+from metastore.backends.tables import metadata
+from metastore.clock import SYSTEM
+from metastore.commit import ROOT_ID, Commit, Delete, Event, Guard, Insert, Outcome, Put, Update, Write
+from metastore.entity import Entity, Owned
+
+__all__ = ["DOC", "NEW_DOC", "Dump", "Ground", "commit_of", "dump", "guards_of", "insert", "interrupted", "prepare", "put"]
+
+DOC = '{"comment":null,"properties":{}}'
+NEW_DOC = '{"comment":"new","properties":{}}'
+ALTERED = Event("schema", "alter", "a", "a")
+
+Dump = dict[str, list[tuple[Any, ...]]]
+
+
+def dump(backend: Backend) -> Dump:
+    """Return every row of every table, the same for all backends."""
+    with backend.snapshot() as snapshot:
+        return {
+            name: [
+                tuple([_plain(column.name, value) for column, value in zip(table.columns, row, strict=True)])
+                for row in snapshot.rows(name, [c.name for c in table.columns], [c.name for c in table.primary_key])
+            ]
+            for name, table in metadata.tables.items()
+            if name != "info"
+        }
+
+
+def _plain(column: str, value: Any) -> Any:
+    if column in ("fold", "in_use") and value is not None:
+        return bool(value)
+    return str(value) if isinstance(value, UUID) else value
+
+
+def guards_of(*entities: Entity) -> tuple[Guard, ...]:
+    """Return the guards of everything on the paths of ``entities``, these included."""
+    return tuple({n.id: Guard(n.id, n.scope_version) for e in entities for n in e.record.chain}.values())
+
+
+def commit_of(*writes: Write, **fields: Any) -> Commit:
+    """Return a commit with an operation id of its own, guarded by the root."""
+    fields = {"operation_id": SYSTEM.operation_id(), "principal": "hand", "guards": (Guard(ROOT_ID, 1),)} | fields
+    return Commit(writes=writes, **fields)
+
+
+def insert(parent: Entity, name: str, row_id: int | None = None) -> Insert:
+    """Return a new schema below ``parent``."""
+    event = Event("schema", "create", None, f"{parent.path}.{name}")
+    return Insert(parent.id, "schema", "schema", name, name, False, DOC, event, row_id)
+
+
+def update(entity: Entity, **fields: Any) -> Update:
+    """Return an update of ``entity`` as it is in hand."""
+    return Update(**({"id": entity.id, "version": entity.version, "event": ALTERED} | fields))
+
+
+def exclusive(entity: Entity, **fields: Any) -> Update:
+    """Return an exclusive update of ``entity`` as it is in hand."""
+    return update(entity, **({"scope_version": entity.scope_version} | fields))
+
+
+def put(owner: Entity, name: str, version: int = 0, doc: str = DOC) -> Put:
+    """Return a partition of ``owner`` to write."""
+    return Put(owner.id, "partition", name, version, doc, Event("partition", "create", None, f"{owner.path}.{name}"))
+
+
+def delete(owner: Entity, row: Owned) -> Delete:
+    """Return the deletion of a partition."""
+    return Delete(owner.id, "partition", row.name, row.version, Event("partition", "drop", row.name, None))
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A metalake, a catalog, schemas ``one`` (with the table, partitioned) and ``two`` (empty), ``old`` (dropped)."""
+
+    store: Store
+    backend: Backend
+    lake: Entity
+    catalog: Entity
+    one: Entity
+    two: Entity
+    table: Entity
+    part: Owned
+    old: Entity
+
+    def send(self, *writes: Write, **fields: Any) -> Outcome:
+        """Apply a commit made by hand."""
+        return self.backend.commit(commit_of(*writes, **fields))
+
+    def dump(self) -> Dump:
+        """Return every row."""
+        return dump(self.backend)
+
+
+def prepare(store: Store) -> Ground:
+    """Make the tree."""
+    lake = store.metalakes.create("m")
+    catalog = store.catalogs.create("m.c", type="relational")
+    one, two, old = (store.schemas.create(f"m.c.{name}") for name in ("one", "two", "old"))
+    table = store.tables.create("m.c.one.t")
+    part = store.partitions.create(table, "p", values={})
+    assert store.schemas.drop(old)
+    return Ground(store, store._session.backend, lake, catalog, one, two, table, part, old)
+
+
+class _Interrupted:
+    """A backend that lets others go first: before each commit it calls the next of ``actions``."""
+
+    def __init__(self, backend: Backend, actions: Sequence[Callable[[], object]]) -> None:
+        self._backend = backend
+        self._actions = list(actions)
+
+    def commit(self, commit: Commit) -> Outcome:
+        if self._actions:
+            self._actions.pop(0)()
+        return self._backend.commit(commit)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+
+@contextmanager
+def interrupted(store: Store, *actions: Callable[[], object]) -> Iterator[None]:
+    """Call one of ``actions`` between the read and the commit of each of the next attempts."""
+    session = store._session
+    backend = session.backend
+
+    def undisturbed(action: Callable[[], object]) -> Callable[[], object]:
+        def act() -> object:
+            session.backend, ours = backend, session.backend
+            try:
+                return action()
+            finally:
+                session.backend = ours
+
+        return act
+
+    session.backend = _Interrupted(backend, [undisturbed(a) for a in actions])  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        session.backend = backend
