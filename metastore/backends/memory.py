@@ -220,8 +220,8 @@ class MemoryBackend:
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
         with self._lock:
-            tables = self._tables.copy()
-        yield MemorySnapshot(tables)
+            snapshot = MemorySnapshot(self._tables.copy(), self._collected)
+        yield snapshot
 
     # --- the rest
 

@@ -87,8 +87,8 @@ class Tables:
 class MemorySnapshot:
     """Keeps the promises of :class:`metastore.backends.port.Snapshot` on tables that nobody changes."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, tables: Tables, collected_seq: int) -> None:
+        self._tables, self._collected_seq = tables, collected_seq
 
     def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         rows = [row for row in self._all(table) if row[order[0]] is not None]
@@ -104,6 +104,8 @@ class MemorySnapshot:
             return [{"id": i, **body._asdict()} for i, body in tables.bodies.items()]
         if table == "owned":
             return [row._asdict() for row in tables.owned.values()]
+        if table == "info":
+            return [{"id": 1, "collected_seq": self._collected_seq}]
         assert table == "operation", f"there is no table {table}"
         return [step._asdict() for step in tables.steps]
 

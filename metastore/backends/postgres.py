@@ -8,7 +8,7 @@ writes. The SQL is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar, cast

@@ -111,7 +111,7 @@ def test_case_5_drop_and_recreate_does_not_fool_a_holder(url: str, team: Team) -
         assert store.tables.drop(held) is False
         assert store.tables.drop(held) is False  # it can be tried again
         assert other.tables.load(TABLE) == new
-    team.run(url, [Job(recreate, 40), *(Job(alter_held, background=True) for _ in range(4))])
+    team.run(url, [Job(recreate, 120), *(Job(alter_held, background=True) for _ in range(4))])
     for path, table_id, properties in _incarnations(url):
         assert set(properties.values()) <= {str(table_id)}, path
     assert violations(url) == []
@@ -134,7 +134,7 @@ def create_filesets(turn: Turn, rounds: int) -> list[str]:
 def test_case_10_two_creates_of_one_fileset(url: str, team: Team) -> None:
     """10. Two creates of one fileset: one succeeds, one "already exists"."""
     seed(url)
-    for results in zip(*team.run(url, [Job(create_filesets, 25)] * 2), strict=True):
+    for results in zip(*team.run(url, [Job(create_filesets, 60)] * 2), strict=True):
         assert sorted(results) == ["EntityAlreadyExists", "ok"]
     assert violations(url) == []
 
@@ -157,10 +157,10 @@ def rename_away(turn: Turn, rounds: int) -> list[int]:
 
 def test_case_11_overwriting_never_reverts_a_rename(url: str, team: Team) -> None:
     """11. Overwriting by name never reverts a concurrent rename: the id that was renamed has the new name."""
-    seed(url, *(f"lake.cat.s.t{n}" for n in range(25)))
-    written, renamed = team.run(url, [Job(overwrite, 25), Job(rename_away, 25)])
+    seed(url, *(f"lake.cat.s.t{n}" for n in range(60)))
+    written, renamed = team.run(url, [Job(overwrite, 60), Job(rename_away, 60)])
     with ms.open(url) as store:
-        for n in range(25):
+        for n in range(60):
             there = store.tables.load(f"lake.cat.s.u{n}")
             assert there.id == renamed[n]
             if written[n] == renamed[n]:  # overwritten first
@@ -184,8 +184,8 @@ def take_name(turn: Turn, rename: bool, rounds: int) -> list[str]:
 
 def test_case_12_rename_onto_a_name_that_another_creates(url: str, team: Team) -> None:
     """12. Rename onto a name that another creates at that moment: exactly one of the two has it."""
-    seed(url, *(f"lake.cat.s.t{n}" for n in range(25)))
-    renames, creates = team.run(url, [Job(take_name, True, 25), Job(take_name, False, 25)])
+    seed(url, *(f"lake.cat.s.t{n}" for n in range(60)))
+    renames, creates = team.run(url, [Job(take_name, True, 60), Job(take_name, False, 60)])
     with ms.open(url) as store:
         for n, results in enumerate(zip(renames, creates, strict=True)):
             assert sorted(results) == ["EntityAlreadyExists", "ok"]
@@ -216,7 +216,7 @@ def test_case_13_drop_and_recreate_within_a_millisecond(url: str, team: Team, mo
         assert store.tables.restore(TABLE).id == made[-1]
         store.tables.drop(TABLE)
         monkeypatch.undo()
-    team.run(url, [Job(drop_and_create, 25)] * 4)
+    team.run(url, [Job(drop_and_create, 60)] * 4)
     assert violations(url) == []
 
 
@@ -298,8 +298,8 @@ def alter_each(turn: Turn, rounds: int) -> list[str]:
 
 def test_case_37_a_drop_carries_a_version_check(url: str, team: Team) -> None:
     """37. A drop of version 1 does not drop what was altered meanwhile."""
-    seed(url, *(f"lake.cat.s.t{n}" for n in range(20)))
-    drops, alters = team.run(url, [Job(drop_pinned, 20), Job(alter_each, 20)])
+    seed(url, *(f"lake.cat.s.t{n}" for n in range(60)))
+    drops, alters = team.run(url, [Job(drop_pinned, 60), Job(alter_each, 60)])
     for results in zip(drops, alters, strict=True):
         assert results in {("ok", "EntityNotFound"), ("VersionConflict", "ok")}
     assert violations(url) == []
