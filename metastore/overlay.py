@@ -278,8 +278,8 @@ class Overlay:
         else:
             record, state = self._records[entity_id]
             self._reads.entities[entity_id] = record.version
-        live = state == LIVE and all(self._state(n.id) == LIVE for n in chain)
-        return Known(record._replace(chain=chain), state, live)
+        states = [state, *[self._state(n.id) for n in chain]]
+        return Known(record._replace(chain=chain), state, all(s == LIVE for s in states), PURGING in states)
 
     def _state(self, entity_id: int) -> int:
         draft = self._drafts.get(entity_id)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.backends.port import Child, Known, Lookup, Page, Resolved, Step
-from metastore.commit import LIVE
+from metastore.commit import LIVE, PURGING
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.names import fold
 
@@ -56,7 +56,8 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
     for wanted, group in groupby(rows, key=itemgetter(0)):
         chain = list(group)
         record = Record(tuple([_node(row, 2) for row in chain]), *chain[-1][8:])
-        found[wanted] = Known(record, chain[-1][1], all(row[1] == LIVE for row in chain))
+        states = [row[1] for row in chain]
+        found[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
     return [found.get(i) for i in ids]
 
 

@@ -91,7 +91,8 @@ class MemoryBackend:
             chain.insert(0, self._tables.stands[at])
             at = chain[0].parent_id
         record = Record(tuple([_node(s) for s in chain]), *self._tables.bodies[entity_id])
-        return Known(record, chain[-1].state, all(s.state == LIVE for s in chain))
+        states = [s.state for s in chain]
+        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         with self._lock:

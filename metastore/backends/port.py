@@ -46,6 +46,8 @@ class Known(NamedTuple):
     """Its own state."""
     live: bool
     """Whether it and all above it are live."""
+    doomed: bool
+    """Whether it or something above it is purging: gc may be deleting it at this moment."""
 
 
 class Child(NamedTuple):

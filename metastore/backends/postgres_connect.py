@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import psycopg
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlstate
@@ -49,6 +49,8 @@ class Pool:
         self._timeout = timeout
         self._pid = os.getpid()
         self._pool = self._new_pool()
+        self._generation = 0
+        self._of_parent: list[QueuePool] = []
 
     def _new_pool(self) -> QueuePool:
         return QueuePool(
@@ -74,11 +76,9 @@ class Pool:
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Lend a connection; one that broke is thrown away."""
         if os.getpid() != self._pid:
+            self._of_parent.append(self._pool)  # kept: to close its connections would end the parent's sessions
             self._pool, self._pid = self._new_pool(), os.getpid()
-        try:
-            lent = self._pool.connect()
-        except PoolTimeout:
-            raise BackendUnavailable(f"no connection became free within {self._timeout} s") from None
+        lent = self._checked_out()
         connection: Any = lent.driver_connection
         try:
             yield connection
@@ -90,10 +90,21 @@ class Pool:
         finally:
             lent.close()
 
+    def _checked_out(self) -> PoolProxiedConnection:
+        """Return a connection that was opened after one was last found dead."""
+        while True:
+            try:
+                lent = self._pool.connect()
+            except PoolTimeout:
+                raise BackendUnavailable(f"no connection became free within {self._timeout} s") from None
+            if lent.info.setdefault("generation", self._generation) == self._generation:
+                return lent
+            lent.invalidate()
+            lent.close()
+
     def forget(self) -> None:
-        """Close the idle connections: one was found dead, so that others are as well."""
-        old, self._pool = self._pool, self._new_pool()
-        old.dispose()
+        """Use none of the connections of now again: one was found dead, so that others are as well."""
+        self._generation += 1
 
     def close(self) -> None:
         """Close the connections that are not lent."""

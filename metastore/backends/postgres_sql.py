@@ -191,7 +191,7 @@ _INSERTS = f"""fresh AS MATERIALIZED (
   FROM go, unnest(%(i_ordinals)s::int[], %(i_ids)s::bigint[], %(i_parents)s::bigint[], %(i_kinds)s::text[],
     %(i_families)s::text[], %(i_names)s::text[], %(i_keys)s::text[], %(i_folds)s::boolean[], %(i_docs)s::text[])
     AS w(ordinal, id, parent_id, kind, family, name, key, fold, doc)
-  ORDER BY w.parent_id, w.family, w.key),
+  ORDER BY w.parent_id, w.family, w.key, w.ordinal),
 placed AS (
   INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
   SELECT id, parent_id, kind, family, name, key, fold, 0, true, 1 FROM fresh
@@ -237,13 +237,16 @@ _LOGGED = f"""done AS MATERIALIZED (
   SELECT * FROM ({{parts}}) AS d(ordinal, id, version, owner_id, scope_version, in_use, doc, time) ORDER BY ordinal),
 logged AS (
   INSERT INTO operation ({_OPERATION_COLUMNS})
-  SELECT %(operation_id)s::uuid, d.ordinal, nextval('change_seq'), d.id, d.version, d.owner_id, ev.kind, ev.action,
+  SELECT %(operation_id)s::uuid, {{ordinal}}, nextval('change_seq'), d.id, d.version, d.owner_id, ev.kind, ev.action,
     %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc
   FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
       %(e_changes)s::text[]) WITH ORDINALITY AS ev(kind, action, path_before, path_after, changes, n)
     ON ev.n = d.ordinal + 1
   ORDER BY d.ordinal)
 SELECT ok.guards, ok.reads, ok.own, d.ordinal, d.id, d.version, d.time{{must}} FROM ok LEFT JOIN done d ON true"""
+
+# without gaps: a tombstone takes the first ordinal, so that one must always be there
+_ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
 
 _MUST = ", 1 / (CASE WHEN ok.guards AND ok.reads AND ok.own THEN 1 ELSE 0 END)"
 
@@ -269,5 +272,7 @@ def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: 
     parts += [_INSERTS.format(on_conflict=skip)] if inserts else []
     parts += [_OWNED_WRITES] if owned else []
     done = [s for s, here in ((_DONE_UPDATES, updates), (_DONE_INSERTS, inserts), (_DONE_OWNED, owned)) if here]
-    parts.append(_LOGGED.format(parts="\n  UNION ALL ".join(done), must=_MUST if must else ""))
+    parts.append(
+        _LOGGED.format(parts="\n  UNION ALL ".join(done), ordinal=_ORDINAL[skip_existing], must=_MUST if must else "")
+    )
     return "WITH " + ",\n".join(parts)

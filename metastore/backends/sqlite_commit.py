@@ -42,7 +42,8 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
     _check_guards(connection, commit)
     for read in commit.reads:
         _check_read(connection, read)
-    return tuple(_Writer(connection, commit, now).write(n, w) for n, w in enumerate(commit.writes))
+    writer = _Writer(connection, commit, now)
+    return tuple([writer.write(w) for w in commit.writes])
 
 
 def _check_guards(connection: Any, commit: Commit) -> None:
@@ -98,22 +99,23 @@ class _Writer:
         self._run = connection.execute
         self._commit = commit
         self._now = now
+        self._logged = 0
 
-    def write(self, ordinal: int, write: Write) -> Result | None:
+    def write(self, write: Write) -> Result | None:
         if isinstance(write, Insert):
-            return self._insert(ordinal, write)
+            return self._insert(write)
         if isinstance(write, Update):
             _check_update(self._run, write)
-            return self._update(ordinal, write)
+            return self._update(write)
         if isinstance(write, Put):
-            return self._put(ordinal, write)
-        return self._delete(ordinal, write)
+            return self._put(write)
+        return self._delete(write)
 
     def _new_id(self) -> int:
         ((new,),) = self._run("UPDATE info SET last_id = last_id + 1 RETURNING last_id").fetchall()
         return int(new)
 
-    def _insert(self, ordinal: int, write: Insert) -> Result | None:
+    def _insert(self, write: Insert) -> Result | None:
         sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
         if self._run(sql, (write.parent_id, write.family, write.key)).fetchone():
             if self._commit.skip_existing:
@@ -126,9 +128,9 @@ class _Writer:
         )
         by, now = self._commit.principal, self._now
         self._run("INSERT INTO entity VALUES (?, 1, ?, ?, ?, ?, ?)", (row_id, write.doc, by, now, by, now))
-        return self._log(ordinal, write, row_id, 1, None, (1, True, write.doc))
+        return self._log(write, row_id, 1, None, (1, True, write.doc))
 
-    def _update(self, ordinal: int, write: Update) -> Result:
+    def _update(self, write: Update) -> Result:
         if write.scope_version is not None:
             self._stand(write)
         ((doc,),) = self._run(
@@ -137,7 +139,7 @@ class _Writer:
             (write.doc, self._commit.principal, self._now, write.id),
         ).fetchall()
         scope, in_use = self._run("SELECT scope_version, in_use FROM guard WHERE id = ?", (write.id,)).fetchone()
-        return self._log(ordinal, write, write.id, write.version + 1, None, (scope, in_use, doc))
+        return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc))
 
     def _stand(self, write: Update) -> None:
         place = write.place
@@ -166,7 +168,7 @@ class _Writer:
             ),
         )
 
-    def _put(self, ordinal: int, write: Put) -> Result:
+    def _put(self, write: Put) -> Result:
         known = self._owned(write)
         by, now = self._commit.principal, self._now
         if known is not None:
@@ -181,14 +183,14 @@ class _Writer:
                 "INSERT INTO owned VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
                 (write.owner_id, write.kind, write.name, row_id, write.doc, by, now, by, now),
             )
-        return self._log(ordinal, write, row_id, version + 1, write.owner_id, (None, None, write.doc))
+        return self._log(write, row_id, version + 1, write.owner_id, (None, None, write.doc))
 
-    def _delete(self, ordinal: int, write: Delete) -> Result:
+    def _delete(self, write: Delete) -> Result:
         known = self._owned(write)
         assert known is not None
         row_id, version = known
         ((doc,),) = self._run("DELETE FROM owned WHERE id = ? RETURNING doc", (row_id,)).fetchall()
-        return self._log(ordinal, write, row_id, version + 1, write.owner_id, (None, None, doc))
+        return self._log(write, row_id, version + 1, write.owner_id, (None, None, doc))
 
     def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
         """Return (id, version) of the row to write; None if it is new, which must be expected."""
@@ -201,15 +203,17 @@ class _Writer:
         return row
 
     def _log(
-        self, ordinal: int, write: Write, row_id: int, version: int, owner_id: int | None, after: tuple[Any, Any, Any]
+        self, write: Write, row_id: int, version: int, owner_id: int | None, after: tuple[Any, Any, Any]
     ) -> Result:
+        """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
         ((seq,),) = self._run("UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq").fetchall()
         event, commit = write.event, self._commit
         self._run(
             "INSERT INTO operation VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                *(str(commit.operation_id), ordinal, seq, row_id, version, owner_id, event.kind, event.action),
+                *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
                 *(commit.principal, self._now, event.path_before, event.path_after, event.changes, *after),
             ),
         )
+        self._logged += 1
         return Result(row_id, version, self._now)

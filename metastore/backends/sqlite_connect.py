@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -47,6 +48,7 @@ class Pool:
         self._timeout = timeout
         self._pid = os.getpid()
         self._pool = self._new_pool()
+        self._of_parent: list[QueuePool] = []
         if DRIVER.sqlite_version_info < _OLDEST:
             raise BackendUnavailable(
                 f"SQLite {DRIVER.sqlite_version} is too old; 3.40 is the oldest that works: pip install pysqlite3"
@@ -82,6 +84,7 @@ class Pool:
     def connection(self) -> Iterator[Any]:
         """Lend a connection; what it left unfinished is rolled back."""
         if os.getpid() != self._pid:
+            self._of_parent.append(self._pool)  # kept: a child must not close what it did not open
             self._pool, self._pid = self._new_pool(), os.getpid()
         try:
             lent = self._pool.connect()
@@ -99,6 +102,25 @@ class Pool:
         """Close the connections that are not lent."""
         if os.getpid() == self._pid:
             self._pool.dispose()
+
+    def before_fork(self) -> None:
+        """Let a child inherit no connection: it would take the locks of its parent for its own.
+
+        When the parent closes the file then, SQLite removes the log that the child goes on to write.
+        """
+        if not self._in_memory:
+            self.close()
+
+
+_POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for pool in list(_POOLS):
+        pool.before_fork()
+
+
+os.register_at_fork(before=_before_fork)
 
 
 def _set_wal(connection: Any) -> None:

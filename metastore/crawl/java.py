@@ -37,7 +37,7 @@ def find_java(environment: Mapping[str, str] = os.environ, folders: str = _FOLDE
 def _candidates(environment: Mapping[str, str], folders: str) -> Iterator[Path]:
     """Yield the homes to look at, the user's own choice first, each once."""
     named = environment.get("JAVA_HOME")
-    command = shutil.which("java", path=environment.get("PATH"))
+    command = shutil.which("java", path=environment.get("PATH", ""))
     homes = [Path(named)] if named else []
     homes += [Path(command).resolve().parents[1]] if command else []
     homes += sorted(Path(folders).glob("*"))

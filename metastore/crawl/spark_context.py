@@ -43,14 +43,15 @@ def spark_context(master: str) -> Iterator[SparkContext]:
     """Give the active context, or one on ``master`` that is stopped afterwards."""
     active = SparkContext._active_spark_context  # noqa: SLF001 (there is no public way to ask)
     if active is not None:
-        _find_this_package(active)
-        yield active
+        with _workers_like_us(active):
+            yield active
         return
     folder = Path(tempfile.mkdtemp(prefix="metastore-spark-"))
     try:
         context = _start(master, folder)
         try:
-            yield context
+            with _workers_like_us(context):
+                yield context
         finally:
             _stop(context)
     finally:
@@ -67,7 +68,6 @@ def _start(master: str, folder: Path) -> SparkContext:
             context = SparkContext(conf=conf, gateway=gateway)
         except (PySparkException, Py4JError, OSError) as error:
             raise BackendUnavailable(f"Spark does not start on {master}: {_last_words(log, error)}") from None
-    _find_this_package(context)
     return context
 
 
@@ -110,12 +110,19 @@ def _environment(master: str) -> Iterator[None]:
                 os.environ[key] = value
 
 
-def _find_this_package(context: SparkContext) -> None:
-    """Let Python workers import the ``metastore`` that runs here, installed or not."""
+@contextmanager
+def _workers_like_us(context: SparkContext) -> Iterator[None]:
+    """Let Python workers import the ``metastore`` that runs here, installed or not; on this machine with this Python."""
+    before = context.pythonExec, context.environment.get("PYTHONPATH")
+    if _is_local(context.master):
+        context.pythonExec = sys.executable
     here = str(Path(__file__).resolve().parents[2])
-    paths = [path for path in context.environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if here not in paths:
-        context.environment["PYTHONPATH"] = os.pathsep.join([here, *paths])
+    context.environment["PYTHONPATH"] = os.pathsep.join(path for path in (here, before[1]) if path)
+    try:
+        yield
+    finally:
+        context.pythonExec = before[0]
+        context.environment["PYTHONPATH"] = before[1] or ""
 
 
 def _stop(context: SparkContext) -> None:

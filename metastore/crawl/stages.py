@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from metastore.crawl.candidates import Candidate
 from metastore.crawl.catalog import open_catalog
 from metastore.crawl.commit import Group, Row, commit_groups
+from metastore.crawl.discover import File
 from metastore.crawl.facts import FileFacts, Unreadable
+from metastore.crawl.formats import format_of
 from metastore.crawl.infer import infer_file
 from metastore.crawl.schemas import Columns
 
@@ -32,36 +34,45 @@ class Piece:
     files: tuple[tuple[str, int], ...]
 
 
-def cut(candidates: Iterable[Candidate], pieces: int, buckets: int) -> tuple[list[list[Piece]], int]:
+def cut(candidates: Sequence[Candidate], pieces: int, buckets: int) -> tuple[list[list[Piece]], int]:
     """Return the work of the first stage, as about ``pieces`` equal shares, and the number of buckets.
 
     ``candidates`` come schema by schema; those of one schema are in one bucket.
     """
-    found = list(candidates)
-    costs = [sum(_cost(file.name, file.size) for file in candidate.files) for candidate in found]
-    share, fill = max(1, sum(costs) // pieces), max(1, (sum(costs) + len(found)) // buckets)
+    places = _buckets(candidates, buckets)
+    total = sum(_cost(file) for candidate in candidates for file in candidate.files)
     work: list[list[Piece]] = [[]]
-    cost = load = bucket = 0
-    for at, candidate in enumerate(found):
-        if load >= fill and candidate.schema != found[at - 1].schema:
-            bucket, load = bucket + 1, 0
-        load += costs[at] + 1
-        bare, files = replace(candidate, files=()), []
+    cost = 0
+    for candidate, bucket in zip(candidates, places, strict=True):
+        bare, files = replace(candidate, files=()), list[tuple[str, int]]()
         for file in candidate.files:
-            files.append((file.name, file.size))
-            cost += _cost(file.name, file.size)
-            if cost >= share:
-                work[-1].append(Piece(bucket, bare, tuple(files)))
+            if cost and cost + _cost(file) / 2 > total / pieces:
+                work[-1] += [Piece(bucket, bare, tuple(files))] if files else []
                 work.append([])
                 cost, files = 0, []
-        if files:
-            work[-1].append(Piece(bucket, bare, tuple(files)))
-    return [share for share in work if share], bucket + 1
+            files.append((file.name, file.size))
+            cost += _cost(file)
+        work[-1] += [Piece(bucket, bare, tuple(files))] if files else []
+    return work, places[-1] + 1
 
 
-def _cost(name: str, size: int) -> int:
+def _buckets(candidates: Sequence[Candidate], buckets: int) -> list[int]:
+    """Return the bucket of each candidate; what a bucket costs goes by candidates and files."""
+    fill = sum(1 + len(candidate.files) for candidate in candidates) / buckets
+    places: list[int] = []
+    bucket, load = 0, 0
+    for at, candidate in enumerate(candidates):
+        if at and load >= fill and candidate.schema != candidates[at - 1].schema:
+            bucket, load = bucket + 1, 0
+        load += 1 + len(candidate.files)
+        places.append(bucket)
+    return places
+
+
+def _cost(file: File) -> int:
     """Return what it costs to look into a file: of Parquet only the footer is read."""
-    return _FILE_COST if name.lower().endswith((".parquet", ".parq", ".pq")) else _FILE_COST + size
+    known = format_of(file.name)
+    return _FILE_COST if known is not None and known.name == "parquet" else _FILE_COST + file.size
 
 
 def look_into(work: Iterable[Sequence[Piece]]) -> Iterator[tuple[int, Group]]:

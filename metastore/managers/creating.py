@@ -151,6 +151,8 @@ def create_chunk(
     parent = root_or_last(parents)
     upper = tuple(n.name for n in parents)
     inserts = [new_entity(kind, parent, (*upper, name), text, wish.folds(parent)) for name, wish, text in wishes]
+    if if_exists != "return":
+        wishes, inserts = _distinct(wishes, inserts, if_exists)
     if view.guessed or if_exists == "return":
         return Proposal(guards_of(parents), tuple(inserts), _count, skip_existing=if_exists == "return")
     lookups = [Lookup((kind.family,), (name,), parent) for name, _, _ in wishes]
@@ -164,6 +166,17 @@ def create_chunk(
         if isinstance(decided, Proposal):
             writes.extend(w for w in decided.writes if isinstance(w, Update))
     return Proposal(guards_of(parents), tuple(writes), _count) if writes else 0
+
+
+def _distinct(
+    wishes: Sequence[tuple[str, Wish, str]], inserts: list[Insert], if_exists: IfExists
+) -> tuple[Sequence[tuple[str, Wish, str]], list[Insert]]:
+    """Return what is left when the last row of each name replaces the others; with "error", that is one."""
+    last = {insert.key: n for n, insert in enumerate(inserts)}
+    for n, insert in enumerate(inserts):
+        if if_exists == "error" and last[insert.key] != n:
+            raise EntityAlreadyExists(insert.event.path_after or insert.name)
+    return [wishes[n] for n in last.values()], [inserts[n] for n in last.values()]
 
 
 def _count(results: Results) -> int:

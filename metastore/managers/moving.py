@@ -87,7 +87,7 @@ def rename(
     if same_parent and wanted[-1] == node.name:
         return kind.entity(record)
     parent = root_or_last(new_parents)
-    if not same_parent and kind.container and parent.fold != node.fold:
+    if not same_parent and kind.container and len(new_parents) > 1 and parent.fold != node.fold:
         raise InvalidArgument(
             f"{_path(record)} cannot move to a catalog that compares names differently (fold_case); copy it instead"
         )
@@ -147,7 +147,7 @@ def restore(
     wanted = names if to is None else parse_path(to)
     if to is not None and len(wanted) == 1 and len(names) > 1:
         wanted = (*names[:-1], wanted[0])
-    record = _dropped(view, kind, names, entity_id)
+    record, old_parents = _dropped(view, kind, names, entity_id)
     (found,) = view.backend.resolve([lookup(kind, wanted)])
     if len(found.nodes) == len(wanted):
         raise EntityAlreadyExists(format_path(wanted))
@@ -163,18 +163,21 @@ def restore(
     fold = node.fold if kind.container else parent.fold
     place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), fold)
     after = (*parents, node._replace(name=place.name, fold=fold))
-    return _Exclusive(kind, record, actor).propose("restore", after, guards_of(parents), state=LIVE, place=place)
+    # the old place is guarded too: gc may have begun to delete all that is below it
+    guards = {g.id: g for g in guards_of(old_parents) + guards_of(parents)}
+    return _Exclusive(kind, record, actor).propose("restore", after, tuple(guards.values()), state=LIVE, place=place)
 
 
-def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | None) -> Record:
-    """Return the dropped entity that is meant, or raise EntityNotFound."""
+def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | None) -> tuple[Record, tuple[Node, ...]]:
+    """Return the dropped entity that is meant and the nodes above it, or raise EntityNotFound."""
     path = format_path(names)
     where = lookup(kind, names)
     if entity_id is not None:
         known = view.backend.by_id([entity_id])[0]
-        if known is None or known.record.chain[-1].kind != kind.name or known.state != DROPPED:
+        fits = known is not None and known.record.chain[-1].kind == kind.name and known.state == DROPPED
+        if known is None or not fits or known.doomed:
             raise EntityNotFound(path, f"no dropped {kind.name} with id {entity_id}; see the manager's dropped()")
-        return known.record
+        return known.record, known.record.chain[:-1]
     parents: tuple[Node, ...] = ()
     if len(names) > 1:
         (found,) = view.backend.resolve([Lookup(where.families[:-1], names[:-1])])
@@ -185,7 +188,7 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
     child = view.backend.gone(parent.id, kind.family, key_under(parent, names[-1]))
     if child is None or child.node.kind != kind.name:
         raise EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
-    return Record((*parents, child.node), *child[3:])
+    return Record((*parents, child.node), *child[3:]), parents
 
 
 def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal[int] | int:

@@ -78,7 +78,8 @@ EXPECTED = {"ok", "EntityNotFound", "EntityAlreadyExists"}
 def test_case_3_cascade_drop_leaves_no_orphan(url: str, team: Team) -> None:
     """3. Cascade drop of a schema or catalog while children are made, changed, renamed: no live orphan; gc leaves nothing."""
     seed(url)
-    jobs = [Job(drop_subtrees, 40), Job(drop_subtrees, 40)]
+    rounds = 15 if is_sqlite(url) else 60
+    jobs = [Job(drop_subtrees, rounds), Job(drop_subtrees, rounds)]
     jobs += [Job(use_children_by_path, n, background=True) for n in range(4)]
     jobs += [Job(use_children_held, n, background=True) for n in range(2)]
     done: Counter[str] = sum(team.run(url, jobs)[2:], Counter())
@@ -175,6 +176,8 @@ def disable_and_enable(turn: Turn, rounds: int) -> None:
             metalakes.enable("lake")
         else:
             catalogs.disable("lake.cat")
+            for _ in range(10):
+                assert not catalogs.load("lake.cat").in_use
             catalogs.enable("lake.cat")
 
 
@@ -197,9 +200,9 @@ def test_case_16_a_disabled_catalog_admits_no_write(url: str, team: Team) -> Non
     The replay of the feed finds a write between disable and enable.
     """
     seed(url)
-    results = team.run(url, [Job(disable_and_enable, 80), *(Job(write_below, n, background=True) for n in range(5))])
+    results = team.run(url, [Job(disable_and_enable, 40), *(Job(write_below, n, background=True) for n in range(5))])
     done: Counter[str] = sum(results[1:], Counter())
-    assert set(done) == {"ok", "NotInUse"}
+    assert done.keys() <= {"ok", "NotInUse"}
     assert violations(url) == []
 
 
@@ -257,14 +260,13 @@ def test_case_19_gc_on_every_node_at_once(url: str, team: Team) -> None:
     assert violations(url, collected=True) == []
 
 
-def test_case_19_gc_leaves_what_was_restored_elsewhere(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """19. A table that was dropped before its schema is restored elsewhere, by id, while gc empties the schema."""
+def test_case_19_purging_leaves_what_was_restored_elsewhere(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """19. A dropped table is restored elsewhere, by its id, while the schema that it was in is being purged."""
     seed(url, "lake.cat.other")
     with ms.open(url) as store, ms.open(url) as other:
         table = store.tables.create("lake.cat.s.t", comment="precious")
         store.tables.drop(table)
-        store.schemas.drop("lake.cat.s")
-        backend, came = store._session.backend, []
+        backend, came = store._session.backend, list[str]()
         delete = backend.delete_entities
 
         def restore_first(ids: Sequence[int]) -> int:
@@ -273,7 +275,7 @@ def test_case_19_gc_leaves_what_was_restored_elsewhere(url: str, monkeypatch: py
             return delete(ids)
 
         monkeypatch.setattr(backend, "delete_entities", restore_first)
-        store.gc(retention=NOW)
+        assert store.schemas.purge("lake.cat.s")
         assert other.tables.exists("lake.cat.other.t") == (came == ["ok"])
     assert violations(url, collected=True) == []
 

@@ -15,8 +15,6 @@ from metastore.clock import SYSTEM
 from metastore.commit import ROOT_ID, Commit, Delete, Event, Guard, Insert, Outcome, Put, Update, Write
 from metastore.entity import Entity, Owned
 
-__all__ = ["DOC", "NEW_DOC", "Dump", "Ground", "commit_of", "dump", "guards_of", "insert", "interrupted", "prepare", "put"]
-
 DOC = '{"comment":null,"properties":{}}'
 NEW_DOC = '{"comment":"new","properties":{}}'
 ALTERED = Event("schema", "alter", "a", "a")
@@ -50,8 +48,12 @@ def guards_of(*entities: Entity) -> tuple[Guard, ...]:
 
 def commit_of(*writes: Write, **fields: Any) -> Commit:
     """Return a commit with an operation id of its own, guarded by the root."""
-    fields = {"operation_id": SYSTEM.operation_id(), "principal": "hand", "guards": (Guard(ROOT_ID, 1),)} | fields
-    return Commit(writes=writes, **fields)
+    defaults: dict[str, Any] = {
+        "operation_id": SYSTEM.operation_id(),
+        "principal": "hand",
+        "guards": (Guard(ROOT_ID, 1),),
+    }
+    return Commit(writes=writes, **defaults | fields)
 
 
 def insert(parent: Entity, name: str, row_id: int | None = None) -> Insert:
@@ -62,12 +64,13 @@ def insert(parent: Entity, name: str, row_id: int | None = None) -> Insert:
 
 def update(entity: Entity, **fields: Any) -> Update:
     """Return an update of ``entity`` as it is in hand."""
-    return Update(**({"id": entity.id, "version": entity.version, "event": ALTERED} | fields))
+    defaults: dict[str, Any] = {"id": entity.id, "version": entity.version, "event": ALTERED}
+    return Update(**defaults | fields)
 
 
 def exclusive(entity: Entity, **fields: Any) -> Update:
     """Return an exclusive update of ``entity`` as it is in hand."""
-    return update(entity, **({"scope_version": entity.scope_version} | fields))
+    return update(entity, **{"scope_version": entity.scope_version} | fields)
 
 
 def put(owner: Entity, name: str, version: int = 0, doc: str = DOC) -> Put:
@@ -146,7 +149,7 @@ def interrupted(store: Store, *actions: Callable[[], object]) -> Iterator[None]:
 
         return act
 
-    session.backend = _Interrupted(backend, [undisturbed(a) for a in actions])  # type: ignore[assignment]
+    session.backend = _Interrupted(backend, [undisturbed(a) for a in actions])
     try:
         yield
     finally:

@@ -63,8 +63,7 @@ def _guard(g: Ground, *, exclusive: bool) -> Case:
 
 
 def _read(g: Ground, good: Any, bad: Any, found_id: int | None, found: int | None = None) -> Case:
-    barred = (Guard(g.catalog.id, 1, exclusive=True), Guard(g.one.id, 1, exclusive=True))
-    barred += (Guard(g.table.id, 1, exclusive=True),)
+    barred = tuple([Guard(e.id, 1, exclusive=True) for e in (g.catalog, g.one, g.two, g.table)])
     holds = commit_of(_spare(g), guards=barred, reads=(good,))
     return Case(holds, commit_of(_spare(g), guards=barred, reads=(bad,)), "read", found_id, found)
 
@@ -131,9 +130,7 @@ CASES: dict[str, Callable[[Ground], Case]] = {
         g.catalog.id,
         1,
     ),
-    "version": lambda g: _versions(
-        g, update(g.one, doc=NEW_DOC), update(g.one, doc=NEW_DOC, version=2), g.one.id, 1
-    ),
+    "version": lambda g: _versions(g, update(g.one, doc=NEW_DOC), update(g.one, doc=NEW_DOC, version=2), g.one.id, 1),
     "scope version": lambda g: Case(
         commit_of(_spare(g), exclusive(g.two, in_use=False)),
         commit_of(_spare(g), exclusive(g.two, in_use=False, scope_version=2)),
@@ -158,9 +155,7 @@ CASES: dict[str, Callable[[Ground], Case]] = {
     "absent": lambda g: _read(
         g, Absent(g.catalog.id, "schema", "old"), Absent(g.catalog.id, "schema", "one"), g.catalog.id
     ),
-    "absent owned row": lambda g: _read(
-        g, Absent(g.table.id, "partition", "q", owned=True), Absent(g.table.id, "partition", "p", owned=True), g.table.id
-    ),
+    "absent owned row": lambda g: _read(g, *[Absent(g.table.id, "partition", p, True) for p in "qp"], g.table.id),
     "listing with one less": lambda g: _read(g, _listing(g, g.one, g.two), _listing(g, g.one), g.catalog.id),
     "listing with one more": lambda g: _read(
         g, _listing(g, g.one, g.two), _listing(g, g.one, g.two, g.old), g.catalog.id
@@ -174,15 +169,11 @@ CASES: dict[str, Callable[[Ground], Case]] = {
     "new owned row": lambda g: Case(
         commit_of(_spare(g), put(g.table, "q")), commit_of(_spare(g), put(g.table, "p")), "name", g.part.id, 1
     ),
-    "owned row": lambda g: _versions(
-        g, put(g.table, "p", 1, NEW_DOC), put(g.table, "p", 2, NEW_DOC), g.part.id, 1
-    ),
+    "owned row": lambda g: _versions(g, put(g.table, "p", 1, NEW_DOC), put(g.table, "p", 2, NEW_DOC), g.part.id, 1),
     "owned row that is not there": lambda g: _versions(
         g, put(g.table, "p", 1, NEW_DOC), put(g.table, "q", 1, NEW_DOC), None, None
     ),
-    "deletion": lambda g: _versions(
-        g, delete(g.table, g.part), put(g.table, "p", 7), g.part.id, 1
-    ),
+    "deletion": lambda g: _versions(g, delete(g.table, g.part), put(g.table, "p", 7), g.part.id, 1),
 }
 
 

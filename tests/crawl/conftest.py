@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,10 +96,10 @@ class Crawler:
         return sum(1 for _ in self.store.changes())
 
 
-def crawl_here(catalog: Any, paths: Iterable[Path], tasks: int = 3) -> CrawlReport:
+def crawl_here(catalog: Any, paths: Iterable[Path], tasks: int = 3, into: tuple[str, ...] = INTO) -> CrawlReport:
     """Do what :func:`metastore.crawl.crawl` does, without Spark."""
     listing = walk(paths)
-    found, unnamed = candidates(listing, INTO)
+    found, unnamed = candidates(listing, into)
     work, buckets = cut(found, tasks, tasks)
     pieces = list(look_into(work))
     rows = [
@@ -123,9 +123,6 @@ def crawler(tmp_path: Path, lake: Lake) -> Iterator[Crawler]:
         store.metalakes.create(INTO[:1])
         store.catalogs.create(INTO, type="relational")
         yield Crawler(store, lake)
-
-
-Named = Callable[[CrawlReport], Sequence[str]]
 
 
 def paths_of(report: CrawlReport) -> list[str]:

@@ -133,32 +133,36 @@ def _processes(url: str, windows: int, length: float) -> tuple[list[float], int]
     """Create from 32 processes in several windows of time; return the rate of each, and all conflicts."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["metastore", __name__])
-    barrier, answers = context.Barrier(CLIENTS + 1), context.Queue()
+    barrier = context.Barrier(CLIENTS + 1)
+    answers: Queue[Answer] = context.Queue()
     workers = [
         context.Process(target=_creator, args=(url, n, windows + 1, length, barrier, answers), daemon=True)
         for n in range(CLIENTS)
     ]
     for worker in workers:
         worker.start()
-    rates = []
     for _ in range(windows + 1):
         barrier.wait(120)
-        rates.append(sum(answers.get(timeout=120 + length) for _ in workers))
-    conflicts = sum(answers.get(timeout=60) for _ in workers)
+    told = [answers.get(timeout=120 + length) for _ in workers]
     for worker in workers:
         worker.join()
-    return rates[1:], int(conflicts)
+    rates = [sum(each) for each in zip(*(found for found, _ in told), strict=True)]
+    return rates[1:], sum(conflicts for _, conflicts in told)
 
 
-def _creator(url: str, number: int, windows: int, length: float, barrier: Barrier, answers: Queue[float]) -> None:
-    """One process of the library: in each window create until it is over, and say the rate."""
+Answer = tuple[list[float], int]
+
+
+def _creator(url: str, number: int, windows: int, length: float, barrier: Barrier, answers: Queue[Answer]) -> None:
+    """One process of the library: in each window create until it is over; at the end say the rates and conflicts."""
     with ms.open(url, principal=f"process {number}") as store:
-        schema, made = store.schemas.load(f"{CATALOG}.processes"), 0
+        schema, made, rates = store.schemas.load(f"{CATALOG}.processes"), 0, []
         for _ in range(windows):
             barrier.wait(120)
             before, start = made, time.monotonic()
             while time.monotonic() < start + length:
                 store.tables.create(f"t{number}_{made}", parent=schema, columns=COLUMNS)
                 made += 1
-            answers.put((made - before) / (time.monotonic() - start))
-        answers.put(float(sum(n for cause, n in store.counters.items() if cause.startswith("conflicts"))))
+            rates.append((made - before) / (time.monotonic() - start))
+        conflicts = sum(n for cause, n in store.counters.items() if cause.startswith("conflicts"))
+    answers.put((rates, conflicts))
