@@ -19,6 +19,7 @@ from uuid import UUID
 from metastore.backends.port import ROOT, Backend, Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.clock import Clock
 from metastore.commit import (
+    DROPPED,
     LIVE,
     PURGING,
     ROOT_ID,
@@ -315,36 +316,37 @@ class Overlay:
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
     ) -> Page[Child]:
-        if state != LIVE:
-            return self._base.children(parent_id, kind, family, state, after, limit, self._base_guards(guards))
-        listing = self._listing(parent_id, kind, family)
+        listing = self._listing(parent_id, kind, family, state)
         return Page(True, [c for c in listing if (c.key, c.node.id) > after][:limit])
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
     ) -> Page[tuple[str, str]]:
-        listing = self._listing(parent_id, kind, family)
+        listing = self._listing(parent_id, kind, family, LIVE)
         return Page(True, [(c.key, c.node.name) for c in listing if c.key > after][:limit])
 
-    def _listing(self, parent_id: int, kind: str, family: str) -> list[Child]:
-        there = [] if parent_id in self._new() else self._base_listing(parent_id, kind, family)
+    def _listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
+        there = [] if parent_id in self._new() else self._base_listing(parent_id, kind, family, state)
         mine = [
             Child(d.key, d.node, d.state, *d.record[1:])
             for d in self._drafts.values()
-            if d.parent_id == parent_id and d.node.kind == kind and d.state == LIVE
+            if d.parent_id == parent_id and d.node.kind == kind and d.state == state
         ]
         rows = [c for c in there if c.node.id not in self._drafts] + mine
         return sorted(rows, key=lambda c: (c.key, c.node.id))
 
-    def _base_listing(self, parent_id: int, kind: str, family: str) -> list[Child]:
+    def _base_listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
+        """Return the whole listing; one of live children is noted, one of dropped ones is not validated."""
         rows: list[Child] = []
         after = ("", 0)
         while True:
-            page = self._base.children(parent_id, kind, family, LIVE, after, _PAGE, ())
+            page = self._base.children(parent_id, kind, family, state, after, _PAGE, ())
             rows += page.rows
             if len(page.rows) < _PAGE:
                 break
             after = (rows[-1].key, rows[-1].node.id)
+        if state != LIVE:
+            return rows
         for row in rows:
             self._nodes.setdefault(row.node.id, (row.node, parent_id))
         members = frozenset((c.node.id, c.version) for c in rows)
@@ -424,12 +426,13 @@ class Overlay:
         if entity_id == ROOT_ID:
             self._note_guard(ROOT_ID, ROOT.scope_version)
 
-    def _base_guards(self, guards: Guards) -> Guards:
-        return [g for g in guards if g[0] not in self._new()]
-
     # --- what a transaction reads as it is
 
     def gone(self, parent_id: int, family: str, key: str) -> Child | None:
+        place = (parent_id, family, key, DROPPED)
+        for draft in reversed(self._drafts.values()):
+            if (draft.parent_id, draft.family, draft.key, draft.state) == place:
+                return Child(key, draft.node, draft.state, *draft.record[1:])
         child = self._base.gone(parent_id, family, key)
         if child is not None:
             self.by_id([child.node.id])

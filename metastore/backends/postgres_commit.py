@@ -34,9 +34,26 @@ class Statement(NamedTuple):
     writes: bool = False
 
 
+# Arrays are sent as literals made here. psycopg's own dumper takes longer than everything else for
+# documents (a Python call for each quote), and names the element type by the largest number, so
+# that a statement is prepared again when ids outgrow it.
+
+
+def _plain(values: Iterable[int | bool | None]) -> str:
+    return "{" + ",".join(["NULL" if v is None else str(v) for v in values]) + "}"
+
+
+def _texts(values: Iterable[str | None]) -> str:
+    return "{" + ",".join(["NULL" if v is None else _quoted(v) for v in values]) + "}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _guards(guards: Sequence[Guard]) -> dict[str, Any]:
     ordered = sorted(guards, key=lambda g: g.id)
-    return {"guard_ids": [g.id for g in ordered], "guard_scopes": [g.scope_version for g in ordered]}
+    return {"guard_ids": _plain([g.id for g in ordered]), "guard_scopes": _plain([g.scope_version for g in ordered])}
 
 
 def _event(event: Event) -> dict[str, Any]:
@@ -140,7 +157,7 @@ def _mixed(shared: set[int], exclusive: set[int]) -> bool:
 def _lock_runs(texts: dict[bool, str], shared: set[int], exclusive: set[int]) -> list[Statement]:
     """Lock by id, each row once in its strongest mode: one statement for each run of one mode."""
     runs = groupby(sorted(shared | exclusive), key=lambda i: i in exclusive)
-    return [Statement(texts[mode], {"ids": list(ids)}) for mode, ids in runs]
+    return [Statement(texts[mode], {"ids": _plain(ids)}) for mode, ids in runs]
 
 
 def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
@@ -148,15 +165,15 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
     emptied = [w.id for w in updates if w.empty]
     if emptied:
         leaving = [w.id for w in updates if w.state is not None or w.place is not None]
-        found.append(Statement(sql.check_empty, {"ids": emptied, "leaving": leaving}, "not_empty"))
+        found.append(Statement(sql.check_empty, {"ids": _plain(emptied), "leaving": _plain(leaving)}, "not_empty"))
     for owned, text in ((False, sql.check_absent), (True, sql.check_absent_owned)):
         absent = [r for r in commit.reads if isinstance(r, Absent) and r.owned == owned]
         if not absent:
             continue
         columns = {
-            "parents": [r.parent_id for r in absent],
-            "families": [r.family for r in absent],
-            "keys": [r.key for r in absent],
+            "parents": _plain([r.parent_id for r in absent]),
+            "families": _texts([r.family for r in absent]),
+            "keys": _texts([r.key for r in absent]),
         }
         found.append(Statement(text, columns, "read"))
     for read in commit.reads:
@@ -165,8 +182,8 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
             parameters = {
                 "parent_id": read.parent_id,
                 "kind": read.kind,
-                "ids": [m[0] for m in members],
-                "versions": [m[1] for m in members],
+                "ids": _plain([m[0] for m in members]),
+                "versions": _plain([m[1] for m in members]),
             }
             found.append(Statement(sql.check_listing[read.owned], parameters, "read"))
     return found
@@ -184,12 +201,12 @@ def _batch(
     bar_ids = sorted(barred)
     parameters: dict[str, Any] = {
         **_guards(shared),
-        "bar_ids": bar_ids,
-        "bar_scopes": [barred[i] for i in bar_ids],
-        "read_ids": [r.id for r in entities],
-        "read_versions": [r.version for r in entities],
-        "owned_ids": [r.id for r in rows],
-        "owned_versions": [r.version for r in rows],
+        "bar_ids": _plain(bar_ids),
+        "bar_scopes": _plain([barred[i] for i in bar_ids]),
+        "read_ids": _plain([r.id for r in entities]),
+        "read_versions": _plain([r.version for r in entities]),
+        "owned_ids": _plain([r.id for r in rows]),
+        "owned_versions": _plain([r.version for r in rows]),
     }
     if commit.writes:
         parameters |= {"operation_id": commit.operation_id, "principal": commit.principal, **_events(commit.writes)}
@@ -203,11 +220,11 @@ def _batch(
 def _events(writes: Sequence[Write]) -> dict[str, Any]:
     events = [w.event for w in writes]
     return {
-        "e_kinds": [e.kind for e in events],
-        "e_actions": [e.action for e in events],
-        "e_before": [e.path_before for e in events],
-        "e_after": [e.path_after for e in events],
-        "e_changes": [e.changes for e in events],
+        "e_kinds": _texts([e.kind for e in events]),
+        "e_actions": _texts([e.action for e in events]),
+        "e_before": _texts([e.path_before for e in events]),
+        "e_after": _texts([e.path_after for e in events]),
+        "e_changes": _texts([e.changes for e in events]),
     }
 
 
@@ -216,43 +233,43 @@ def _updates(updates: dict[int, Update]) -> dict[str, Any]:
     rows = [w for _, w in writes]
     places = [w.place for w in rows]
     return {
-        "u_ordinals": [n for n, _ in writes],
-        "u_ids": [w.id for w in rows],
-        "u_versions": [w.version for w in rows],
-        "u_docs": [w.doc for w in rows],
-        "u_exclusive": [w.scope_version is not None for w in rows],
-        "u_parents": [p and p.parent_id for p in places],
-        "u_names": [p and p.name for p in places],
-        "u_keys": [p and p.key for p in places],
-        "u_folds": [None if p is None else p.fold for p in places],
-        "u_states": [w.state for w in rows],
-        "u_in_use": [w.in_use for w in rows],
+        "u_ordinals": _plain([n for n, _ in writes]),
+        "u_ids": _plain([w.id for w in rows]),
+        "u_versions": _plain([w.version for w in rows]),
+        "u_docs": _texts([w.doc for w in rows]),
+        "u_exclusive": _plain([w.scope_version is not None for w in rows]),
+        "u_parents": _plain([p and p.parent_id for p in places]),
+        "u_names": _texts([p and p.name for p in places]),
+        "u_keys": _texts([p and p.key for p in places]),
+        "u_folds": _plain([None if p is None else p.fold for p in places]),
+        "u_states": _plain([w.state for w in rows]),
+        "u_in_use": _plain([w.in_use for w in rows]),
     }
 
 
 def _inserts(inserts: dict[int, Insert]) -> dict[str, Any]:
     rows = list(inserts.values())
     return {
-        "i_ordinals": list(inserts),
-        "i_ids": [w.id for w in rows],
-        "i_parents": [w.parent_id for w in rows],
-        "i_kinds": [w.kind for w in rows],
-        "i_families": [w.family for w in rows],
-        "i_names": [w.name for w in rows],
-        "i_keys": [w.key for w in rows],
-        "i_folds": [w.fold for w in rows],
-        "i_docs": [w.doc for w in rows],
+        "i_ordinals": _plain(inserts),
+        "i_ids": _plain([w.id for w in rows]),
+        "i_parents": _plain([w.parent_id for w in rows]),
+        "i_kinds": _texts([w.kind for w in rows]),
+        "i_families": _texts([w.family for w in rows]),
+        "i_names": _texts([w.name for w in rows]),
+        "i_keys": _texts([w.key for w in rows]),
+        "i_folds": _plain([w.fold for w in rows]),
+        "i_docs": _texts([w.doc for w in rows]),
     }
 
 
 def _owned(owned: dict[int, Put | Delete]) -> dict[str, Any]:
     rows = list(owned.values())
     return {
-        "w_ordinals": list(owned),
-        "w_owners": [w.owner_id for w in rows],
-        "w_kinds": [w.kind for w in rows],
-        "w_names": [w.name for w in rows],
-        "w_versions": [w.version for w in rows],
-        "w_docs": [w.doc if isinstance(w, Put) else None for w in rows],
+        "w_ordinals": _plain(owned),
+        "w_owners": _plain([w.owner_id for w in rows]),
+        "w_kinds": _texts([w.kind for w in rows]),
+        "w_names": _texts([w.name for w in rows]),
+        "w_versions": _plain([w.version for w in rows]),
+        "w_docs": _texts([w.doc if isinstance(w, Put) else None for w in rows]),
         "w_known": sum(w.version > 0 for w in rows),
     }

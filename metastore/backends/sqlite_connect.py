@@ -49,6 +49,7 @@ class Pool:
         self._pid = os.getpid()
         self._pool = self._new_pool()
         self._of_parent: list[QueuePool] = []
+        _POOLS.add(self)
         if DRIVER.sqlite_version_info < _OLDEST:
             raise BackendUnavailable(
                 f"SQLite {DRIVER.sqlite_version} is too old; 3.40 is the oldest that works: pip install pysqlite3"

@@ -112,7 +112,7 @@ def _environment(master: str) -> Iterator[None]:
 
 @contextmanager
 def _workers_like_us(context: SparkContext) -> Iterator[None]:
-    """Let Python workers import the ``metastore`` that runs here, installed or not; on this machine with this Python."""
+    """Let Python workers import this ``metastore``, installed or not; on this machine with this Python."""
     before = context.pythonExec, context.environment.get("PYTHONPATH")
     if _is_local(context.master):
         context.pythonExec = sys.executable
@@ -122,7 +122,10 @@ def _workers_like_us(context: SparkContext) -> Iterator[None]:
         yield
     finally:
         context.pythonExec = before[0]
-        context.environment["PYTHONPATH"] = before[1] or ""
+        if before[1] is None:
+            del context.environment["PYTHONPATH"]
+        else:
+            context.environment["PYTHONPATH"] = before[1]
 
 
 def _stop(context: SparkContext) -> None:

@@ -78,7 +78,7 @@ EXPECTED = {"ok", "EntityNotFound", "EntityAlreadyExists"}
 def test_case_3_cascade_drop_leaves_no_orphan(url: str, team: Team) -> None:
     """3. Cascade drop of a schema or catalog while children are made, changed, renamed: no live orphan; gc leaves nothing."""
     seed(url)
-    rounds = 15 if is_sqlite(url) else 60
+    rounds = 10 if is_sqlite(url) else 40
     jobs = [Job(drop_subtrees, rounds), Job(drop_subtrees, rounds)]
     jobs += [Job(use_children_by_path, n, background=True) for n in range(4)]
     jobs += [Job(use_children_held, n, background=True) for n in range(2)]

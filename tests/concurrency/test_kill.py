@@ -23,16 +23,16 @@ def commit_and_report(url: str, number: int, pipe: Connection) -> None:
         pipe.send("ready")
         pipe.recv()
         for n in range(COMMITS // 5):
-            table = store.tables.create(f"t{os.getpid()}.{n}", parent=parent)
+            table = store.tables.create(f"t{os.getpid()}_{n}", parent=parent)
             pipe.send((table.id, 1))
             pipe.send((table.id, store.tables.alter(table, ms.SetProperty("n", str(n))).version))
             partition = store.partitions.create(table, "p", values={"n": str(n)})
             pipe.send((partition.id, 1))
-            table = store.tables.rename(table.path, f"u{os.getpid()}.{n}")
+            table = store.tables.rename(table.path, f"u{os.getpid()}_{n}")
             pipe.send((table.id, table.version))
             with store.transaction() as tx:
                 tx.tables.alter(table.path, ms.SetComment("last"))
-                tx.tables.create((*parent.names, f"v{os.getpid()}.{n}"))
+                tx.tables.create((*parent.names, f"v{os.getpid()}_{n}"))
             pipe.send((table.id, table.version + 1))
 
 

@@ -1,0 +1,104 @@
+"""The commands put together, and what every one of them does when something goes wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from metastore.cli import crawling, looking, past, upkeep
+from metastore.cli.context import Settings
+from metastore.cli.output import one_line, safe
+from metastore.errors import MetastoreError
+
+__all__ = ["app", "run"]
+
+
+class _Interrupted(Exception):  # noqa: N818  (what click makes of a KeyboardInterrupt says too much, or too little)
+    """Ctrl-C."""
+
+
+class _Group(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
+
+app = typer.Typer(
+    name="metastore",
+    cls=_Group,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="A versioned, optimistic store for data-catalog metadata.",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            found = version("versioned-metastore")
+        except PackageNotFoundError:
+            found = "(not installed)"
+        typer.echo(f"metastore {found}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _settings(
+    ctx: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", help="The database: METASTORE_URL, else sqlite:///metastore.db.", show_default=False),
+    ] = None,
+    principal: Annotated[
+        str | None, typer.Option("--principal", help="Who asks; history shows it.", show_default=False)
+    ] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    ctx.obj = Settings(url, principal)
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+for _commands in (upkeep, crawling, looking, past):
+    _commands.register(app)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; return its exit code. What a user did wrong is one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = typer.main.get_command(app).main(list(arguments), prog_name="metastore", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:  # whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (_Interrupted, KeyboardInterrupt):
+        return _say("interrupted", 130)
+    except MetastoreError as error:
+        return _say(str(error), 1)
+    except OSError as error:
+        return _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        return _say(f"{error.format_message()} See: metastore --help", 2)  # click's, whichever click typer uses
+
+
+def _say(message: str, code: int) -> int:
+    hidden = re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", message)
+    sys.stderr.write(f"metastore: {safe(one_line(hidden))}\n")
+    return code

@@ -1,0 +1,83 @@
+"""What all commands share: the database, the managers by kind, and how a path becomes an entity."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from metastore.entity import Entity
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds import KINDS
+from metastore.managers.manager import Manager
+from metastore.names import format_path, parse_path
+from metastore.store import Store, open_store
+
+__all__ = ["Json", "KindName", "KindOption", "Settings", "child_kinds", "find", "manager_of"]
+
+Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+KindName = Enum("KindName", {name: name for name in KINDS})  # type: ignore[misc]
+KindOption = Annotated[
+    KindName | None,
+    typer.Option("--kind", help="Which kind is meant, where several share the name.", show_default=False),
+]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options that stand before the command."""
+
+    url: str | None
+    principal: str | None
+
+    @contextmanager
+    def open(self) -> Iterator[Store]:
+        """Open the store; warnings about the machine are for programs that go on running."""
+        logging.getLogger("metastore").addHandler(logging.NullHandler())
+        with open_store(self.url, principal=self.principal) as store:
+            yield store
+
+
+def manager_of(store: Store, kind: str) -> Manager[Any]:
+    """Return the manager of a kind."""
+    manager: Manager[Any] = getattr(store, f"{kind}s")
+    return manager
+
+
+def child_kinds(kind: str | None) -> list[str]:
+    """Return the kinds that may stand below one; None is the root."""
+    return [k.name for k in KINDS.values() if (kind in k.parents if kind else not k.parents)]
+
+
+def find(store: Store, path: str, wanted: KindName | None) -> Entity:
+    """Return what is at ``path``. Raises EntityNotFound, or InvalidArgument where several kinds share the name."""
+    names = parse_path(path)
+    if wanted is not None:
+        found: Entity = manager_of(store, wanted.value).load(names)
+        return found
+    kinds = _kinds_at(len(names))
+    there = [e for kind in kinds if (e := manager_of(store, kind).load_many([names])[0]) is not None]
+    if len(there) > 1:
+        raise InvalidArgument(
+            f"{format_path(names)} is the name of a {' and of a '.join(e.kind for e in there)}; "
+            f"choose one: --kind {' or --kind '.join(e.kind for e in there)}"
+        )
+    if there:
+        return there[0]
+    try:
+        manager_of(store, kinds[-1]).load(names)
+    except EntityNotFound as error:
+        raise EntityNotFound(error.path, f"{error}; see: metastore ls") from None
+    return find(store, path, wanted)  # it came a moment ago
+
+
+def _kinds_at(depth: int) -> list[str]:
+    if depth <= 2:
+        return [("metalake", "catalog")[depth - 1]]
+    parents = ("catalog",) if depth == 3 else ("schema",)
+    return [k.name for k in KINDS.values() if set(parents) & set(k.parents)]

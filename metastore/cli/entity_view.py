@@ -1,0 +1,101 @@
+"""One entity, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from metastore.cli.output import grid, safe, table, time
+from metastore.entity import Entity
+
+__all__ = ["show_entity"]
+
+_FIGURES = ("nulls", "min", "max")
+
+
+def show_entity(out: Console, entity: Entity, statistics: Mapping[str, Any], partitions: int | None) -> None:
+    """Write what there is to say of ``entity``; ``statistics`` by name, of a table."""
+    out.print(Text(f"{entity.kind} ", style="dim") + Text(safe(entity.path), style="bold"), soft_wrap=True)
+    out.print(grid({**_facts(entity), **_table_facts(entity, statistics, partitions)}))
+    if entity.properties:
+        _heading(out, "Properties")
+        out.print(grid({safe(key): value for key, value in entity.properties.items()}))
+    if entity.kind == "fileset" and entity.locations:
+        _heading(out, "Locations")
+        out.print(grid({safe(name): place for name, place in entity.locations.items()}))
+    if entity.kind == "table" and entity.columns:
+        _heading(out, "Columns")
+        out.print(_columns(entity, _column_figures(statistics)))
+
+
+def _heading(out: Console, text: str) -> None:
+    out.print()
+    out.print(Text(text, style="bold underline"))
+
+
+def _facts(entity: Entity) -> dict[str, object]:
+    return {
+        "id": entity.id,
+        "version": f"{entity.version} (scope {entity.scope_version})",
+        "comment": entity.comment,
+        "created": _by(time(entity.created_at), entity.created_by),
+        "modified": _by(time(entity.modified_at), entity.modified_by),
+        "in use": None if getattr(entity, "in_use", True) else "no: disabled, it admits no writes below it",
+        "type": entity.type if "type" in type(entity).doc_fields else None,
+        "provider": entity.provider if entity.kind == "catalog" else None,
+        "names": "compared without case" if entity.kind == "catalog" and entity.fold_case else None,
+    }
+
+
+def _by(when: str, who: str | None) -> str:
+    return f"{when} UTC" + (f" by {who}" if who else "")
+
+
+def _table_facts(entity: Entity, statistics: Mapping[str, Any], partitions: int | None) -> dict[str, object]:
+    if entity.kind != "table":
+        return {}
+    figures = {key: value for values in statistics.values() for key, value in values.items() if isinstance(value, int)}
+    return {
+        "location": entity.location,
+        "format": entity.format,
+        "partitioned by": ", ".join(entity.partitioning),
+        "partitions": partitions if partitions or entity.partitioning else None,
+        "distribution": entity.distribution,
+        "sorted by": ", ".join(entity.sort_orders),
+        "indexes": "; ".join(f"{i.name}: {i.type} ({', '.join(i.columns)})" for i in entity.indexes),
+        "data": ", ".join(f"{figures[key]:,} {key}" for key in ("rows", "files", "bytes") if key in figures),
+    }
+
+
+def _column_figures(statistics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return what statistics say of columns, by the column's name."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for values in statistics.values():
+        columns = values.get("columns")
+        if isinstance(columns, Mapping):
+            found |= {name: figures for name, figures in columns.items() if isinstance(figures, Mapping)}
+    return found
+
+
+def _columns(entity: Entity, figures: Mapping[str, Mapping[str, Any]]) -> Any:
+    columns = entity.columns
+    known = [key for key in _FIGURES if any(key in figures.get(c.name, ()) for c in columns)]
+    optional = {
+        "Default": any(c.default is not None for c in columns),
+        "Comment": any(c.comment for c in columns),
+    }
+    headers = [name for name, here in optional.items() if here]
+    found = table("Name", "Type", "Nullable", *headers, *map(str.capitalize, known), right=("Nulls",))
+    for column in columns:
+        row = [column.name, column.type, "yes" if column.nullable else "no"]
+        row += [(column.default if name == "Default" else column.comment) or "" for name in headers]
+        row += [_figure(figures.get(column.name, {}).get(key)) for key in known]
+        found.add_row(*[Text(safe(text)) for text in row])
+    return found
+
+
+def _figure(value: object) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

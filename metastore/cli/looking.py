@@ -1,0 +1,116 @@
+"""``ls`` and ``show``: what is there, and what one of it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from metastore.cli.context import Json, KindOption, child_kinds, find, manager_of
+from metastore.cli.entity_view import show_entity
+from metastore.cli.output import console, entity_json, safe, short, write_json
+from metastore.entity import Entity
+from metastore.errors import InvalidArgument
+from metastore.names import parse_path
+from metastore.store import Store
+
+__all__ = ["register"]
+
+
+def ls(
+    ctx: typer.Context,
+    path: Annotated[str | None, typer.Argument(help="Nothing: the metalakes.", show_default=False)] = None,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="All levels below.")] = False,
+    json: Json = False,
+) -> None:
+    """List what is below a metalake, catalog or schema, of all kinds."""
+    with ctx.obj.open() as store:
+        parent = None if path is None else _container(store, path)
+        if json:
+            below = _json(store, parent, recursive)
+            write_json({"path": parent and parent.path, "children": below})
+            return
+        out = console()
+        if parent is not None:
+            out.print(_label(parent, parent.path), soft_wrap=True)
+        for indent, child in _tree(store, parent, recursive, ""):
+            out.print(Text(indent, style="dim") + _label(child, child.name), soft_wrap=True)
+
+
+def _container(store: Store, path: str) -> Entity:
+    """Return the container at ``path``, although something else may share its name."""
+    names = parse_path(path)
+    schema = store.schemas.load_many([names])[0] if len(names) > 2 else None
+    found: Entity = schema or find(store, path, None)
+    if not child_kinds(found.kind):
+        raise InvalidArgument(f"{found.path} is a {found.kind} and has nothing below it; see: metastore show")
+    return found
+
+
+def _children(store: Store, parent: Entity | None) -> Iterator[Entity]:
+    for kind in child_kinds(parent and parent.kind):
+        yield from manager_of(store, kind).list(parent)
+
+
+def _tree(store: Store, parent: Entity | None, recursive: bool, indent: str) -> Iterator[tuple[str, Entity]]:
+    """Yield each line's indentation and entity; only one path of the tree is held at a time."""
+    children = _children(store, parent)
+    child = next(children, None)
+    while child is not None:
+        following = next(children, None)
+        branch, below = ("├── ", "│   ") if following is not None else ("└── ", "    ")
+        yield (indent + branch if parent is not None or indent else ""), child
+        if recursive and child_kinds(child.kind):
+            yield from _tree(store, child, recursive, indent + (below if parent is not None or indent else ""))
+        child = following
+
+
+def _label(entity: Entity, name: str) -> Text:
+    text = Text(safe(name), style="bold" if child_kinds(entity.kind) else "")
+    text.append(f"  {entity.kind} v{entity.version}", style="dim")
+    if not getattr(entity, "in_use", True):
+        text.append("  (disabled)", style="red")
+    if entity.comment:
+        text.append("  " + safe(short(entity.comment)), style="italic")
+    return text
+
+
+def _json(store: Store, parent: Entity | None, recursive: bool) -> list[dict[str, Any]]:
+    found = []
+    for child in _children(store, parent):
+        shown: dict[str, Any] = {
+            name: getattr(child, name) for name in ("kind", "name", "path", "id", "version", "comment")
+        }
+        if recursive and child_kinds(child.kind):
+            shown["children"] = _json(store, child, recursive)
+        found.append(shown)
+    return found
+
+
+def show(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
+    kind: KindOption = None,
+    json: Json = False,
+) -> None:
+    """Show one entity: its fields, a table's columns with what is known of their data."""
+    with ctx.obj.open() as store:
+        entity = find(store, path, kind)
+        statistics: dict[str, Any] = {}
+        partitions: int | None = None
+        if entity.kind == "table":
+            statistics = {row.name: dict(row.values) for row in store.statistics.list(entity)}
+            partitions = sum(1 for _ in store.partitions.names(entity))
+    if json:
+        extra = {} if partitions is None else {"partitions": partitions, "statistics": statistics}
+        write_json({**entity_json(entity), **extra})
+    else:
+        show_entity(console(), entity, statistics, partitions)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (ls, show):
+        app.command()(command)

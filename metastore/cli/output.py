@@ -1,0 +1,145 @@
+"""How things are written: for people with rich, for programs as JSON. Names and texts of users are never markup.
+
+What could move the cursor, change colours or turn the direction of writing is shown as an escape.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from metastore.changes import EntityChange, encode
+from metastore.columns import Column
+from metastore.entity import Entity, Version
+
+__all__ = [
+    "change_text",
+    "console",
+    "entity_json",
+    "grid",
+    "one_line",
+    "safe",
+    "short",
+    "table",
+    "time",
+    "version_json",
+    "write_json",
+]
+
+_WIDTH = 100
+_TURNS = {chr(c) for c in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that takes every text as it is; 100 columns where no terminal says otherwise."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH
+    return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+
+
+def safe(text: str) -> str:
+    """Return ``text`` without anything that a terminal would obey; line feeds stay."""
+    if text.isprintable():
+        return text
+    return "".join(_escape(c) if c != "\n" and _obeyed(c) else c for c in text)
+
+
+def _obeyed(char: str) -> bool:
+    return char in _TURNS or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp")
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` in one line."""
+    return " ".join(text.split())
+
+
+def short(text: str, limit: int = 60) -> str:
+    """Return the beginning of ``text``, in one line."""
+    line = one_line(text)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def time(value: datetime) -> str:
+    """Return a time in UTC, to the second."""
+    return value.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def table(*headers: str, right: Sequence[str] = ()) -> Table:
+    """Return an empty table; nothing in it is cut off. Columns in ``right`` hold numbers."""
+    found = Table(box=None, pad_edge=False, header_style="bold")
+    for header in headers:
+        found.add_column(header, overflow="fold", justify="right" if header in right else "left")
+    return found
+
+
+def grid(rows: Mapping[str, object]) -> Table:
+    """Return facts, one per line; those that are None or empty are left out."""
+    found = Table.grid(padding=(0, 2))
+    found.add_column(style="bold", no_wrap=True)
+    found.add_column(overflow="fold")
+    for key, value in rows.items():
+        if value is not None and value != "":
+            found.add_row(key, Text(safe(str(value))))
+    return found
+
+
+def write_json(value: object, *, lines: bool = False) -> None:
+    """Write ``value`` as a JSON document; with ``lines`` in one line."""
+    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=None if lines else 2, default=_json_value)
+    sys.stdout.write(text + "\n")
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Column):
+        shown = {name: getattr(value, name) for name in ("id", "name", "type", "nullable", "default", "comment")}
+        return {**shown, "auto_increment": value.auto_increment}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def entity_json(entity: Entity) -> dict[str, Any]:
+    """Return all that there is to say of an entity, as JSON values."""
+    common = ("kind", "path", "names", "id", "version", "scope_version", "comment", "properties")
+    audit = ("created_by", "created_at", "modified_by", "modified_at")
+    extra = ("in_use",) if hasattr(type(entity), "in_use") else ()
+    return {name: getattr(entity, name) for name in (*common, *audit, *extra, *type(entity).doc_fields)}
+
+
+def version_json(step: Version) -> dict[str, Any]:
+    """Return one step of a history, or of the feed, as JSON values."""
+    fields = ("version", "action", "principal", "time", "operation_id", "path_before", "path_after")
+    return {**{name: getattr(step, name) for name in fields}, "changes": encode(step.changes)}
+
+
+def change_text(change: EntityChange) -> str:
+    """Return one change in words of its own: its name, and the fields that are set."""
+    fields = change.to_json()
+    fields.pop("change", None)
+    return f"{change.tag}({', '.join(f'{k}={_value(v)}' for k, v in fields.items() if v is not None)})"
+
+
+def _value(value: object) -> str:
+    return ".".join(map(str, value)) if isinstance(value, list) else short(str(value))

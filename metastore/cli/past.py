@@ -1,0 +1,83 @@
+"""``history`` and ``changes``: what happened to one entity, and to all."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from metastore.cli.context import Json, KindOption, find, manager_of
+from metastore.cli.output import change_text, console, one_line, safe, table, time, version_json, write_json
+from metastore.entity import Change, Version
+
+__all__ = ["register"]
+
+
+def history(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
+    kind: KindOption = None,
+    json: Json = False,
+) -> None:
+    """Show the versions of an entity, oldest first."""
+    with ctx.obj.open() as store:
+        entity = find(store, path, kind)
+        steps = list(manager_of(store, entity.kind).history(entity))
+    if json:
+        head = {"path": entity.path, "kind": entity.kind, "id": entity.id}
+        write_json({**head, "versions": [version_json(step) for step in steps]})
+        return
+    rows = table("Version", "Time (UTC)", "Action", "By", "What", right=("Version",))
+    for step in steps:
+        rows.add_row(
+            str(step.version), time(step.time), step.action, Text(safe(step.principal or "")), Text(safe(_what(step)))
+        )
+    console().print(rows)
+
+
+def _what(step: Version) -> str:
+    lines = [change_text(change) for change in step.changes]
+    if step.path_before is None or step.path_after is None or step.path_before != step.path_after:
+        lines.insert(0, _paths(step))
+    return "\n".join(lines)
+
+
+def _paths(step: Version) -> str:
+    if step.path_before and step.path_after and step.path_before != step.path_after:
+        return f"{step.path_before} -> {step.path_after}"
+    return step.path_after or step.path_before or ""
+
+
+def changes(
+    ctx: typer.Context,
+    after: Annotated[
+        str | None, typer.Option("--after", help="The position of the last change already seen.", show_default=False)
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="How many changes at most.", min=0, show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show the change feed, oldest first; with --json one line for each change."""
+    out = console()
+    with ctx.obj.open() as store:
+        for change in store.changes(after=after, limit=limit):
+            if json:
+                head = {"position": change.position, "kind": change.kind, "entity_id": change.entity_id}
+                document = None if change.entity is None else dict(change.entity.doc)
+                write_json({**head, **version_json(change), "document": document}, lines=True)
+            else:
+                out.print(Text(_line(change)), soft_wrap=True)
+
+
+def _line(change: Change) -> str:
+    by = f" by {change.principal}" if change.principal else ""
+    line = f"{change.position} {time(change.time)} {change.action} {change.kind} {_paths(change)} v{change.version}{by}"
+    return safe(one_line(line))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (history, changes):
+        app.command()(command)
