@@ -12,6 +12,8 @@ from metastore.errors import InvalidArgument
 __all__ = ["DEFAULT_URL", "parse_url", "redacted"]
 
 DEFAULT_URL = "sqlite:///metastore.db"
+_SECRETS = ("password", "sslpassword", "oauth_client_secret")
+"""Options of libpq, which may stand in the query of a URL, that nobody is to see."""
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
@@ -42,9 +44,22 @@ def parse_url(url: str | None) -> URL:
         raise InvalidArgument(
             f"the driver {parsed.drivername!r} is not supported; use postgresql+psycopg:// or sqlite:///"
         )
+    _check_parts(parsed, driver)
     return parsed.set(drivername=driver)
 
 
+def _check_parts(url: URL, driver: str) -> None:
+    """Refuse what would be passed over in silence, or cut short."""
+    if any(part and "\x00" in part for part in (url.host, url.database, url.username, str(url.password or ""))):
+        raise InvalidArgument("the database URL has a NUL character; remove it")
+    if driver == "sqlite" and (url.host or url.username or url.port):
+        raise InvalidArgument(
+            "a SQLite URL has three slashes before a relative path, four before an absolute one: sqlite:///file.db"
+        )
+    if driver == "sqlite" and url.query:
+        raise InvalidArgument(f"a SQLite URL takes no options; remove {', '.join(sorted(url.query))}, or write ? as %3F")
+
+
 def redacted(url: URL) -> str:
-    """Return the URL with its password hidden."""
-    return url.render_as_string(hide_password=True)
+    """Return the URL with its password hidden, and without the options that are secrets."""
+    return url.difference_update_query(_SECRETS).render_as_string(hide_password=True)

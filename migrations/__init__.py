@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from metastore.errors import BackendUnavailable, MigrationNeeded
+from metastore.urls import redacted
 
 __all__ = ["downgrade", "upgrade", "upgrade_sqlite"]
 
@@ -39,18 +40,36 @@ def downgrade(url: URL, revision: str) -> None:
 def upgrade_sqlite(connection: Any) -> None:
     """Bring the SQLite database behind an open connection, which stays open, to the newest revision."""
     engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
-    _run(engine, lambda config: command.upgrade(config, "head"))
+    _run(engine, lambda config: command.upgrade(config, "head"), "the SQLite database")
 
 
 def _run_on(url: URL, what: Callable[[Config], None]) -> None:
-    engine = create_engine(url)
+    engine = _engine(url)
     try:
-        _run(engine, what)
+        _run(engine, what, redacted(url))
     finally:
         engine.dispose()
 
 
-def _run(engine: Engine, what: Callable[[Config], None]) -> None:
+def _engine(url: URL) -> Engine:
+    if url.drivername != "sqlite":
+        waits = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
+        return create_engine(url, connect_args=waits)
+    # the same SQLite as a store's: two of them in one process undo each other's file locks
+    from metastore.backends.sqlite_connect import DRIVER  # noqa: PLC0415
+
+    engine = create_engine(url, module=DRIVER)
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA busy_timeout = 30000")
+        connection.execute("PRAGMA journal_mode = WAL")
+
+    return engine
+
+
+def _run(engine: Engine, what: Callable[[Config], None], where: str) -> None:
     if engine.dialect.name == "sqlite":
         _begin_immediate(engine)
     config = Config()
@@ -61,12 +80,20 @@ def _run(engine: Engine, what: Callable[[Config], None]) -> None:
             config.attributes["connection"] = connection
             what(config)
     except DBAPIError as error:
-        reason = (str(error.orig).strip().splitlines() or ["no reason given"])[-1]
-        raise BackendUnavailable(f"cannot migrate {engine.url.render_as_string()}: {reason}") from None
+        raise BackendUnavailable(
+            f"cannot migrate {where}: {_reason(error)}; check the URL, the credentials, and that it can be written"
+        ) from None
     except CommandError as error:
         raise MigrationNeeded(
-            f"the database has a revision that this program does not know ({error}); upgrade it"
+            f"the database has a revision that this program does not know ({' '.join(str(error).split())}): "
+            "a newer program made it; upgrade this one"
         ) from None
+
+
+def _reason(error: DBAPIError) -> str:
+    """Return the driver's line that says what happened, without the hints below it."""
+    lines = [line for line in str(error.orig).splitlines() if line.strip() and not line[0].isspace()]
+    return lines[0].strip() if lines else "no reason given"
 
 
 def _one_at_a_time(connection: Connection) -> None:
@@ -76,12 +103,6 @@ def _one_at_a_time(connection: Connection) -> None:
 
 def _begin_immediate(engine: Engine) -> None:
     """Make SQLite's transactions explicit, so that DDL is part of them and only one process migrates."""
-
-    @event.listens_for(engine, "connect")
-    def _connect(connection: Any, _: Any) -> None:
-        connection.isolation_level = None
-        connection.execute("PRAGMA busy_timeout = 30000")
-        connection.execute("PRAGMA journal_mode = WAL")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

@@ -21,8 +21,9 @@ from metastore.backends import collect_sql, verify_sql
 from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
 from metastore.backends.port import Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.backends.postgres_commit import Statement, alter, create, statements
-from metastore.backends.postgres_connect import Pool, raise_read_error
-from metastore.backends.read_sql import ReadSql, from_named
+from metastore.backends.postgres_connect import Pool, forgetting_prepared, raise_read_error
+from metastore.backends.postgres_read import READ as _READ
+from metastore.backends.read_sql import from_named
 from metastore.commit import LIVE, Cause, Commit, Committed, Conflicted, Insert, Outcome, Result, Unknown, Update
 from metastore.entity import OwnedRecord
 from metastore.errors import MigrationNeeded
@@ -32,13 +33,6 @@ __all__ = ["PostgresBackend"]
 
 T = TypeVar("T")
 
-_READ = ReadSql(
-    parameter="%(name)s",
-    ids="SELECT unnest(%(ids)s::bigint[])",
-    held="""SELECT count(*) FROM guard WHERE id = ANY(%(guard_ids)s::bigint[])
-    AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]""",
-    wanted_owned="""unnest(%(owner_ids)s::bigint[], %(names)s::text[]) WITH ORDINALITY AS w(owner_id, name, n)""",
-)
 _resolve = cache(_READ.resolve)
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
@@ -110,7 +104,7 @@ class PostgresBackend:
                 if len(pipeline) == 1:
                     rows = connection.execute(pipeline[0].text, pipeline[0].parameters).fetchall()
                 else:
-                    with connection.pipeline():
+                    with forgetting_prepared(connection), connection.pipeline():
                         sent.extend((s, connection.execute(s.text, s.parameters)) for s in pipeline)
                     rows = [row for s, cursor in sent if s.writes for row in cursor.fetchall()]
         except psycopg.Error as error:
@@ -195,20 +189,23 @@ class PostgresBackend:
         Without gaps nothing has to be asked. For a gap: whoever drew the number had a transaction
         id before we draw ours, so that the gap is final once the oldest running one is younger.
         """
+        known = self._decided  # before the rows: what is decided meanwhile may not be among them
         steps = self._feed(after, limit)
-        decided = _decided_rows(steps, after, self._decided)
+        decided = _decided_rows(steps, after, known)
         if len(decided) == len(steps):
             return Page(True, steps)
-        if self._fence is None:
+        fence = self._fence
+        if fence is None:
             ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
-            self._fence = (max(s.seq or 0 for s in steps), transaction)
-        last, transaction = self._fence
+            fence = self._fence = (max(s.seq or 0 for s in steps), transaction)
+        last, transaction = fence
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
         if oldest <= transaction:
             return Page(False, decided)
-        self._decided, self._fence = max(last, self._decided), None
+        self._fence = None
+        self._decided = known = max(last, self._decided)
         steps = self._feed(after, limit)
-        decided = _decided_rows(steps, after, self._decided)
+        decided = _decided_rows(steps, after, known)
         return Page(len(decided) == len(steps), decided)
 
     def _feed(self, after: int, limit: int) -> list[Step]:

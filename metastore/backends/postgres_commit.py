@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -238,9 +238,9 @@ def _updates(updates: dict[int, Update]) -> dict[str, Any]:
         "u_versions": _plain([w.version for w in rows]),
         "u_docs": _texts([w.doc for w in rows]),
         "u_exclusive": _plain([w.scope_version is not None for w in rows]),
-        "u_parents": _plain([p and p.parent_id for p in places]),
-        "u_names": _texts([p and p.name for p in places]),
-        "u_keys": _texts([p and p.key for p in places]),
+        "u_parents": _plain([None if p is None else p.parent_id for p in places]),
+        "u_names": _texts([None if p is None else p.name for p in places]),
+        "u_keys": _texts([None if p is None else p.key for p in places]),
         "u_folds": _plain([None if p is None else p.fold for p in places]),
         "u_states": _plain([w.state for w in rows]),
         "u_in_use": _plain([w.in_use for w in rows]),

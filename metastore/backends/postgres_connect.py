@@ -7,6 +7,8 @@ nothing is kept in the session: no prepared statements, no settings.
 
 from __future__ import annotations
 
+import math
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +22,9 @@ from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlstate
 
-__all__ = ["Pool", "raise_read_error"]
+__all__ = ["Pool", "forgetting_prepared", "raise_read_error"]
 
 _DEFAULTS: dict[str, Any] = {
-    "connect_timeout": 10,
     "keepalives": 1,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -31,8 +32,13 @@ _DEFAULTS: dict[str, Any] = {
     "application_name": "metastore",
     "client_encoding": "utf8",
 }
-_SESSION = "SET jit = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan"
-"""Every statement of ours goes through an index; a plan made while a table was small must too."""
+_CONNECT_TIMEOUT = (2, 10)
+"""The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds."""
+_SESSION = """SET default_transaction_isolation = 'read committed';
+SET jit = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan"""
+"""What waited for a lock looks again: that is READ COMMITTED, whatever the database has by default. And every
+statement of ours goes through an index; a plan made while a table was small must too."""
+_DEALLOCATIONS = itertools.count()
 
 
 class Pool:
@@ -40,7 +46,9 @@ class Pool:
 
     def __init__(self, url: URL, timeout: float) -> None:
         self._where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
-        arguments = {**_DEFAULTS, **{k: v for k, v in url.query.items() if isinstance(v, str)}}
+        shortest, longest = _CONNECT_TIMEOUT
+        waits = max(shortest, min(longest, math.ceil(timeout)))
+        arguments = {**_DEFAULTS, "connect_timeout": waits, **_options(url)}
         names = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
         arguments |= {k: v for k, v in names.items() if v is not None}
         if url.password is not None:
@@ -50,6 +58,7 @@ class Pool:
         self._pid = os.getpid()
         self._pool = self._new_pool()
         self._generation = 0
+        self._closed = False
         self._of_parent: list[QueuePool] = []
 
     def _new_pool(self) -> QueuePool:
@@ -75,6 +84,8 @@ class Pool:
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Lend a connection; one that broke is thrown away."""
+        if self._closed:
+            raise InvalidArgument("the store is closed; open it again")
         if os.getpid() != self._pid:
             self._of_parent.append(self._pool)  # kept: to close its connections would end the parent's sessions
             self._pool, self._pid = self._new_pool(), os.getpid()
@@ -107,15 +118,47 @@ class Pool:
         self._generation += 1
 
     def close(self) -> None:
-        """Close the connections that are not lent."""
+        """Close the connections that are not lent; no more are."""
+        self._closed = True
         if os.getpid() == self._pid:
             self._pool.dispose()
 
 
+@contextmanager
+def forgetting_prepared(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Prepare statements anew after a pipeline that failed.
+
+    The server skips what follows the failure; psycopg may note it as prepared all the same, and
+    every later use of it would fail with 26000 (tried with psycopg 3.3.9).
+    """
+    try:
+        yield
+    except psycopg.Error:
+        if not connection.closed and connection.prepare_threshold is not None:
+            # psycopg looks at what comes of a statement only when its text is new to it
+            connection.execute(f"DEALLOCATE ALL -- {next(_DEALLOCATIONS)}")
+        raise
+
+
+def _options(url: URL) -> dict[str, str]:
+    """Return the options in the URL's query, which are libpq's."""
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    options: dict[str, str] = {}
+    for key, value in url.query.items():
+        if key not in known:
+            raise InvalidArgument(f"the URL has the option {key!r}, which PostgreSQL's client does not know; remove it")
+        if not isinstance(value, str):
+            raise InvalidArgument(f"the URL has the option {key!r} several times; write its values with commas between")
+        options[key] = value
+    return options
+
+
 def _first_line(error: psycopg.Error) -> str:
+    """Return the line that says what happened: of several addresses the last one's, without the hint below it."""
     if error.diag.message_primary:
-        return error.diag.message_primary
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        return " ".join(error.diag.message_primary.split())
+    lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
+    return lines[-1].strip() if lines else type(error).__name__
 
 
 def raise_read_error(error: psycopg.Error) -> NoReturn:

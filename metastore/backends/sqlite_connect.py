@@ -25,6 +25,8 @@ __all__ = ["DRIVER", "Pool", "raise_read_error"]
 _log = logging.getLogger("metastore")
 _FIXED = (3, 51, 3)
 _OLDEST = (3, 40, 0)
+_LONGEST = 1_000_000.0
+"""SQLite counts its time-out in milliseconds, in 32 bits."""
 
 
 def _newest_driver() -> Any:
@@ -49,6 +51,7 @@ class Pool:
         self._pid = os.getpid()
         self._pool = self._new_pool()
         self._of_parent: list[QueuePool] = []
+        self._closed = False
         _POOLS.add(self)
         if DRIVER.sqlite_version_info < _OLDEST:
             raise BackendUnavailable(
@@ -68,9 +71,8 @@ class Pool:
 
     def _connect(self) -> Any:
         try:
-            connection = DRIVER.connect(
-                self._database, timeout=self._timeout, isolation_level=None, check_same_thread=False
-            )
+            waits = min(self._timeout, _LONGEST)
+            connection = DRIVER.connect(self._database, timeout=waits, isolation_level=None, check_same_thread=False)
             if not self._in_memory and connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 _set_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
@@ -84,6 +86,8 @@ class Pool:
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """Lend a connection; what it left unfinished is rolled back."""
+        if self._closed:
+            raise InvalidArgument("the store is closed; open it again")
         if os.getpid() != self._pid:
             self._of_parent.append(self._pool)  # kept: a child must not close what it did not open
             self._pool, self._pid = self._new_pool(), os.getpid()
@@ -100,7 +104,11 @@ class Pool:
             lent.close()
 
     def close(self) -> None:
-        """Close the connections that are not lent."""
+        """Close the connections that are not lent; no more are."""
+        self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         if os.getpid() == self._pid:
             self._pool.dispose()
 
@@ -110,7 +118,7 @@ class Pool:
         When the parent closes the file then, SQLite removes the log that the child goes on to write.
         """
         if not self._in_memory:
-            self.close()
+            self._close_idle()
 
 
 _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()

@@ -20,7 +20,7 @@ from metastore.errors import MetastoreError
 __all__ = ["app", "run"]
 
 
-class _Interrupted(Exception):  # noqa: N818  (what click makes of a KeyboardInterrupt says too much, or too little)
+class _Interrupted(Exception):
     """Ctrl-C."""
 
 

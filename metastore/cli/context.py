@@ -61,7 +61,7 @@ def find(store: Store, path: str, wanted: KindName | None) -> Entity:
         found: Entity = manager_of(store, wanted.value).load(names)
         return found
     kinds = _kinds_at(len(names))
-    there = [e for kind in kinds if (e := manager_of(store, kind).load_many([names])[0]) is not None]
+    there: list[Entity] = [e for kind in kinds if (e := manager_of(store, kind).load_many([names])[0]) is not None]
     if len(there) > 1:
         raise InvalidArgument(
             f"{format_path(names)} is the name of a {' and of a '.join(e.kind for e in there)}; "

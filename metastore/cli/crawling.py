@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from metastore.cli.context import Json, Settings
-from metastore.cli.output import console, one_line, safe, table, write_json
+from metastore.cli.output import console, one_line, safe, table, write_json, write_table
 
 if TYPE_CHECKING:
     from metastore.crawl.report import CrawlReport
@@ -64,7 +64,7 @@ def _write(out: Console, report: CrawlReport) -> None:
             partitions = f"{row.partitions} ({deltas})" if deltas else str(row.partitions or "")
             version = "" if row.version is None else str(row.version)
             rows.add_row(Text(safe(row.path)), row.action, version, f"{row.files:,}", f"{row.rows:,}", partitions)
-        out.print(rows)
+        write_table(out, rows)
         out.print()
     for title, notes in (
         ("Not in the catalog", [(f.path, f.reason) for f in report.failures]),

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from metastore.cli.output import grid, safe, table, time
+from metastore.cli.output import grid, safe, table, time, write_table
 from metastore.entity import Entity
 
 __all__ = ["show_entity"]
@@ -19,16 +19,16 @@ _FIGURES = ("nulls", "min", "max")
 def show_entity(out: Console, entity: Entity, statistics: Mapping[str, Any], partitions: int | None) -> None:
     """Write what there is to say of ``entity``; ``statistics`` by name, of a table."""
     out.print(Text(f"{entity.kind} ", style="dim") + Text(safe(entity.path), style="bold"), soft_wrap=True)
-    out.print(grid({**_facts(entity), **_table_facts(entity, statistics, partitions)}))
+    write_table(out, grid({**_facts(entity), **_table_facts(entity, statistics, partitions)}))
     if entity.properties:
         _heading(out, "Properties")
-        out.print(grid({safe(key): value for key, value in entity.properties.items()}))
+        write_table(out, grid({safe(key): value for key, value in entity.properties.items()}))
     if entity.kind == "fileset" and entity.locations:
         _heading(out, "Locations")
-        out.print(grid({safe(name): place for name, place in entity.locations.items()}))
+        write_table(out, grid({safe(name): place for name, place in entity.locations.items()}))
     if entity.kind == "table" and entity.columns:
         _heading(out, "Columns")
-        out.print(_columns(entity, _column_figures(statistics)))
+        write_table(out, _columns(entity, _column_figures(statistics)))
 
 
 def _heading(out: Console, text: str) -> None:

@@ -50,7 +50,7 @@ def _container(store: Store, path: str) -> Entity:
 
 
 def _children(store: Store, parent: Entity | None) -> Iterator[Entity]:
-    for kind in child_kinds(parent and parent.kind):
+    for kind in child_kinds(None if parent is None else parent.kind):
         yield from manager_of(store, kind).list(parent)
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "time",
     "version_json",
     "write_json",
+    "write_table",
 ]
 
 _WIDTH = 100
@@ -46,6 +47,16 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH
     return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+
+
+def write_table(out: Console, shown: Table) -> None:
+    """Write a table; where no terminal shows it, without blanks at the ends of lines."""
+    if out.is_terminal:
+        out.print(shown)
+        return
+    with out.capture() as captured:
+        out.print(shown)
+    sys.stdout.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
 def safe(text: str) -> str:

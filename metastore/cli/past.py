@@ -8,7 +8,17 @@ import typer
 from rich.text import Text
 
 from metastore.cli.context import Json, KindOption, find, manager_of
-from metastore.cli.output import change_text, console, one_line, safe, table, time, version_json, write_json
+from metastore.cli.output import (
+    change_text,
+    console,
+    one_line,
+    safe,
+    table,
+    time,
+    version_json,
+    write_json,
+    write_table,
+)
 from metastore.entity import Change, Version
 
 __all__ = ["register"]
@@ -33,7 +43,7 @@ def history(
         rows.add_row(
             str(step.version), time(step.time), step.action, Text(safe(step.principal or "")), Text(safe(_what(step)))
         )
-    console().print(rows)
+    write_table(console(), rows)
 
 
 def _what(step: Version) -> str:

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from metastore.cli.context import Json, Settings
-from metastore.cli.output import console, safe, table, write_json
+from metastore.cli.output import console, safe, table, write_json, write_table
 from metastore.errors import InvalidArgument
 from metastore.store import migrate as migrate_database
 from metastore.urls import parse_url, redacted
@@ -57,7 +57,7 @@ def verify(ctx: typer.Context, json: Json = False) -> None:
         for v in found:
             entity = "" if v.entity_id is None else str(v.entity_id)
             rows.add_row(str(v.invariant), entity, Text(safe(v.path or "")), Text(safe(v.message)))
-        out.print(rows)
+        write_table(out, rows)
         out.print(f"{len(found)} violation{'s' if len(found) > 1 else ''}.")
     if found:
         raise typer.Exit(1)

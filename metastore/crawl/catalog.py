@@ -4,12 +4,11 @@
 partitions, and the statistic ``crawl``. The transaction validates what was read, so that a plan never overwrites what
 it did not see: it is made anew on what is there then.
 
-``open_catalog`` keeps one store open per worker process: Spark uses a worker for many tasks.
+``open_catalog`` keeps one store open per worker process and crawl: Spark uses a worker for many tasks.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,7 +32,7 @@ Names = tuple[str, ...]
 _TRIES: Final = 10
 """How often a table is planned anew because others changed it, before it is given up."""
 
-_open: dict[tuple[int, str, str | None], StoreCatalog] = {}
+_open: dict[tuple[int, str], StoreCatalog] = {}
 
 
 def reachable_url(url: str | None) -> str:
@@ -57,12 +56,13 @@ def prepare(url: str, target: Names, principal: str | None) -> None:
             store.schemas.create(target, parents=True, if_exists="return")
 
 
-def open_catalog(url: str, principal: str | None) -> StoreCatalog:
-    """Return this process's catalog on ``url``."""
-    key = (os.getpid(), url, principal)
+def open_catalog(url: str, principal: str | None, crawl_id: str) -> StoreCatalog:
+    """Return this process's catalog on ``url`` for one crawl; close that of the crawl before it."""
+    key = (os.getpid(), crawl_id)
     if key not in _open:
+        for old in [old for old in _open if old[0] == key[0]]:
+            _open.pop(old).close()
         _open[key] = StoreCatalog(metastore.open(url, principal=principal))
-        atexit.register(_open[key].close)
     return _open[key]
 
 
@@ -92,25 +92,25 @@ class StoreCatalog:
         for path in sorted(set(wanted) - self.schemas(wanted)):
             self.store.schemas.create(path, parents=True, if_exists="return")
 
-    def apply(self, found: Dataset, decide: Decide) -> Applied:
-        """Load the table, decide, and write the plan, in one transaction; again when a race is lost."""
+    def apply(self, found: Dataset, decide: Decide, *, is_new: bool) -> Applied:
+        """Decide, and write the plan, in one transaction; again when a race is lost. ``is_new``: there was no table."""
         before = Counter(self.store.counters)
-        for _ in range(_TRIES - 1):
+        for left in reversed(range(_TRIES)):
             try:
-                plan, version = self._attempt(found, decide)
+                plan, version = self._attempt(found, decide, is_new)
                 break
             except (EntityAlreadyExists, EntityNotFound, VersionConflict):
-                continue  # others were faster: what they did is read, and planned with
-        else:
-            plan, version = self._attempt(found, decide)
+                if not left:
+                    raise
+                is_new = False  # others were faster: what they did is read, and planned with
         after = Counter(self.store.counters)
         after.subtract(before)
         lost = sum(count for cause, count in after.items() if cause.startswith("conflicts_"))
         return Applied(plan, version, after["attempts"], lost)
 
-    def _attempt(self, found: Dataset, decide: Decide) -> tuple[Plan, int]:
+    def _attempt(self, found: Dataset, decide: Decide, is_new: bool) -> tuple[Plan, int]:
         """Read what is there, and write the plan if it is still so."""
-        (known,) = self.store.tables.load_many([found.path])
+        (known,) = [None] if is_new else self.store.tables.load_many([found.path])
         parts = {} if known is None else _parts(self.store, known)
         return self.store.run(lambda tx: _write(tx, found, known, parts, decide))
 

@@ -11,7 +11,7 @@ What fails, fails alone. Only when the database is gone, the rest of the task is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -57,8 +57,8 @@ class Catalog(Protocol):
         """Create the schemas that are missing."""
         ...
 
-    def apply(self, found: Dataset, decide: Decide) -> Applied:
-        """Load the table, decide, and write the plan, in one transaction; again when a race is lost."""
+    def apply(self, found: Dataset, decide: Decide, *, is_new: bool) -> Applied:
+        """Decide, and write the plan, in one transaction; again when a race is lost. ``is_new``: there was no table."""
         ...
 
 
@@ -81,7 +81,7 @@ class _Task:
         return stored is not None and stored.location == location_of(location)
 
 
-def commit_groups(catalog: Catalog, groups: Iterable[Group]) -> Iterator[Row]:
+def commit_groups(catalog: Catalog, groups: Iterable[Group]) -> Generator[Row]:
     """Write the tables of ``groups``; yield a row for each, and one for all that went wrong."""
     groups = list(groups)
     task = _Task(catalog)
@@ -155,7 +155,10 @@ def _commit(task: _Task, found: Dataset) -> Iterator[Row]:
 
     stored = task.loaded[found.path]
     first = decide(stored)
-    done = Applied(first, stored.version if stored else 0) if first.is_empty else task.catalog.apply(found, decide)
+    if first.is_empty:
+        done = Applied(first, stored.version if stored else 0)
+    else:
+        done = task.catalog.apply(found, decide, is_new=stored is None)
     yield _result(found, done)
     for text in done.plan.notes:
         yield Note(format_path(found.path), text)

@@ -21,7 +21,7 @@ from metastore.types import parse
 __all__ = ["MAX_TEXT", "ColumnStats", "FileFacts", "Unreadable", "merge_stats", "nanoseconds", "text"]
 
 MAX_TEXT: Final = 256
-"""The longest bound that is kept, in characters."""
+"""The longest bound that is kept, in characters. One with a NUL is not: PostgreSQL stores none."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (UTC, as all of them)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
@@ -102,7 +102,7 @@ def text(value: Any, kind: str) -> str | None:
     if name in ("float", "double"):
         value = float(value)
     written = value.hex() if isinstance(value, bytes) else str(value)
-    return written if len(written) <= MAX_TEXT else None
+    return written if len(written) <= MAX_TEXT and "\0" not in written else None
 
 
 def _time_text(value: Any, name: str) -> str | None:

@@ -53,10 +53,11 @@ class TextFacts:
 
 @dataclass(slots=True)
 class _Guess:
-    """The type of a column so far, and how its nulls were spelled."""
+    """The type of a column so far, how its nulls were spelled, and whether a cell has more than one line."""
 
     type: str = NULL_TYPE
     nulls: set[str] = field(default_factory=set)
+    lines: bool = False
 
 
 def read_csv(path: str, compression: str | None) -> TextFacts:
@@ -83,10 +84,13 @@ def _read(path: str, compression: str | None, sample: bytes, encoding: str) -> T
     rows, guesses = _guess(path, compression, dialect, encoding)
     columns = tuple(Column(name, guess.type) for name, guess in zip(dialect.names, guesses, strict=True))
     spelled = {null for guess in guesses if guess.type != "string" for null in guess.nulls} - {""}
-    options = {"delimiter": dialect.delimiter, "header": str(dialect.header).lower()}
+    options = {"delimiter": dialect.delimiter, "header": str(dialect.header).lower(), "escape": '"'}
     if encoding != "UTF-8":
         options["encoding"] = encoding
-    return TextFacts(columns, rows, options, {"nullValue": spelled.pop()} if len(spelled) == 1 else {})
+    hints = {"nullValue": spelled.pop()} if len(spelled) == 1 else {}
+    if any(guess.lines for guess in guesses):
+        hints["multiLine"] = "true"
+    return TextFacts(columns, rows, options, hints)
 
 
 def _guess(path: str, compression: str | None, dialect: Dialect, encoding: str) -> tuple[int, list[_Guess]]:
@@ -129,6 +133,7 @@ def _open(stream: Any, dialect: Dialect, encoding: str, block: int) -> Iterator[
 
 def _look(guess: _Guess, cells: Any) -> None:
     """Widen ``guess`` to what ``cells`` hold."""
+    guess.lines = guess.lines or pc.any(pc.match_substring(cells, "\n")).as_py() is True
     if guess.type == "string":
         return
     is_missing = pc.is_in(cells, value_set=_NULLS)

@@ -9,6 +9,7 @@ Only the RDD interface is used, so that no SQL session is started.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -36,6 +37,9 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 _LINES: Final = 5
+_TRIES: Final = 4
+_QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives for seconds while Python does the work: it starts in two thirds of the time."""
 
 
 @contextmanager
@@ -62,24 +66,27 @@ def _start(master: str, folder: Path) -> SparkContext:
     log, settings = folder / "spark.log", folder / "log4j2.properties"
     settings.write_text(_LOG4J)
     conf = SparkConf(loadDefaults=False).setAll(_options(master, folder, settings))
+    gateway = None
     with _environment(master), log.open("w") as stream:
         try:
             gateway = launch_gateway(conf, popen_kwargs={"stderr": stream, "stdout": stream})
-            context = SparkContext(conf=conf, gateway=gateway)
+            return SparkContext(conf=conf, gateway=gateway)
         except (PySparkException, Py4JError, OSError) as error:
+            if gateway is not None:
+                _end(gateway)
             raise BackendUnavailable(f"Spark does not start on {master}: {_last_words(log, error)}") from None
-    return context
 
 
 def _options(master: str, folder: Path, settings: Path) -> list[tuple[str, str]]:
     options = {
-        "spark.master": master,
+        "spark.master": _repeating(master),
         "spark.app.name": "metastore crawl",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{settings}",
     }
     if _is_local(master):
+        options["spark.driver.extraJavaOptions"] += f" {_QUICK_START}"
         options |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -92,12 +99,18 @@ def _is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def _repeating(master: str) -> str:
+    """Let a local master run a task again whose worker died, as any cluster does."""
+    local = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    return f"local[{local[1] or 1},{_TRIES}]" if local else master
+
+
 @contextmanager
 def _environment(master: str) -> Iterator[None]:
     """Set what pyspark reads from the environment, for as long as it starts."""
-    changes = {"JAVA_HOME": find_java(), "PYSPARK_PYTHON": sys.executable}
+    changes = {"JAVA_HOME": find_java(), "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     if _is_local(master):
-        changes["SPARK_LOCAL_IP"] = "127.0.0.1"
+        changes |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)
     try:
@@ -130,8 +143,12 @@ def _workers_like_us(context: SparkContext) -> Iterator[None]:
 
 def _stop(context: SparkContext) -> None:
     """Stop the context and its JVM, so that the next one starts anew."""
-    gateway: Any = context._gateway  # noqa: SLF001
+    gateway = context._gateway  # noqa: SLF001
     context.stop()
+    _end(gateway)
+
+
+def _end(gateway: Any) -> None:
     gateway.shutdown()
     process = getattr(gateway, "proc", None)
     if process is not None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from metastore.clock import SYSTEM
 from metastore.crawl.candidates import Candidate
 from metastore.crawl.commit import Row
 from metastore.crawl.spark_context import spark_context
-from metastore.crawl.stages import Piece, cut, look_into, write_bucket
+from metastore.crawl.stages import cut, look_into, write_bucket
 from metastore.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -39,25 +40,22 @@ def run(
     with spark_context(master) as context:
         tasks = _SHARES * max(1, context.defaultParallelism)
         work, buckets = cut(found, tasks, tasks)
-        return _collect(context, _job(context, work, buckets, url, principal), tell)
-
-
-def _job(context: SparkContext, work: list[list[Piece]], buckets: int, url: str, principal: str | None) -> RDD[Any]:
-    return (
-        context.parallelize(work, len(work))
-        .mapPartitions(look_into)
-        .partitionBy(buckets, _same)
-        .mapPartitions(lambda groups: write_bucket(groups, url, principal))
-    )
+        crawl_id = f"metastore-crawl-{SYSTEM.operation_id()}"
+        rows = (
+            context.parallelize(work, len(work))
+            .mapPartitions(look_into)
+            .partitionBy(buckets, _same)
+            .mapPartitions(lambda groups: write_bucket(groups, url, principal, crawl_id))
+        )
+        return _collect(context, rows, crawl_id, tell)
 
 
 def _same(bucket: int) -> int:
     return bucket
 
 
-def _collect(context: SparkContext, rows: RDD[Any], tell: Callable[[str, float], None]) -> list[Any]:
+def _collect(context: SparkContext, rows: RDD[Any], group: str, tell: Callable[[str, float], None]) -> list[Any]:
     """Run the job in a thread of its own, and tell how far it is; cancel it if the caller is interrupted."""
-    group = f"metastore-crawl-{id(rows)}"
 
     def collect() -> list[Any]:
         context.setJobGroup(group, "metastore crawl", interruptOnCancel=True)
@@ -92,5 +90,5 @@ def _fraction(context: SparkContext, group: str) -> float:
 def _cause(error: Exception) -> str:
     """Return the line of a Spark error that says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "Error" in line or "Exception" in line]
+    telling = [line for line in lines if ("Error" in line or "Exception" in line) and not line.startswith("at ")]
     return (telling[-1] if telling else lines[0] if lines else type(error).__name__)[:500]

@@ -99,8 +99,8 @@ def groups_of(found: Iterable[tuple[int, Group]]) -> list[Group]:
     return sorted(groups.items(), key=lambda group: (group[0].schema, group[0].location, group[0].partitioned))
 
 
-def write_bucket(found: Iterable[tuple[int, Group]], url: str, principal: str | None) -> Iterator[Row]:
+def write_bucket(found: Iterable[tuple[int, Group]], url: str, principal: str | None, crawl_id: str) -> Iterator[Row]:
     """Commit the data sets of one bucket."""
     groups = groups_of(found)
     if groups:
-        yield from commit_groups(open_catalog(url, principal), groups)
+        yield from commit_groups(open_catalog(url, principal, crawl_id), groups)

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore.kinds import KINDS
 from tests.concurrency import broken
 from tests.concurrency.checks import leftovers, seed, violations
 from tests.concurrency.raw import before_commit, connect, dsn, is_sqlite, rows
@@ -130,22 +131,25 @@ def orphans(url: str) -> list[str]:
     return violations(url)
 
 
-def _create_across_drop(url: str, store: ms.Store, other: ms.Store, parent: ms.Schema) -> None:
-    """Hold up the create, inside its statement, at a name that another transaction has and gives back."""
+def _create_across_drop(
+    url: str, store: ms.Store, other: ms.Store, parent: ms.Schema, *, cascade: bool = True
+) -> tuple[str, str]:
+    """Hold up the create, inside its statement, at a name that another transaction has and gives back.
+
+    Returns what came of the create and of the drop.
+    """
     with psycopg.connect(dsn(url)) as holder, ThreadPoolExecutor(2) as pool:
         holder.execute(
             """INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
-            SELECT -9, %s, 'table', family, 't', 't', false, 0, true, 1
-            FROM (SELECT %s::text AS family) AS f""",
-            (parent.id, "table"),
+            VALUES (-9, %s, 'table', %s, 't', 't', false, 0, true, 1)""",
+            (parent.id, KINDS["table"].family),
         )
         creating = pool.submit(lambda: outcome(lambda: store.tables.create("t", parent=parent)))
         assert wait_until(lambda: _waiting(url) == 1, 10)
-        dropping = pool.submit(lambda: other.schemas.drop("lake.cat.s", cascade=True))
+        dropping = pool.submit(lambda: outcome(lambda: other.schemas.drop("lake.cat.s", cascade=cascade)))
         assert wait_until(lambda: dropping.done() or _waiting(url) == 2, 10)
         holder.rollback()
-        creating.result(10)
-        assert dropping.result(10)
+        return creating.result(10), dropping.result(10)
 
 
 def _waiting(url: str) -> int:
@@ -165,6 +169,26 @@ def test_case_3_fails_without_guards(url: str, monkeypatch: pytest.MonkeyPatch) 
     broken.ignore_guards(monkeypatch)
     (wrong,) = [v for v in orphans(url) if "no live parent" in v]
     assert "lake.cat.s.t" in wrong
+
+
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+def test_drop_that_waited_for_a_create_sees_it(postgres_url: str, level: str) -> None:
+    """A drop without cascade waits for a create in flight, and then looks with a new snapshot.
+
+    Whatever isolation the database gives by default: the guards rest on READ COMMITTED. It may refuse others at open.
+    """
+    seed(postgres_url)
+    with connect(postgres_url) as connection:
+        name = connection.info.dbname
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = '{level}'")
+    try:
+        ms.open(postgres_url).close()
+    except ms.MetastoreError:
+        return
+    with ms.open(postgres_url) as store, ms.open(postgres_url) as other:
+        parent = store.schemas.load("lake.cat.s")
+        assert _create_across_drop(postgres_url, store, other, parent, cascade=False) == ("ok", "NotEmpty")
+    assert violations(postgres_url) == []
 
 
 def disable_and_enable(turn: Turn, rounds: int) -> None:

@@ -76,6 +76,10 @@ def _partitions(g: Ground, *members: tuple[int, int]) -> Listing:
     return Listing(g.table.id, "partition", frozenset(members), owned=True)
 
 
+def _no_partition(g: Ground, name: str) -> Absent:
+    return Absent(g.table.id, "partition", name, owned=True)
+
+
 def _taken(g: Ground, write: Write, free: Write) -> Case:
     return Case(commit_of(_spare(g), free), commit_of(_spare(g), write), "name")
 
@@ -155,7 +159,7 @@ CASES: dict[str, Callable[[Ground], Case]] = {
     "absent": lambda g: _read(
         g, Absent(g.catalog.id, "schema", "old"), Absent(g.catalog.id, "schema", "one"), g.catalog.id
     ),
-    "absent owned row": lambda g: _read(g, *[Absent(g.table.id, "partition", p, True) for p in "qp"], g.table.id),
+    "absent owned row": lambda g: _read(g, _no_partition(g, "q"), _no_partition(g, "p"), g.table.id),
     "listing with one less": lambda g: _read(g, _listing(g, g.one, g.two), _listing(g, g.one), g.catalog.id),
     "listing with one more": lambda g: _read(
         g, _listing(g, g.one, g.two), _listing(g, g.one, g.two, g.old), g.catalog.id

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 import metastore as ms
+from metastore.crawl.candidates import candidates
 from metastore.crawl.catalog import StoreCatalog, open_catalog, prepare, reachable_url
+from metastore.crawl.commit import commit_groups
+from metastore.crawl.discover import walk
+from metastore.crawl.report import TableResult
+from metastore.crawl.stages import cut, groups_of, look_into
 from metastore.errors import BackendUnavailable, InvalidArgument
 from tests.crawl.conftest import Crawler, Lake, crawl_here, paths_of, reasons_of
 
@@ -42,6 +47,7 @@ def test_a_crawl_registers_what_is_there(crawler: Crawler) -> None:
     assert seen["columns"]["y"] == {"type": "string", "nullable": True, "nulls": 2, "min": "a", "max": "a"}
     assert crawler.table("nyc.csv.airlines").properties == {
         "crawl.delimiter": ";",
+        "crawl.escape": '"',
         "crawl.header": "true",
         "crawl.compression": "gzip",
     }
@@ -273,7 +279,7 @@ def test_a_database_that_goes_away(crawler: Crawler, monkeypatch: pytest.MonkeyP
     crawler.lake.text("a/t/a.csv", "a\n1\n")
     crawler.lake.text("a/u/a.csv", "a\n1\n")
 
-    def gone(*args: object) -> None:
+    def gone(*args: object, **rest: object) -> None:
         raise BackendUnavailable("the database is gone")
 
     monkeypatch.setattr(crawler.catalog, "apply", gone)
@@ -281,6 +287,22 @@ def test_a_database_that_goes_away(crawler: Crawler, monkeypatch: pytest.MonkeyP
     assert [f.reason for f in report.failures] == ["could not be written: the database is gone"] * 2
     monkeypatch.setattr(crawler.catalog, "load", gone)
     assert [f.reason for f in crawler.crawl().failures] == ["could not be written: the database is gone"] * 2
+
+
+def test_a_task_that_died_is_run_again(crawler: Crawler) -> None:
+    months(crawler.lake, 1, 2)
+    for number in range(6):
+        crawler.lake.text(f"s/t{number}/a.csv", "a,b\n1,2\n")
+    found, _ = candidates(walk([crawler.lake.root]), ("lake", "main"))
+    work, _ = cut(found, 1, 1)
+    groups = groups_of(look_into(work))
+    dying = commit_groups(crawler.catalog, groups)
+    done = [next(dying), next(dying), next(dying)]
+    dying.close()
+    assert {row.action for row in done if isinstance(row, TableResult)} == {"created"}
+    actions = [row.action for row in commit_groups(crawler.catalog, groups) if isinstance(row, TableResult)]
+    assert (actions.count("unchanged"), actions.count("created")) == (3, 4)
+    assert {change.version for change in crawler.store.changes()} == {1}
 
 
 def crawl_in_process(url: str, root: str, times: int) -> None:
@@ -336,4 +358,7 @@ def test_targets_are_made_once(tmp_path: Path) -> None:
     with ms.open(url) as store:
         assert [change.action for change in store.changes()] == ["create"] * 4
         assert store.schemas.load("l.c.s.t").created_by == "ann"
-    assert open_catalog(url, None) is open_catalog(url, None)
+    first = open_catalog(url, None, "1")
+    assert open_catalog(url, None, "1") is first
+    assert open_catalog(url, None, "2") is not first
+    open_catalog(url, None, "2").close()

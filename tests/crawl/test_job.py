@@ -100,8 +100,17 @@ def test_mistakes_of_the_caller(lake: Lake, sqlite_url: str) -> None:
 
 PROGRAM = """
 import os, sys
-from metastore.crawl import crawl
+from metastore.crawl import crawl, spark_job
 from metastore.errors import MetastoreError
+
+def dying(work, look_into=spark_job.look_into, marker=sys.argv[2].removeprefix("sqlite:///") + ".died"):
+    if not os.path.exists(marker):
+        open(marker, "w").close()
+        os.kill(os.getpid(), 9)
+    yield from look_into(work)
+
+if sys.argv[4:] == ["kill"]:
+    spark_job.look_into = dying
 try:
     report = crawl([sys.argv[1]], "lake.main", sys.argv[2], master=sys.argv[3])
 except MetastoreError as error:
@@ -126,6 +135,16 @@ def test_without_any_environment_variable_and_without_noise(full: Lake, tmp_path
     done = run_program(str(full.root), "sqlite:///relative.db", "local[2]", folder=tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == ("22 0 2\n", "", 0)
     assert {path.name for path in tmp_path.iterdir()} <= {"lake", "relative.db", "relative.db-wal", "relative.db-shm"}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_worker_that_is_killed(full: Lake, tmp_path: Path) -> None:
+    if not _java():
+        pytest.skip("no Java for Spark")
+    done = run_program(str(full.root), f"sqlite:///{tmp_path}/m.db", "local[2]", "kill", folder=tmp_path)
+    assert (done.stdout, done.stderr, done.returncode) == ("22 0 2\n", "", 0)
+    assert (tmp_path / "m.db.died").exists()
 
 
 @pytest.mark.spark
@@ -227,3 +246,32 @@ def test_ctrl_c_cancels_the_job(spark: SparkSession, full: Lake, sqlite_url: str
     report: CrawlReport = crawl([full.root], INTO, sqlite_url)
     assert report.tables == 22
     assert len(paths_of(report)) == 22
+
+
+def test_spark_reads_what_was_registered(spark: SparkSession, lake: Lake, sqlite_url: str) -> None:
+    from metastore.spark.types import columns_to_spark
+
+    odd = "a b=1%2F2/ü 'x'"
+    lake.parquet(f"s/{odd}/k=x%20y/p=1/a.parquet", {"x": [1, 2]})
+    lake.parquet(f"s/{odd}/k=z/p=2/a.parquet", {"x": [3], "new": ["n"]})
+    lake.text("s/csv/a b%20c.csv", 'a;b;n\r\n1;"two\r\n""lines"" \\";NA\r\n2;é;5\r\n'.encode("latin-1"))
+    lake.text("s/plain/1.csv", "1,x\n2,y\n")
+    lake.json("s/lines/a.jsonl", {"a": 1, "o": {"x": [1]}}, {"a": None})
+    lake.text("s/array/a.json", '[{"a": 1},\n {"a": 2}]')
+    report = crawl([lake.root], INTO, sqlite_url)
+    assert (report.created, report.failures) == (5, ())
+    rows = {}
+    with ms.open(sqlite_url) as store:
+        for result in report.results:
+            table = store.tables.load(result.path)
+            options = {k.removeprefix("crawl."): v for k, v in table.properties.items() if k.startswith("crawl.")}
+            reader = spark.read.format(table.format).options(**options).schema(columns_to_spark(table.columns))
+            rows[result.path.rpartition(".")[2]] = [row.asDict(True) for row in reader.load(table.location).collect()]
+            assert len(rows[result.path.rpartition(".")[2]]) == result.rows
+    assert rows["csv"] == [{"a": 1, "b": 'two\n"lines" \\', "n": None}, {"a": 2, "b": "é", "n": 5}]
+    assert rows["plain"] == [{"_c0": 1, "_c1": "x"}, {"_c0": 2, "_c1": "y"}]
+    assert rows["lines"] == [{"a": 1, "o": {"x": [1]}}, {"a": None, "o": None}]
+    assert rows["array"] == [{"a": 1}, {"a": 2}]
+    partitioned = sorted(rows[max(rows, key=lambda name: "ü" in name)], key=lambda row: row["x"])
+    assert partitioned[0] == {"x": 1, "new": None, "k": "x y", "p": 1}
+    assert partitioned[2] == {"x": 3, "new": "n", "k": "z", "p": 2}

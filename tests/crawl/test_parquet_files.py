@@ -97,6 +97,7 @@ def bounds(path: Path, kind: str | None = None) -> tuple[int | None, str | None,
         (pa.array([None, None], pa.int32()), (2, None, None)),
         (pa.array([], pa.int32()), (0, None, None)),
         (pa.array(["x" * 300]), (0, None, None)),
+        (pa.array(["\0", "a"]), (0, None, "a")),
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )

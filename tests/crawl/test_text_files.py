@@ -48,7 +48,7 @@ def test_csv_types(lake: Lake) -> None:
         "zip": "string",
     }
     assert found.rows == 2
-    assert options(found) == {"delimiter": ",", "header": "true", "nullValue": "NA"}
+    assert options(found) == {"delimiter": ",", "escape": '"', "header": "true", "nullValue": "NA"}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_delimiters(lake: Lake, delimiter: str, name: str) -> None:
     found = csv(lake, "\r\n".join(delimiter.join(row) for row in rows), name)
     assert types(found) == {"a": "long", "b": "string"}
     assert found.rows == 2
-    assert dict(found.dialect)["delimiter"] == delimiter
+    assert options(found) == {"delimiter": delimiter, "escape": '"', "header": "true", "multiLine": "true"}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ MEASURES: dict[str, Callable[[Setting], None]] = {
 def main() -> int:
     """Measure, print the table, write build/bench/core.json. Missed bars are reported; only a crash fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.core", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short runs: to see that everything works, not for figures")
+    parser.add_argument("--quick", action="store_true", help="short runs: to see that all works")
     parser.add_argument("--only", metavar="NAME", action="append", help=f"a figure, or one of: {', '.join(GROUPS)}")
     arguments = parser.parse_args()
     groups = [name for name in GROUPS if not arguments.only or _meant(name, arguments.only)]

@@ -72,6 +72,8 @@ GROUPS: dict[str, dict[str, Bar]] = {
         "load_1m_vs_10k": _at_most(1.3),
         "first_page_1m_vs_1k": _at_most(1.5),
         "first_page_names_1m_vs_1k": reported,
+        "load_grown_50k_vs_fresh": _at_most(1.5),
+        "load_by_id_grown_50k_vs_fresh": _at_most(1.5),
         "rename_schema_100k_ms": reported,
         "drop_cascade_100k_ms": reported,
         "load_1m_us": reported,

@@ -16,7 +16,8 @@ __all__ = ["measure"]
 
 SELECT = {
     guard.name: "SELECT {columns} FROM guard WHERE parent_id = %(parent)s ORDER BY id",
-    entity.name: "SELECT {columns} FROM entity WHERE id IN (SELECT id FROM guard WHERE parent_id = %(parent)s) ORDER BY id",
+    entity.name: """SELECT {columns} FROM entity
+      WHERE id IN (SELECT id FROM guard WHERE parent_id = %(parent)s) ORDER BY id""",
     operation.name: """SELECT {columns} FROM operation
       WHERE entity_id IN (SELECT id FROM guard WHERE parent_id = %(parent)s) ORDER BY seq""",
 }
@@ -100,6 +101,7 @@ class _Both:
         sql = f"SELECT setval('{sequence}', nextval('{sequence}') + {count + 10}) - {count + 5}"
         ((start,),) = self._connection.execute(sql).fetchall()
         parent = "id" if table == "entity" else "entity_id"
-        sql = f"SELECT min({column}) FROM {table} WHERE {parent} IN (SELECT id FROM guard WHERE parent_id = {self._model})"
+        model = f"SELECT id FROM guard WHERE parent_id = {self._model}"
+        sql = f"SELECT min({column}) FROM {table} WHERE {parent} IN ({model})"
         ((first,),) = self._connection.execute(sql).fetchall()
         return int(start) - int(first)

@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 
 import metastore as ms
-from metastore.store import Store
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, captured, connect, new_lake, operation_ids
 from tests.bench.timing import interleaved, ratios, seconds
 from tests.servers.postgres import PostgresServer
@@ -18,6 +17,7 @@ __all__ = ["measure"]
 
 SCHEMA = f"{CATALOG}.s"
 Parameters = dict[str, Any]
+Fresh = Callable[[int], list[Parameters]]
 
 BARE_TABLES = """
 CREATE TABLE bare_row (id bigint PRIMARY KEY, version bigint NOT NULL, doc text NOT NULL, modified_at bigint NOT NULL);
@@ -36,7 +36,7 @@ RETURNING version"""
 class _Raw:
     """Sends one captured statement again and again, with fresh parameters made ahead of time."""
 
-    def __init__(self, connection: psycopg.Connection[Any], text: str, fresh: Callable[[int], list[Parameters]]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], text: str, fresh: Fresh) -> None:
         self._connection = connection
         self.text = text
         self._fresh = fresh
@@ -72,13 +72,13 @@ class _Versions:
 
     def __init__(self, base: Parameters, docs: tuple[str, str]) -> None:
         self._base = base
-        self._docs = docs
+        self.docs = docs
         self.version: int = base["version"]
 
     def __call__(self, count: int) -> list[Parameters]:
         ids = operation_ids(count)
         made = [
-            {**self._base, "version": self.version + n, "operation_id": ids[n], "doc": self._docs[n % 2]}
+            {**self._base, "version": self.version + n, "operation_id": ids[n], "doc": self.docs[n % 2]}
             for n in range(count)
         ]
         self.version += count
@@ -154,18 +154,17 @@ class _One:
             stamp, ids = time.time_ns(), operation_ids(count)
             names = [f"raw{stamp}_{n}" for n in range(count)]
             return [
-                {**parameters, "operation_id": ids[n], "name": names[n], "key": names[n], "path_after": f"{SCHEMA}.{names[n]}"}
-                for n in range(count)
+                {**parameters, "operation_id": i, "name": name, "key": name, "path_after": f"{SCHEMA}.{name}"}
+                for i, name in zip(ids, names, strict=True)
             ]
 
         return _Raw(self.connection, text, fresh)
 
     def bare_raw(self) -> _Raw:
-        ((first, _),) = (self._versions._docs,)
         self.connection.execute(BARE_TABLES)
-        self.connection.execute("INSERT INTO bare_row VALUES (1, 1, %s, 0)", (first,))
+        self.connection.execute("INSERT INTO bare_row VALUES (1, 1, %s, 0)", (self._versions.docs[0],))
         base = {"version": 1, "principal": "bench", "changes": '[["set_property","turn","100000"]]'}
-        return _Raw(self.connection, BARE_CAS, _Versions(base, self._versions._docs))
+        return _Raw(self.connection, BARE_CAS, _Versions(base, self._versions.docs))
 
     def life(self, count: int) -> dict[str, float]:
         """Create, rename and drop ``count`` tables in hand; return the rate of each."""

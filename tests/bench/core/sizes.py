@@ -25,8 +25,8 @@ SELECT %(base)s::bigint + n, 1, %(doc)s::text, 'bench', %(now)s::bigint, 'bench'
 FROM generate_series(1, %(count)s::int) n""",
     """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time, path_after,
   changes, scope_version, in_use, doc)
-SELECT md5(%(base)s::text || n / 1000)::uuid, n %% 1000, nextval('change_seq'), %(base)s::bigint + n, 1, 'table', 'create',
-  'bench', %(now)s::bigint, %(path)s::text || '.table_' || n, '[]', 1, true, %(doc)s::text
+SELECT md5(%(base)s::text || n / 1000)::uuid, n %% 1000, nextval('change_seq'), %(base)s::bigint + n, 1, 'table',
+  'create', 'bench', %(now)s::bigint, %(path)s::text || '.table_' || n, '[]', 1, true, %(doc)s::text
 FROM generate_series(1, %(count)s::int) n""",
     "SELECT setval('entity_id_seq', %(base)s::bigint + %(count)s::int)",
 )
@@ -44,23 +44,52 @@ def measure(setting: Setting) -> None:
     with ms.open(large, principal="bench") as big, ms.open(small, principal="bench") as little:
         _exclusive(setting, big, little)
         _reads(setting, big, little, million)
+    _grown(setting)
     for url in (large, small):
         setting.durable.drop_database(url)
 
 
-def _fill(url: str, schemas: dict[str, int]) -> None:
+def _grown(setting: Setting) -> None:
+    """Compare a connection that prepared its statements on an empty database with one that did so later.
+
+    Between the two 50,000 tables come, and no ANALYZE: a plan that was kept must not depend on sizes.
+    """
+    url = new_lake(setting.durable, "s")
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        for table in ("guard", "entity", "operation"):
+            connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
+    with ms.open(url, principal="bench") as early, ms.open(url, principal="bench") as late:
+        table = early.tables.create(f"{CATALOG}.s.first", columns=COLUMNS)
+        calls = (lambda s: s.tables.load(table.path), lambda s: s.tables.load(table))
+        for call in calls:
+            for _ in range(6):
+                call(early)
+        _fill(url, {"s": 50_000}, analyze=False)
+        count = setting.count(300)
+        for name, call in zip(("load", "load_by_id"), calls, strict=True):
+            found = interleaved({"early": _calls(call, early, count), "late": _calls(call, late, count)}, setting.runs)
+            setting.figures.record(f"{name}_grown_50k_vs_fresh", ratios(found["early"], found["late"]))
+
+
+def _calls(call: Callable[[Store], object], store: Store, count: int) -> Callable[[], float]:
+    return lambda: seconds(lambda: [call(store) and None for _ in range(count)])
+
+
+def _fill(url: str, schemas: dict[str, int], *, analyze: bool = True) -> None:
     doc = document(COLUMNS[:2])
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute("SET synchronous_commit = off")
         for name, count in schemas.items():
             row = connection.execute("SELECT id FROM guard WHERE kind = 'schema' AND key = %s", (name,)).fetchone()
             base = connection.execute("SELECT nextval('entity_id_seq'), 1700000000000000").fetchone()
-            assert row and base
+            assert row
+            assert base
             values = {"parent": row[0], "base": base[0], "now": base[1], "count": count, "doc": doc}
             for statement in FILL:
                 connection.execute(statement, {**values, "path": f"{CATALOG}.{name}"}, prepare=False)
-        connection.execute("VACUUM ANALYZE")
-        connection.execute("CHECKPOINT")
+        if analyze:
+            connection.execute("VACUUM ANALYZE")
+            connection.execute("CHECKPOINT")
 
 
 def _exclusive(setting: Setting, big: Store, little: Store) -> None:

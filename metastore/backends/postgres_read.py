@@ -1,0 +1,78 @@
+"""The statements that walk the tree, on PostgreSQL: by a path down, by an id up, through the children.
+
+A prepared statement keeps its plan, which may have been made while the tables were all but
+empty: then scanning every guard of a family costs no more than looking one up, and stays the
+plan until the next ANALYZE. A lateral sub-select that can not be merged into its query (OFFSET 0)
+leaves the planner one choice: to look up, by its whole condition, for each row on its left.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from metastore.backends.read_sql import _ENTITY, _NODE, ReadSql, from_named
+from metastore.commit import DROPPED, LIVE
+
+__all__ = ["READ"]
+
+
+def _each(table: str, alias: str, condition: str) -> str:
+    return f"LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}"
+
+
+class _PostgresRead(ReadSql):
+    def resolve(self, depth: int) -> str:
+        nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
+        levels = "".join(f"LEFT JOIN {_level(n)} ON true\n" for n in range(2, depth + 1))
+        return from_named(
+            f"""SELECT {nodes}, {_ENTITY} FROM guard g1
+{levels}LEFT JOIN {_each("entity", "e", f"e.id = g{depth}.id")} ON true
+WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1""",
+            self.parameter,
+        )
+
+    @cached_property
+    def by_id(self) -> str:
+        columns = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
+        return from_named(
+            f"""WITH RECURSIVE up AS (
+  SELECT g.id AS wanted, 0 AS height, {columns} FROM guard g WHERE g.id IN ({self.ids})
+  UNION ALL
+  SELECT up.wanted, up.height + 1, {columns}
+  FROM up CROSS JOIN {_each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0)
+SELECT up.wanted, up.state, {_NODE.format("up")}, {_ENTITY}
+FROM up LEFT JOIN {_each("entity", "e", "e.id = up.id AND up.height = 0")} ON true
+WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
+            self.parameter,
+        )
+
+    @cached_property
+    def children(self) -> dict[int, str]:
+        return {state: self._page(_children(state), "page.k, page.id") for state in (LIVE, DROPPED)}
+
+
+def _children(state: int) -> str:
+    after = "g.key > :after_key" if state == LIVE else f"g.state <> {LIVE} AND (g.key, g.id) > (:after_key, :after_id)"
+    return f"""SELECT g.key AS k, {_NODE.format("g")}, g.state, {_ENTITY}
+  FROM (SELECT * FROM guard g WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind
+    AND g.state = {state} AND {after} ORDER BY {"g.key" if state == LIVE else "g.key, g.id"} LIMIT :page_size) g
+  CROSS JOIN {_each("entity", "e", "e.id = g.id")}"""
+
+
+def _level(n: int) -> str:
+    above = f"g{n - 1}"
+    return _each(
+        "guard",
+        f"g{n}",
+        f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
+        f" AND g{n}.key = CASE WHEN {above}.fold THEN :k{n} ELSE :n{n} END",
+    )
+
+
+READ = _PostgresRead(
+    parameter="%(name)s",
+    ids="SELECT unnest(%(ids)s::bigint[])",
+    held="""SELECT count(*) FROM guard WHERE id = ANY(%(guard_ids)s::bigint[])
+    AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]""",
+    wanted_owned="""unnest(%(owner_ids)s::bigint[], %(names)s::text[]) WITH ORDINALITY AS w(owner_id, name, n)""",
+)

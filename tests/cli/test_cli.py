@@ -1,0 +1,371 @@
+"""The command line, as its users meet it: real processes, their output, errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from tests.setup.java import find_java
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+RED = "[red]x[/red]"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def environment(**more: str) -> dict[str, str]:
+    plain = {k: v for k, v in os.environ.items() if k not in ("METASTORE_URL", "COLUMNS", "NO_COLOR", "FORCE_COLOR")}
+    return {**plain, "PYTHONPATH": str(ROOT), **more}
+
+
+def call(url: str | None, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "metastore", *(() if url is None else ("--url", url)), *words]
+    options: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "timeout": 120, "env": environment()}
+    return subprocess.run(command, check=False, **{**options, **more})
+
+
+@pytest.fixture
+def run(url: str) -> Run:
+    """Run a command on a database with a little of everything."""
+    fill(url)
+    return lambda *words, **more: call(url, *words, **more)
+
+
+def fill(url: str) -> None:
+    with ms.open(url, principal="tester") as store:
+        store.metalakes.create("lake", comment="all of it")
+        store.catalogs.create("lake.c", type="relational")
+        store.schemas.create("lake.c.s.inner", parents=True)
+        columns = [
+            ms.Column("id", "long", nullable=False, comment="the key"),
+            ms.Column("tags", "map<string,list<int>>"),
+            ms.Column(RED, "decimal(10,2)", default="0"),
+        ]
+        table = store.tables.create(
+            "lake.c.s.t", columns=columns, partitioning=["id"], location="file:/data/t", format="parquet"
+        )
+        store.tables.alter(table, ms.AddColumn(("é",), "int"), ms.SetProperty("owner", RED))
+        store.partitions.create(table, "id=1", values={"id": "1"})
+        row = store.statistics.row("crawl", {"rows": 1234567, "columns": {"id": {"nulls": 5, "min": "1", "max": "99"}}})
+        store.statistics.put_many(table, [row])
+        store.tables.create(("lake", "c", "s", RED), comment="\x1b[31mred\nline two")
+        store.tables.create(("lake", "c", "s", "a.b"))
+        store.tables.create("lake.c.s.Ωmega")
+        store.filesets.create("lake.c.s.t", locations={"main": "s3://bucket/x"})
+        store.tables.rename("lake.c.s.Ωmega", "omega")
+
+
+def document(done: subprocess.CompletedProcess[str], code: int = 0) -> Any:
+    assert (done.returncode, done.stderr) == (code, "")
+    return json.loads(done.stdout)
+
+
+def refused(done: subprocess.CompletedProcess[str], *parts: str, code: int = 1) -> None:
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("metastore: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    for part in parts:
+        assert part in done.stderr
+
+
+# --- what is there
+
+
+def test_ls(run: Run) -> None:
+    done = run("ls")
+    assert (done.stdout, done.stderr) == ("lake  metalake v1  all of it\n", "")
+    lines = run("ls", "lake.c", "--recursive").stdout.splitlines()
+    assert lines[:3] == ["lake.c  catalog v1", "└── s  schema v1", "    ├── inner  schema v1"]
+    assert f"    ├── {RED}  table v1  \\x1b[31mred line two" in lines
+    assert lines[-1] == "    └── t  fileset v1"
+    assert "inner" not in run("ls", "lake.c").stdout
+
+
+def test_ls_as_json(run: Run) -> None:
+    (lake,) = document(run("ls", "--json"))["children"]
+    assert (lake["kind"], lake["path"], lake["version"], lake["comment"]) == ("metalake", "lake", 1, "all of it")
+    found = document(run("ls", "lake.c", "-r", "--json"))
+    assert found["path"] == "lake.c"
+    (schema,) = found["children"]
+    names = [(child["kind"], child["name"]) for child in schema["children"]]
+    assert names == [
+        ("schema", "inner"),
+        ("table", RED),
+        ("table", "a.b"),
+        ("table", "omega"),
+        ("table", "t"),
+        ("fileset", "t"),
+    ]
+    assert schema["children"][2]["path"] == "lake.c.s.`a.b`"
+
+
+def test_show_a_table(run: Run) -> None:
+    out = run("show", "lake.c.s.t", "--kind", "table").stdout
+    assert out.splitlines()[0] == "table lake.c.s.t"
+    for part in ("by tester", "file:/data/t", "parquet", "1,234,567 rows", "map<string, list<int>>", RED, "the key"):
+        assert part in out, part
+    (header,) = (line.split() for line in out.splitlines() if line.startswith("Name"))
+    assert header == ["Name", "Type", "Nullable", "Default", "Comment", "Nulls", "Min", "Max"]
+    assert max(map(len, out.splitlines())) <= 100
+    assert "\x1b" not in out
+
+
+def test_show_as_json(run: Run) -> None:
+    found = document(run("show", "lake.c.s.t", "--kind", "table", "--json"))
+    assert [c["name"] for c in found["columns"]] == ["id", "tags", RED, "é"]
+    assert found["columns"][0] | {"id": 0} == {
+        "id": 0,
+        "name": "id",
+        "type": "long",
+        "nullable": False,
+        "default": None,
+        "comment": "the key",
+        "auto_increment": False,
+    }
+    assert (found["partitions"], found["statistics"]["crawl"]["rows"]) == (1, 1234567)
+    assert (found["version"], found["properties"], found["created_by"]) == (2, {"owner": RED}, "tester")
+    assert found["created_at"].endswith("+00:00")
+    fileset = document(run("show", "lake.c.s.t", "--kind", "fileset", "--json"))
+    assert fileset["locations"] == {"main": "s3://bucket/x"}
+
+
+def test_show_other_kinds(run: Run) -> None:
+    assert run("show", "lake").stdout.startswith("metalake lake\n")
+    assert "relational" in run("show", "lake.c").stdout
+    assert run("show", "lake.c.s.inner").stdout.startswith("schema lake.c.s.inner\n")
+    assert run("show", "lake.c.s.`a.b`").stdout.startswith("table lake.c.s.`a.b`\n")
+    assert "s3://bucket/x" in run("show", "lake.c.s.t", "--kind", "fileset").stdout
+    refused(run("show", "lake.c.s.t"), "a table and of a fileset", "--kind table or --kind fileset")
+
+
+def test_history(run: Run) -> None:
+    out = run("history", "lake.c.s.omega").stdout.splitlines()
+    assert out[0].split() == ["Version", "Time", "(UTC)", "Action", "By", "What"]
+    assert out[2].endswith("rename  tester  lake.c.s.Ωmega -> lake.c.s.omega")
+    found = document(run("history", "lake.c.s.t", "--kind", "table", "--json"))
+    assert [(v["version"], v["action"]) for v in found["versions"]] == [(1, "create"), (2, "alter")]
+    assert [c["change"] for c in found["versions"][1]["changes"]] == ["AddColumn", "SetProperty"]
+
+
+def test_changes(run: Run) -> None:
+    found = [json.loads(line) for line in run("changes", "--json").stdout.splitlines()]
+    assert found[0]["path_after"] == "lake"
+    assert found[-1]["action"] == "rename"
+    rest = run("changes", "--json", "--after", found[2]["position"], "--limit", "2").stdout.splitlines()
+    assert [json.loads(line) for line in rest] == found[3:5]
+    lines = run("changes").stdout.splitlines()
+    assert len(lines) == len(found)
+    assert lines[0].startswith(found[0]["position"])
+    assert run("changes", "--limit", "0").stdout == ""
+    refused(run("changes", "--after", "somewhere"), "not a position")
+
+
+# --- upkeep
+
+
+def test_verify(run: Run, url: str) -> None:
+    assert run("verify").stdout == "No violations.\n"
+    assert document(run("verify", "--json")) == {"violations": []}
+    if url.startswith("sqlite"):
+        import sqlite3
+
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as lite:
+            lite.execute("UPDATE entity SET version = 9 WHERE id = (SELECT id FROM guard WHERE name = ?)", (RED,))
+        lite.close()
+        done = run("verify")
+        assert done.returncode == 1
+        assert f"lake.c.s.{RED}" in done.stdout
+        assert done.stdout.splitlines()[-1] == "1 violation."
+        (violation,) = document(run("verify", "--json"), code=1)["violations"]
+        assert (violation["invariant"], violation["path"]) == (1, f"lake.c.s.{RED}")
+
+
+def test_gc(run: Run, url: str) -> None:
+    with ms.open(url) as store:
+        store.schemas.drop("lake.c.s.inner")
+    assert document(run("gc", "--retention", "7d", "--json"))["entities"] == 0
+    done = run("gc", "--retention", "0s", "--keep-versions", "1")
+    assert done.stdout.startswith("Removed 1 entities, 2 old versions of others, ")
+    refused(run("gc", "--retention", "soon"), "'soon' is no duration", "7d")
+    refused(run("gc", "--retention", "1d", "--keep-versions", "0"), "keep_versions")
+    refused(run("gc"), "--retention", code=2)
+
+
+def test_migrate(url: str) -> None:
+    assert call(url, "migrate").stdout.endswith("is up to date.\n")
+    assert document(call(url, "migrate", "--json"))["migrated"] is True
+    assert call(url, "verify").returncode == 0
+
+
+# --- where it goes wrong
+
+
+def test_paths_that_lead_nowhere(run: Run) -> None:
+    refused(run("show", "lake.c.s.none"), "lake.c.s.none does not exist")
+    refused(run("show", "lake.none.s.t"), "there is no lake.none")
+    refused(run("ls", "none"), "none does not exist")
+    refused(run("ls", "lake.c.s.omega"), "is a table")
+    refused(run("history", "none.none"), "does not exist")
+    refused(run("show", "lake..x"), "must not be empty")
+    refused(run("show", "lake.c", "--kind", "table"), "path of a table is")
+    refused(run("show", "lake.c", "--kind", "cube"), "'cube'", code=2)
+
+
+@pytest.mark.parametrize(
+    ("url", "part"),
+    [
+        ("foo", "cannot be parsed"),
+        ("mysql://me:s3cret@host/db", "'mysql' is not supported"),
+        ("sqlite:////nowhere/at/all.db", "cannot open"),
+        ("postgresql://me:s3cret@127.0.0.1:1/db", "cannot connect"),
+        ("postgresql://me:s3cret@127.0.0.1:port/db", "cannot be parsed"),
+    ],
+)
+def test_urls(url: str, part: str) -> None:
+    for words in (("ls",), ("migrate",), ("verify", "--json")):
+        if words != ("migrate",) or "1:1" not in url:
+            refused(call(url, *words), part if words != ("migrate",) or "nowhere" not in url else "")
+    assert "s3cret" not in call(url, "ls").stderr
+
+
+def test_a_url_without_its_option_is_not_shown() -> None:
+    done = call(None, "postgresql://me:s3cret@host/db", "ls")
+    refused(done, code=2)
+    assert "s3cret" not in done.stderr
+
+
+def test_a_wrong_password_is_not_shown(postgres_server: Any) -> None:
+    url = postgres_server.url("none_such").replace("postgres@", "nobody:s3cret@")
+    done = call(url, "ls")
+    refused(done, "cannot connect to PostgreSQL")
+    assert "s3cret" not in done.stderr
+    done = call(url, "migrate")
+    refused(done)
+    assert "s3cret" not in done.stderr
+
+
+def test_a_database_without_schema(postgres_databases: Any) -> None:
+    url = postgres_databases.create_database()
+    refused(call(url, "ls"), "run: metastore migrate")
+    assert call(url, "migrate").returncode == 0
+    assert call(url, "ls").returncode == 0
+    postgres_databases.drop_database(url)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Give a folder that other users can read, and not write."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_a_file_that_cannot_be_written(open_folder: Path) -> None:
+    file = open_folder / "store.db"
+    fill(f"sqlite:///{file}")
+    file.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
+    open_folder.chmod(0o555)
+    script = """if True:
+        import contextlib, io, os, metastore.backends.sqlite, metastore.cli.app, metastore.migrations
+        with contextlib.redirect_stdout(io.StringIO()):  # imports all that other users may not be able to read
+            metastore.cli.app.run(["--url", "memory://", "gc", "--retention", "0s"])
+        os.getuid() or (os.setgid(65534), os.setuid(65534))
+        metastore.cli.main()"""
+    words = [sys.executable, "-c", script, "--url", f"sqlite:///{file}"]
+    options: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "env": environment(), "cwd": "/"}
+    refused(subprocess.run([*words, "gc", "--retention", "0s"], check=False, **options), str(file.name))
+    open_folder.chmod(0o755)
+
+
+def test_crawl_says_what_is_wrong(sqlite_url: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    refused(call(sqlite_url, "crawl", str(tmp_path / "none"), "--into", "lake.c"), "none")
+    refused(call(sqlite_url, "crawl", str(tmp_path), "--into", "lake"), "lake.main")
+    refused(call(sqlite_url, "crawl", str(tmp_path)), "--into", code=2)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_crawl(sqlite_url: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    java = find_java()
+    if java is None:
+        pytest.skip("Spark needs Java 17 or later: make java")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "good.csv").write_text("a,b\n1,x\n2,y\n")
+    (tmp_path / "in" / "[red]bad.parquet").write_text("no parquet")
+    words = ("crawl", str(tmp_path / "in"), "--into", "lake.c", "--master", "local[1]")
+    options = {"env": environment(JAVA_HOME=str(java), SPARK_LOCAL_IP="127.0.0.1")}
+    done = call(sqlite_url, *words, **options)
+    assert done.returncode == 0, done.stderr
+    assert "1 tables: 1 created, 0 altered, 0 unchanged; 1 failures." in done.stdout
+    assert "[red]bad.parquet: " in done.stdout
+    assert " attempts, 0 conflicts" in done.stdout
+    again = call(sqlite_url, *words, "--json", **options)
+    found = json.loads(again.stdout)
+    assert (found["created"], found["unchanged"], found["attempts"], len(found["failures"])) == (0, 1, 0, 1)
+
+
+# --- how it behaves
+
+
+def test_help_and_version() -> None:
+    assert call(None, "--version").stdout.startswith("metastore ")
+    assert "crawl" in call(None, "--help").stdout
+    assert call(None).stdout.startswith("Usage: ")
+    for command in ("migrate", "crawl", "ls", "show", "history", "changes", "verify", "gc"):
+        assert "--json" in call(None, command, "--help").stdout
+    refused(call(None, "nothing"), "nothing", code=2)
+
+
+def test_the_url_of_the_environment(sqlite_url: str) -> None:
+    fill(sqlite_url)
+    assert call(None, "ls", env=environment(METASTORE_URL=sqlite_url)).stdout.startswith("lake")
+
+
+def test_colours_and_encodings(sqlite_url: str) -> None:
+    fill(sqlite_url)
+    assert "\x1b[" in call(sqlite_url, "ls", "lake.c", env=environment(FORCE_COLOR="1")).stdout
+    plain = call(sqlite_url, "ls", "lake.c", env=environment(FORCE_COLOR="1", NO_COLOR="1", TERM="xterm")).stdout
+    assert "\x1b[3" not in plain.replace("\x1b[3m", "")
+    for words in (("ls", "lake.c", "-r"), ("history", "lake.c.s.omega")):
+        done = call(sqlite_url, *words, env=environment(PYTHONIOENCODING="ascii"))
+        assert (done.returncode, done.stderr) == (0, "")
+    found = document(call(sqlite_url, "history", "lake.c.s.omega", "--json", env=environment(PYTHONIOENCODING="ascii")))
+    assert found["versions"][0]["path_after"] == "lake.c.s.Ωmega"
+
+
+def test_a_reader_that_stops_reading(sqlite_url: str) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create_many(None, [{"name": f"a lake with a long name, number {n}"} for n in range(5000)])
+    for words in ("changes", "changes --json", "ls", "ls --json"):
+        command = f"{sys.executable} -m metastore --url {sqlite_url} {words} | head -n 1"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=environment())
+        assert done.stderr == ""
+        assert done.stdout.count("\n") == 1
+
+
+def test_an_interrupt(sqlite_url: str) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create_many(None, [{"name": f"a lake with a long name, number {n}"} for n in range(5000)])
+    command = [sys.executable, "-m", "metastore", "--url", sqlite_url, "changes", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b'{"position"')
+        time.sleep(0.2)  # the pipe is full by now, or will be: the process waits in it
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors.decode().splitlines() == ["metastore: interrupted"]

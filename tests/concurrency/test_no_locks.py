@@ -1,0 +1,133 @@
+"""No lock across a round trip: what PostgreSQL says of our sessions while 8 processes are at work, or stopped."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psycopg
+
+import metastore as ms
+from tests.concurrency.checks import seed, violations
+from tests.concurrency.raw import connect, dsn
+from tests.concurrency.workers import Job, Team, Turn, outcome
+
+SECONDS, STOPS = 2.0, 60
+_SPAWN = multiprocessing.get_context("spawn")
+
+SAMPLE = """
+SELECT 'idle in transaction', pid, query FROM pg_stat_activity
+  WHERE datname = current_database() AND state LIKE 'idle in transaction%'
+UNION ALL
+SELECT 'advisory lock', pid, objid::text FROM pg_locks WHERE locktype = 'advisory'
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+UNION ALL
+SELECT 'lock of an idle session', a.pid, l.locktype || ' ' || l.mode FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+  WHERE a.datname = current_database() AND a.state = 'idle' AND a.xact_start IS NOT NULL
+UNION ALL
+SELECT 'table lock', pid, relation::regclass || ' ' || mode FROM pg_locks
+  WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')"""
+
+
+def work(turn: Turn, number: int) -> int:
+    """Do a bit of everything for as long as others sample."""
+    store, dice = turn.store, random.Random(number)
+    turn.meet()
+    ends = time.monotonic() + SECONDS
+    while time.monotonic() < ends:
+        mix(store, f"lake.cat.s{dice.randrange(3)}", number, dice)
+    return store.counters["commits"]
+
+
+def mix(store: ms.Store, schema: str, number: int, dice: random.Random) -> None:
+    """Everything that sends more than one statement, and the rest."""
+    table = f"{schema}.t{dice.randrange(4)}"
+    outcome(lambda: store.schemas.create(schema, if_exists="return"))
+    outcome(lambda: store.tables.create(table, if_exists="replace", comment=str(dice.random())))
+    outcome(lambda: store.partitions.create(table, f"p{number}", values={"p": "1"}))
+    outcome(lambda: store.tables.create_many(schema, [{"name": f"m{n}"} for n in range(5)], if_exists="return"))
+    outcome(lambda: store.tables.rename(table, f"t{dice.randrange(4)}"))
+    outcome(lambda: store.schemas.drop(schema))  # not empty: a pipeline that fails
+    outcome(lambda: store.schemas.rename(schema, f"s{dice.randrange(3)}"))
+    outcome(lambda: store.run(lambda tx: tx.tables.alter(table, ms.SetComment(str(len(list(tx.tables.list(schema))))))))
+    outcome(lambda: list(store.tables.list(schema, page_size=2)))
+    outcome(lambda: store.tables.drop(table))
+
+
+def test_no_session_is_idle_in_transaction(postgres_url: str, team: Team) -> None:
+    """Under load: no session idle in a transaction, no advisory lock, no table lock, no lock of an idle session."""
+    seed(postgres_url)
+    samples, over = list[Any](), threading.Event()
+
+    def sample() -> int:
+        with connect(postgres_url) as connection:
+            count = 0
+            while not over.is_set():
+                samples.extend(connection.execute(SAMPLE).fetchall())
+                count += 1
+            return count
+
+    counts: list[int] = []
+    sampler = threading.Thread(target=lambda: counts.append(sample()))
+    sampler.start()
+    try:
+        commits = team.run(postgres_url, [Job(work, n) for n in range(8)])
+    finally:
+        over.set()
+        sampler.join()
+    assert samples == []
+    assert counts[0] > 50
+    assert min(commits) > 10
+    assert violations(postgres_url) == []
+
+
+def be_stopped(url: str, pipe: Connection) -> None:
+    """Send what locks, looks and then writes, again and again, until killed."""
+    with ms.open(url) as store:
+        schema = store.schemas.load("lake.cat.s")
+        pipe.send("ready")
+        while True:
+            outcome(lambda: store.schemas.drop(schema))  # it is not empty: nothing is ever dropped
+
+
+def test_a_stopped_client_holds_no_lock(postgres_url: str) -> None:
+    """SIGSTOP at random moments: the server never waits, inside a transaction, for a client that does not go on."""
+    seed(postgres_url, "lake.cat.s.t")
+    ours, theirs = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=be_stopped, args=(postgres_url, theirs), daemon=True)
+    process.start()
+    assert ours.recv() == "ready"
+    assert process.pid is not None
+    dice, held = random.Random(3), list[Any]()
+    try:
+        with psycopg.connect(dsn(postgres_url), autocommit=True) as connection:
+            for _ in range(STOPS):
+                time.sleep(dice.random() * 0.01)  # when it is stopped is to be random
+                os.kill(process.pid, signal.SIGSTOP)
+                held += _transactions_that_wait_for_a_client(connection)
+                os.kill(process.pid, signal.SIGCONT)
+            assert process.is_alive()
+    finally:
+        process.kill()
+        process.join()
+    assert held == []
+
+
+def _transactions_that_wait_for_a_client(connection: psycopg.Connection) -> list[Any]:
+    """Let the server finish what it has; return the transactions that are open then."""
+    sql = """SELECT state, wait_event, query FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+          AND xact_start IS NOT NULL"""
+    for _ in range(200):
+        found = connection.execute(sql).fetchall()
+        if not found:
+            return []
+        time.sleep(0.001)
+    return found

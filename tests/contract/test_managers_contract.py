@@ -1,0 +1,354 @@
+"""What every manager promises: making, finding, listing and altering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore import Store
+from metastore.names import clean_name
+from tests.contract.ground import Ground, interrupted
+
+COLUMNS = (ms.Column("id", "long", nullable=False), ms.Column("name", "string"))
+BAD_NAMES = ["", " a", "a ", "a\x00b", "a\nb", "\u0085", "x" * 256, "\ud800", "\u00a0a", 7, None]
+
+
+def position(store: Store) -> int:
+    """How many changes there were."""
+    return sum(1 for _ in store.changes())
+
+
+class TestCreate:
+    def test_what_was_given_comes_back(self, ground: Ground) -> None:
+        made = ground.store.tables.create(
+            "m.c.two.t",
+            columns=COLUMNS,
+            comment="ä",
+            properties={"k": "v\x00"},
+            partitioning=["bucket(16, id)"],
+            sort_orders=["name desc nulls last"],
+            location="s3://b/t",
+            format="parquet",
+            indexes=[ms.Index("pk", ["id"], type="primary")],
+        )
+        for table in (made, ground.store.tables.load("m.c.two.t"), ground.store.tables.load(made)):
+            assert (table.path, table.kind, table.version, table.scope_version) == ("m.c.two.t", "table", 1, 1)
+            assert (table.comment, table.properties) == ("ä", {"k": "v\x00"})
+            assert [(c.name, c.type, c.nullable) for c in table.columns] == [("id", "long", False), ("name", "string", True)]
+            assert (table.partitioning, table.location, table.format) == (("bucket(16, id)",), "s3://b/t", "parquet")
+            assert table == made
+        assert made.names == ("m", "c", "two", "t")
+
+    def test_if_exists(self, ground: Ground) -> None:
+        tables, first = ground.store.tables, ground.table
+        for at in ({"path": "m.c.one.t"}, {"path": "t", "parent": ground.one}):
+            with pytest.raises(ms.EntityAlreadyExists) as caught:
+                tables.create(**at, comment="x")
+            assert caught.value.path == "m.c.one.t"
+            assert tables.create(**at, comment="x", if_exists="return") == first
+        replaced = tables.create("m.c.one.t", comment="x", if_exists="replace")
+        assert (replaced.id, replaced.version, replaced.comment) == (first.id, 2, "x")
+        count = position(ground.store)
+        assert tables.create("t", parent=ground.one, comment="x", if_exists="replace") == replaced
+        assert position(ground.store) == count, "a replacement that is equal writes nothing"
+        with pytest.raises(ms.InvalidArgument):
+            tables.create("m.c.one.t", if_exists="ignore")  # type: ignore[arg-type]
+
+    def test_parents(self, ground: Ground) -> None:
+        made = ground.store.tables.create("m.c.a.b.d.t", parents=True)
+        assert made.names == ("m", "c", "a", "b", "d", "t")
+        assert list(ground.store.schemas.names("m.c.a.b")) == ["d"]
+        with pytest.raises(ms.EntityNotFound):
+            ground.store.tables.create("m.missing.a.t", parents=True)
+        with pytest.raises(ms.EntityNotFound):
+            ground.store.tables.create("m.c.missing.t")
+
+    @pytest.mark.parametrize("depth", [40, 80])
+    def test_any_depth_of_schemas(self, request: pytest.FixtureRequest, ground: Ground, url: str, depth: int) -> None:
+        if depth > 60 and url.startswith("sqlite"):
+            request.applymarker(pytest.mark.xfail(reason="a path is one join, and SQLite joins at most 64 tables"))
+        path = ("m", "c", *["s"] * depth, "t")
+        assert ground.store.tables.create(path, parents=True) == ground.store.tables.load(path)
+
+    def test_parent_in_hand(self, ground: Ground) -> None:
+        assert ground.store.tables.create("u", parent=ground.one).path == "m.c.one.u"
+        ground.store.schemas.rename(ground.one, "uno")
+        assert ground.store.tables.create("w", parent=ground.one).path == "m.c.uno.w", "an entity means its id"
+        for wrong in (ground.catalog, ground.table, ground.lake):
+            with pytest.raises(ms.InvalidArgument):
+                ground.store.tables.create("u", parent=wrong)
+        with pytest.raises(ms.EntityNotFound):
+            ground.store.tables.create("u", parent=ground.old)
+
+    @pytest.mark.parametrize(
+        ("kind", "path"), [("tables", "m.c.t"), ("schemas", "m.c"), ("catalogs", "c"), ("catalogs", "m.c.d"), ("metalakes", "m.n")]
+    )
+    def test_wrong_depth(self, ground: Ground, kind: str, path: str) -> None:
+        manager: Any = getattr(ground.store, kind)
+        more = {"type": "model"} if kind == "catalogs" else {}
+        for call in (lambda: manager.create(path, **more), lambda: manager.load(path), lambda: manager.exists(path)):
+            with pytest.raises(ms.InvalidArgument):
+                call()
+
+    @pytest.mark.parametrize("name", BAD_NAMES)
+    def test_bad_names(self, ground: Ground, name: Any) -> None:
+        count = position(ground.store)
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.tables.create(("m", "c", "one", name))
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.tables.create(name, parent=ground.one)
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.tables.rename(ground.table, ("m", "c", "one", name))
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.tables.create_many("m.c.one", [{"name": "fine"}, {"name": name}])
+        assert position(ground.store) == count
+
+    @pytest.mark.parametrize("path", ["", "m.c.one.`t", "m.c.one.t`", "m..one.t", "m.c.one.`t`x", ()])
+    def test_bad_paths(self, ground: Ground, path: Any) -> None:
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.tables.load(path)
+
+    def test_odd_names(self, ground: Ground) -> None:
+        """Field case 27: % and _ are literal; a dot and a back-quote are back-quoted."""
+        odd = ["a%", "a_", "ab", "a.b", "a`b", "x" * 255, "é", "a\\", "'\"", "\U0001f600", "A"]
+        for name in odd:
+            ground.store.tables.create(("m", "c", "two", name))
+        for name in odd:
+            table = ground.store.tables.load(("m", "c", "two", name))
+            assert table.name == name
+            assert ground.store.tables.load(table.path) == table
+        assert list(ground.store.tables.names("m.c.two")) == sorted(odd)
+        assert ground.store.tables.load("m.c.two.e\u0301").name == "é", "names are in NFC"
+        assert ground.store.tables.drop("m.c.two.a%")
+        assert ground.store.tables.exists("m.c.two.ab")
+
+
+class TestFolding:
+    @pytest.mark.parametrize(
+        ("made", "same", "other"),
+        [("Straße", "STRASSE", "Strase"), ("ΣΑΣ", "σας", "σα"), ("I", "i", "ı"), ("İ", "i̇", "i"), ("É", "e\u0301", "e")],
+    )
+    def test_folding_catalog(self, ground: Ground, made: str, same: str, other: str) -> None:
+        ground.store.catalogs.create("m.f", type="relational", fold_case=True)
+        schema = ground.store.schemas.create(("m", "f", made))
+        table = ground.store.tables.create("T", parent=schema)
+        assert ground.store.schemas.load(("m", "f", same)) == schema
+        assert ground.store.tables.load(("m", "f", same, "t")) == table
+        assert not ground.store.schemas.exists(("m", "f", other))
+        for taken in (lambda: ground.store.schemas.create(("m", "f", same)), lambda: ground.store.tables.create("t", parent=schema)):
+            with pytest.raises(ms.EntityAlreadyExists):
+                taken()
+        ground.store.schemas.create(("m", "f", other))
+        assert ground.store.schemas.rename(schema, same).name == clean_name(same)
+
+    def test_other_catalogs_do_not_fold(self, ground: Ground) -> None:
+        ground.store.schemas.create("m.c.ONE")
+        assert list(ground.store.schemas.names("m.c")) == ["ONE", "one", "two"]
+        assert not ground.store.catalogs.exists("m.C")
+
+    def test_fold_is_fixed(self, ground: Ground) -> None:
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.catalogs.create("m.c", type="relational", fold_case=True, if_exists="replace")
+
+
+class TestFind:
+    def test_load_many(self, ground: Ground) -> None:
+        found = ground.store.tables.load_many(["m.c.one.t", "m.c.one.u", "m.x.y.z", ("m", "c", "one", "t")])
+        assert found == [ground.table, None, None, ground.table]
+        assert ground.store.tables.load_many([]) == []
+
+    def test_exists(self, ground: Ground) -> None:
+        assert ground.store.tables.exists("m.c.one.t")
+        for path in ("m.c.one.u", "m.c.none.t", "m.c.old.t", "m.c.one.t.t"):
+            assert not ground.store.tables.exists(path)
+
+    @pytest.mark.parametrize("page_size", [1, 2, 3, 1000])
+    def test_listing(self, ground: Ground, page_size: int) -> None:
+        """By code point, over all page borders: U+FFFF stands before U+1F600, unlike in UTF-16."""
+        names = ["B", "a", "ä", "\uffff", "\U0001f600", "10", "9", "Z"]
+        for name in names:
+            ground.store.tables.create(name, parent=ground.two)
+            ground.store.filesets.create(name, parent=ground.two)
+        assert list(ground.store.tables.names("m.c.two", page_size=page_size)) == sorted(names)
+        listed = list(ground.store.tables.list(ground.two, page_size=page_size))
+        assert [t.name for t in listed] == sorted(names)
+        assert listed == ground.store.tables.load_many([t.path for t in listed])
+
+    def test_listings_are_of_direct_children_of_a_kind(self, ground: Ground) -> None:
+        ground.store.schemas.create("m.c.one.inner")
+        ground.store.filesets.create("m.c.one.f")
+        assert list(ground.store.tables.names("m.c.one")) == ["t"]
+        assert list(ground.store.schemas.names("m.c.one")) == ["inner"]
+        assert list(ground.store.schemas.names("m.c")) == ["one", "two"]
+        assert list(ground.store.catalogs.names(ground.lake)) == ["c"]
+        assert [m.name for m in ground.store.metalakes.list()] == ["m"]
+
+    def test_listing_what_is_not_there(self, ground: Ground) -> None:
+        for missing in ("m.c.none", "m.none.one", "m.c.old", ground.old):
+            with pytest.raises(ms.EntityNotFound):
+                list(ground.store.tables.names(missing))
+        for wrong in (None, "m.c", ground.catalog, ground.table):
+            with pytest.raises(ms.InvalidArgument):
+                list(ground.store.tables.list(wrong))
+        with pytest.raises(ms.InvalidArgument):
+            list(ground.store.tables.list("m.c.one", page_size=0))
+
+    def test_parent_renamed_or_dropped_midway(self, ground: Ground) -> None:
+        for n in range(3):
+            ground.store.tables.create(f"t{n}", parent=ground.two)
+        names = ground.store.tables.names("m.c.two", page_size=2)
+        assert next(names) == "t0"
+        ground.store.schemas.rename("m.c.two", "zwei")
+        assert next(names) == "t1"
+        with pytest.raises(ms.EntityNotFound):
+            next(names)
+        names = ground.store.tables.names("m.c.zwei", page_size=1)
+        assert next(names) == "t0"
+        ground.store.schemas.drop("m.c.zwei", cascade=True)
+        with pytest.raises(ms.EntityNotFound):
+            next(names)
+
+    def test_listing_goes_on_when_the_parent_stands_where_it_stood(self, ground: Ground) -> None:
+        for n in range(3):
+            ground.store.tables.create(f"t{n}", parent=ground.two)
+        names = ground.store.tables.names("m.c.two", page_size=1)
+        assert next(names) == "t0"
+        ground.store.catalogs.disable("m.c")
+        assert list(names) == ["t1", "t2"]
+
+
+class TestAlter:
+    def test_merge(self, ground: Ground) -> None:
+        """Two callers with the same entity in hand: both changes land; field case 1."""
+        tables = ground.store.tables
+        tables.alter(ground.table, ms.SetProperty("a", "1"))
+        after = tables.alter(ground.table, ms.SetProperty("b", "2"), ms.SetComment("c"))
+        assert (after.version, after.comment, after.properties) == (3, "c", {"a": "1", "b": "2"})
+        with interrupted(
+            ground.store,
+            lambda: tables.alter("m.c.one.t", ms.SetProperty("a", "9")),
+            lambda: tables.alter("m.c.one.t", ms.RemoveProperty("b")),
+        ):
+            after = tables.alter("m.c.one.t", ms.SetProperty("d", "4"))
+        assert (after.version, after.properties) == (6, {"a": "9", "d": "4"})
+        assert tables.load("m.c.one.t") == after
+
+    def test_same_column_twice(self, ground: Ground) -> None:
+        tables = ground.store.tables
+        tables.alter(ground.table, ms.AddColumn(("x",), "int"))
+        with pytest.raises(ms.EntityAlreadyExists):
+            tables.alter(ground.table, ms.AddColumn(("x",), "int"))
+        assert [c.name for c in tables.alter(ground.table, ms.AddColumn(("y",), "int")).columns] == ["x", "y"]
+
+    def test_equal_writes_nothing(self, ground: Ground) -> None:
+        altered = ground.store.tables.alter(ground.table, ms.SetProperty("a", "1"))
+        before = ground.dump()
+        assert ground.store.tables.alter(altered, ms.SetProperty("a", "1")) == altered
+        assert ground.store.tables.alter("m.c.one.t", ms.RemoveProperty("zz"), ms.SetComment(None)) == altered
+        assert ground.store.tables.alter(ground.table) == altered
+        assert ground.dump() == before
+
+    def test_expected_version(self, ground: Ground) -> None:
+        tables = ground.store.tables
+        assert tables.alter(ground.table, ms.SetComment("1"), expected_version=1).version == 2
+        calls: list[Any] = [
+            lambda t: tables.alter(t, ms.SetComment("2"), expected_version=1),
+            lambda t: tables.rename(t, "u", expected_version=1),
+            lambda t: tables.drop(t, expected_version=1),
+        ]
+        before = ground.dump()
+        for call in calls:
+            for target in (ground.table, "m.c.one.t", tables.load("m.c.one.t")):
+                with pytest.raises(ms.VersionConflict) as caught:
+                    call(target)
+                assert (caught.value.path, caught.value.expected, caught.value.found) == ("m.c.one.t", 1, 2)
+        assert ground.dump() == before
+        tables.drop("m.c.one.t", expected_version=2)
+        tables.create("m.c.one.t")
+        with pytest.raises(ms.EntityNotFound):
+            tables.alter(ground.table, ms.SetComment("x"), expected_version=1)
+
+    def test_expected_version_meets_another_change(self, ground: Ground) -> None:
+        tables = ground.store.tables
+        with interrupted(ground.store, lambda: tables.alter("m.c.one.t", ms.SetComment("first"))):
+            with pytest.raises(ms.VersionConflict):
+                tables.alter(ground.table, ms.SetComment("second"), expected_version=1)
+        assert tables.load(ground.table).comment == "first"
+
+    def test_expected_property(self, ground: Ground) -> None:
+        tables = ground.store.tables
+        tables.alter(ground.table, ms.SetProperty("at", "1", expected=None))
+        tables.alter(ground.table, ms.SetProperty("at", "2", expected="1"))
+        with pytest.raises(ms.VersionConflict) as caught:
+            tables.alter(ground.table, ms.SetProperty("at", "3", expected="1"))
+        assert (caught.value.expected, caught.value.found) == ("1", "2")
+
+    def test_who_and_when(self, ground: Ground) -> None:
+        store = ground.store
+        made = store.tables.create("m.c.two.t", principal="alice")
+        assert (made.created_by, made.modified_by, made.created_at) == ("alice", "alice", made.modified_at)
+        after = store.tables.alter(made, ms.SetComment("x"), principal="bob")
+        assert (after.created_by, after.modified_by, after.created_at) == ("alice", "bob", made.created_at)
+        assert after.modified_at > made.modified_at
+        assert after.modified_at.utcoffset() is not None
+        assert store.tables.alter(made, ms.SetComment("y")).modified_by == "tester"
+        assert store.tables.load(made) == store.tables.load("m.c.two.t")
+        assert [v.principal for v in store.tables.history(made)] == ["alice", "bob", "tester"]
+        assert store.tables.rename(made, "u", principal="eve").modified_by == "eve"
+        for bad in ("", "a\x00", 7):
+            with pytest.raises(ms.InvalidArgument):
+                store.tables.drop(made, principal=bad)  # type: ignore[arg-type]
+
+    def test_wrong_change_or_kind(self, ground: Ground) -> None:
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.schemas.alter(ground.one, ms.SetLocation("x"))
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.schemas.alter(ground.table, ms.SetComment("x"))
+
+
+class TestCreateMany:
+    def test_chunks(self, ground: Ground) -> None:
+        rows = [{"name": f"t{n:04}", "comment": str(n)} for n in range(1, 1203)]
+        assert ground.store.tables.create_many("m.c.two", rows) == 1202
+        assert list(ground.store.tables.names("m.c.two")) == [r["name"] for r in rows]
+        assert ground.store.tables.load("m.c.two.t0700").comment == "700"
+        assert ground.store.tables.create_many(ground.two, []) == 0
+
+    def test_if_exists(self, ground: Ground) -> None:
+        tables = ground.store.tables
+        rows = [{"name": "a"}, {"name": "t", "comment": "new"}, {"name": "b"}]
+        before = ground.dump()
+        with pytest.raises(ms.EntityAlreadyExists):
+            tables.create_many("m.c.one", rows)
+        assert ground.dump() == before
+        assert tables.create_many(ground.one, rows, if_exists="return") == 2
+        assert tables.create_many("m.c.one", rows, if_exists="return") == 0
+        assert tables.load("m.c.one.t") == ground.table
+        assert tables.create_many("m.c.one", rows, if_exists="replace") == 1
+        replaced = tables.load("m.c.one.t")
+        assert (replaced.id, replaced.version, replaced.comment) == (ground.table.id, 2, "new")
+
+    def test_twice_the_same_name(self, ground: Ground) -> None:
+        """Two rows of one name: an error at once; the first stays; the last replaces it."""
+        ground.store.catalogs.create("m.f", type="relational", fold_case=True)
+        schema = ground.store.schemas.create("m.f.s")
+        rows = [{"name": "x", "comment": "1"}, {"name": "y"}, {"name": "X", "comment": "2"}]
+        with pytest.raises(ms.EntityAlreadyExists):
+            ground.store.tables.create_many(schema, rows, deadline=5)
+        assert list(ground.store.tables.names(schema)) == []
+        assert ground.store.tables.create_many(schema, rows, if_exists="return") == 2
+        assert ground.store.tables.load("m.f.s.x").comment == "1"
+        assert ground.store.tables.create_many(schema, rows, if_exists="replace", deadline=5) == 1
+        assert ground.store.tables.load("m.f.s.x").comment == "2"
+
+    def test_metalakes_and_wrong_parents(self, ground: Ground) -> None:
+        assert ground.store.metalakes.create_many(None, [{"name": "n"}, {"name": "o"}]) == 2
+        assert list(ground.store.metalakes.names()) == ["m", "n", "o"]
+        for parent, error in ((None, ms.InvalidArgument), ("m.c", ms.InvalidArgument), ("m.c.no", ms.EntityNotFound)):
+            with pytest.raises(error):
+                ground.store.tables.create_many(parent, [{"name": "x"}])
+        for row in ({}, {"name": "x", "nonsense": 1}, 7):
+            with pytest.raises(ms.InvalidArgument):
+                ground.store.tables.create_many("m.c.one", [row])  # type: ignore[list-item]

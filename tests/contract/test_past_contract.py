@@ -1,0 +1,250 @@
+"""What every store promises: history, the change feed, owned rows, gc."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore import Change, Store, Version
+from metastore.collecting import Collected
+from metastore.entity import Entity
+from tests.contract.ground import Ground
+
+NOW = timedelta(0)
+
+
+def story(versions: list[Version] | list[Change]) -> list[tuple[int, str, str | None, str | None]]:
+    """What is the same for every backend."""
+    return [(v.version, v.action, v.path_before, v.path_after) for v in versions]
+
+
+class TestHistory:
+    def test_every_action(self, ground: Ground) -> None:
+        schemas = ground.store.schemas
+        schemas.alter("m.c.two", ms.SetComment("1"), ms.SetProperty("a", "b"))
+        schemas.rename("m.c.two", "due")
+        schemas.rename("m.c.due", "m.c.one.due")
+        schemas.drop("m.c.one.due")
+        schemas.restore("m.c.one.due", to="m.c.zwei")
+        schemas.create("m.c.zwei", comment="2", if_exists="replace")
+        versions = list(schemas.history(ground.two))
+        assert story(versions) == [
+            (1, "create", None, "m.c.two"),
+            (2, "alter", "m.c.two", "m.c.two"),
+            (3, "rename", "m.c.two", "m.c.due"),
+            (4, "move", "m.c.due", "m.c.one.due"),
+            (5, "drop", "m.c.one.due", None),
+            (6, "restore", None, "m.c.zwei"),
+            (7, "alter", "m.c.zwei", "m.c.zwei"),
+        ]
+        assert versions == list(schemas.history("m.c.zwei"))
+        assert versions[1].changes == (ms.SetComment("1"), ms.SetProperty("a", "b"))
+        assert len({v.operation_id for v in versions}) == 7
+        assert {v.operation_id.version for v in versions} == {7}
+        assert all(a.time <= b.time for a, b in pairwise(versions))
+
+    def test_load_a_version(self, ground: Ground) -> None:
+        tables = ground.store.tables
+        tables.alter(ground.table, ms.SetComment("1"))
+        tables.rename(ground.table, "u")
+        now = tables.alter(ground.table, ms.SetComment("2"))
+        found = [tables.load(now, version=v) for v in (1, 2, 3, 4)]
+        assert [(e.path, e.version, e.comment) for e in found] == [
+            ("m.c.one.t", 1, None),
+            ("m.c.one.t", 2, "1"),
+            ("m.c.one.u", 3, "1"),
+            ("m.c.one.u", 4, "2"),
+        ]
+        assert found[3].record[1:] == now.record[1:]
+        assert [v.entity for v in tables.history(now)] == found
+        for version in (5, 99):
+            with pytest.raises(ms.EntityNotFound):
+                tables.load(now, version=version)
+        for bad in (0, -1, True, "1"):
+            with pytest.raises(ms.InvalidArgument):
+                tables.load(now, version=bad)  # type: ignore[arg-type]
+
+    def test_enable_and_disable(self, ground: Ground) -> None:
+        ground.store.catalogs.disable("m.c")
+        ground.store.catalogs.enable("m.c")
+        versions = list(ground.store.catalogs.history("m.c"))
+        assert [v.action for v in versions] == ["create", "disable", "enable"]
+        entities = [v.entity for v in versions]
+        assert [e.in_use for e in entities if isinstance(e, ms.Catalog)] == [True, False, True]
+
+    def test_of_what_is_gone(self, ground: Ground) -> None:
+        assert [v.action for v in ground.store.schemas.history(ground.old)] == ["create", "drop"]
+        with pytest.raises(ms.EntityNotFound):
+            list(ground.store.schemas.history("m.c.old"))
+
+
+class TestChanges:
+    def test_everything_in_order(self, ground: Ground) -> None:
+        changes = list(ground.store.changes())
+        assert story(changes) == [
+            (1, "create", None, "m"),
+            (1, "create", None, "m.c"),
+            (1, "create", None, "m.c.one"),
+            (1, "create", None, "m.c.two"),
+            (1, "create", None, "m.c.old"),
+            (1, "create", None, "m.c.one.t"),
+            (1, "create", None, "m.c.one.t.p"),
+            (2, "drop", "m.c.old", None),
+        ]
+        assert [c.kind for c in changes] == ["metalake", "catalog", *["schema"] * 3, "table", "partition", "schema"]
+        assert changes[5].entity_id == ground.table.id
+        assert isinstance(changes[5].entity, Entity)
+        assert changes[5].entity.doc == ground.table.doc
+        assert {c.principal for c in changes} == {"tester"}
+
+    def test_positions(self, ground: Ground) -> None:
+        changes = list(ground.store.changes())
+        assert all(a.position < b.position for a, b in pairwise(changes))
+        for n in (0, 3, len(changes)):
+            assert list(ground.store.changes(limit=n)) == changes[:n]
+        for n, change in enumerate(changes):
+            assert list(ground.store.changes(after=change.position)) == changes[n + 1 :]
+        last = changes[-1].position
+        ground.store.tables.rename("m.c.one.t", "u")
+        (new,) = ground.store.changes(after=last)
+        assert story([new]) == [(2, "rename", "m.c.one.t", "m.c.one.u")]
+
+    @pytest.mark.parametrize("bad", ["", "x", "0-1", "0000-zz", 7])
+    def test_no_position(self, ground: Ground, bad: Any) -> None:
+        with pytest.raises(ms.InvalidArgument):
+            ground.store.changes(after=bad)
+
+    def test_replaying_gives_the_tables(self, ground: Ground) -> None:
+        """A replay by path: what is created, renamed, dropped; a cascade takes all below with it."""
+        ground.store.schemas.rename("m.c.one", "m.c.two.in")
+        ground.store.filesets.create("m.c.two.in.f")
+        ground.store.schemas.drop("m.c.two.in", cascade=True)
+        ground.store.schemas.restore("m.c.two.in", to="m.c.back")
+        parents: dict[int, tuple[str, ...] | None] = {}
+        for change in ground.store.changes():
+            if change.kind != "partition":
+                parents[change.entity_id] = change.path_after and tuple(change.path_after.split("."))  # type: ignore[assignment]
+        assert ("m", "c", "back") in parents.values()
+        assert sum(p is None for p in parents.values()) == 1
+
+
+class TestOwned:
+    def test_partitions(self, ground: Ground) -> None:
+        partitions, table = ground.store.partitions, ground.table
+        made = partitions.create("m.c.one.t", "day=1", values={"day": "1"}, properties={"k": "v"})
+        assert (made.version, made.values, made.properties, made.created_by) == (1, {"day": "1"}, {"k": "v"}, "tester")
+        assert partitions.load(table, "day=1") == made
+        assert list(partitions.list(table)) == [made, ground.part]
+        with pytest.raises(ms.EntityAlreadyExists):
+            partitions.create(table, "day=1", values={})
+        assert partitions.exists(table, "day=1")
+        assert partitions.drop(table, "day=1") is True
+        assert partitions.drop(table, "day=1") is False
+        assert partitions.drop("m.c.one.none", "x") is False
+        with pytest.raises(ms.EntityNotFound):
+            partitions.load(table, "day=1")
+        with pytest.raises(ms.EntityNotFound):
+            list(partitions.names("m.c.one.none"))
+        again = partitions.create(table, "day=1", values={})
+        assert again.id != made.id
+        assert ground.store.tables.load(table) == table, "they do not change their owner"
+
+    @pytest.mark.parametrize("page_size", [1, 2, 50])
+    def test_order(self, ground: Ground, page_size: int) -> None:
+        names = ["z", "a", "\uffff", "\U0001f600", "A"]
+        for name in names:
+            ground.store.partitions.create(ground.table, name, values={})
+        assert list(ground.store.partitions.names("m.c.one.t", page_size=page_size)) == sorted([*names, "p"])
+
+    def test_put_many(self, ground: Ground) -> None:
+        statistics = ground.store.statistics
+        rows = [statistics.row(n, {"rows": 1, "x": [None, 1.5, "ä"]}) for n in ("a", "b", "c")]
+        assert statistics.put_many(ground.table, rows) == 3
+        assert statistics.put_many("m.c.one.t", rows) == 0
+        assert statistics.put_many(ground.table, [statistics.row("a", {"rows": 2})], drop=["b", "zz"]) == 2
+        assert [(s.name, s.version, s.values["rows"]) for s in statistics.list(ground.table)] == [("a", 2, 2), ("c", 1, 1)]
+        assert not ground.store.partitions.exists(ground.table, "a")
+        last = list(ground.store.changes())[-2:]
+        assert [(c.action, c.kind) for c in last] == [("alter", "statistic"), ("drop", "statistic")]
+        assert last[0].operation_id == last[1].operation_id
+
+    def test_they_go_and_come_with_their_owner(self, ground: Ground) -> None:
+        assert ground.store.tables.drop("m.c.one.t"), "not a child: it does not make the table not empty"
+        with pytest.raises(ms.EntityNotFound):
+            ground.store.partitions.create(ground.table, "q", values={})
+        ground.store.tables.restore("m.c.one.t", to="m.c.two.t")
+        assert [p.name for p in ground.store.partitions.list("m.c.two.t")] == ["p"]
+
+
+class TestGc:
+    def test_retention(self, ground: Ground) -> None:
+        """Field case 26: nothing goes before its time, then it goes with all that hangs on it."""
+        store = ground.store
+        store.schemas.drop("m.c.one", cascade=True)
+        before = ground.dump()
+        assert store.gc(retention=timedelta(hours=1)) == Collected(0, 0, 0)
+        assert ground.dump() == before
+        assert store.schemas.restore("m.c.one").id == ground.one.id
+        store.schemas.drop("m.c.one", cascade=True)
+        collected = store.gc(retention=NOW)
+        assert collected.entities == 3, "one, the table below it, old"
+        assert ground.backend.by_id([ground.one.id, ground.table.id, ground.old.id]) == [None] * 3
+        left = ground.dump()
+        assert {row[0] for row in left["guard"]} == {0, ground.lake.id, ground.catalog.id, ground.two.id}
+        assert not left["owned"]
+        assert len(left["entity"]) == 3
+        with pytest.raises(ms.EntityNotFound):
+            store.schemas.restore("m.c.one")
+        assert store.gc(retention=NOW).entities == 0
+
+    def test_versions(self, ground: Ground) -> None:
+        tables = ground.store.tables
+        for n in range(9):
+            tables.alter(ground.table, ms.SetComment(str(n)))
+        collected = ground.store.gc(retention=NOW, keep_versions=3)
+        assert collected.versions == 7
+        assert [v.version for v in tables.history(ground.table)] == [8, 9, 10]
+        with pytest.raises(ms.EntityNotFound):
+            tables.load(ground.table, version=7)
+        assert tables.load(ground.table).comment == "8"
+        assert tables.load(ground.table, version=8).comment == "6"
+        assert len(list(ground.store.schemas.history("m.c.two"))) == 1, "the newest stay, however old"
+        assert ground.store.gc(retention=timedelta(days=1), keep_versions=1).versions == 0
+        assert ground.store.gc(retention=NOW, keep_versions=1).versions == 2
+
+    @pytest.mark.xfail(reason="metastore/feed.py looks for a gap before the first change of a page only")
+    def test_positions_before_what_was_removed(self, ground: Ground) -> None:
+        changes = list(ground.store.changes())
+        for n in range(5):
+            ground.store.tables.alter(ground.table, ms.SetComment(str(n)))
+        ground.store.gc(retention=NOW, keep_versions=1)
+        with pytest.raises(ms.InvalidArgument):
+            list(ground.store.changes(after=changes[0].position))
+        rest = list(ground.store.changes())
+        assert story(rest)[0] == (1, "create", None, "m")
+        assert rest[-1].action == "purge"
+        assert list(ground.store.changes(after=rest[-1].position)) == []
+
+    def test_tombstones(self, ground: Ground) -> None:
+        operation = ground.store._session.clock.operation_id()
+        assert ground.backend.forbid(operation)
+        assert ground.store.gc(retention=timedelta(hours=1)).operations == 0
+        ground.store.gc(retention=NOW)
+        assert ground.backend.steps(operation) == []
+
+    @pytest.mark.parametrize("bad", [{"retention": -timedelta(1)}, {"retention": 7}, {"retention": NOW, "keep_versions": 0}])
+    def test_arguments(self, store: Store, bad: dict[str, Any]) -> None:
+        with pytest.raises(ms.InvalidArgument):
+            store.gc(**bad)
+
+    def test_deep_trees(self, ground: Ground) -> None:
+        for n in range(30):
+            ground.store.tables.create_many(ground.store.schemas.create(f"m.c.one.s{n % 3}.u{n}", parents=True), [{"name": "x"}])
+        ground.store.catalogs.drop("m.c", cascade=True)
+        collected = ground.store.gc(retention=NOW)
+        assert collected.entities == 30 + 30 + 3 + 5
+        assert len(ground.dump()["guard"]) == 2

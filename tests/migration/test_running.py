@@ -1,0 +1,147 @@
+"""Upgrade, downgrade, again, and by many processes at once; with data, on both databases."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import metastore as ms
+from metastore import migrations
+from metastore.backends.sqlite_connect import DRIVER
+from metastore.urls import parse_url
+from tests.contract.ground import dump, prepare
+from tests.migration.processes import Crowd
+from tests.migration.schema import catalog, connected, differences, run
+
+
+def fill(url: str) -> None:
+    """Write some of everything through the API."""
+    with ms.open(url, principal="filler") as store:
+        prepare(store)
+        store.tables.create("m.c.one.wide", columns=[ms.Column("id", "long"), ms.Column("tags", "list<string>")])
+        store.filesets.create("m.c.one.files", locations={"a": "s3://bucket/a"})
+        store.tables.alter("m.c.one.wide", ms.SetComment("ünïcode \x00 too"), ms.AddColumn("more", "int"))
+        store.schemas.rename("m.c.two", "three")
+        assert store.verify() == []
+
+
+def epoch(url: str) -> str:
+    with connected(url) as connection:
+        return str(connection.exec_driver_sql("SELECT epoch FROM info").scalar())
+
+
+def test_upgrade_fill_downgrade_upgrade(empty_url: str, declared: str) -> None:
+    ms.migrate(empty_url)
+    fill(empty_url)
+    before = epoch(empty_url)
+    migrations.downgrade(parse_url(empty_url), "base")
+    assert catalog(empty_url) == set()
+    ms.migrate(empty_url)
+    assert differences(empty_url, declared) == []
+    assert epoch(empty_url) != before  # positions of the feed that was removed mean nothing here
+    fill(empty_url)
+
+
+def test_a_second_upgrade_changes_nothing(empty_url: str) -> None:
+    ms.migrate(empty_url)
+    fill(empty_url)
+    with ms.open(empty_url) as store:
+        rows, schema, was = dump(store._session.backend), catalog(empty_url), epoch(empty_url)
+        position = [change.position for change in store.changes()][-1]
+        ms.migrate(empty_url)
+        ms.migrate(empty_url)
+        assert (dump(store._session.backend), catalog(empty_url), epoch(empty_url)) == (rows, schema, was)
+        assert list(store.changes(after=position)) == []
+
+
+def test_a_downgrade_on_an_empty_database_does_nothing(empty_url: str) -> None:
+    migrations.downgrade(parse_url(empty_url), "base")
+    assert catalog(empty_url) == set()
+
+
+def test_six_processes_migrate_at_once(empty_url: str, declared: str, crowd: Crowd) -> None:
+    assert crowd.migrate(empty_url) == ["ok"] * 6
+    assert differences(empty_url, declared) == []
+    with connected(empty_url) as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM info").scalar() == 1
+        assert connection.exec_driver_sql("SELECT count(*) FROM alembic_version").scalar() == 1
+    with ms.open(empty_url) as store:
+        assert list(store.metalakes.names()) == ["lake"]
+        assert store.verify() == []
+
+
+def test_the_embedded_default_migrates_itself(empty_sqlite_url: str, declared_sqlite_url: str) -> None:
+    fill(empty_sqlite_url)
+    assert differences(empty_sqlite_url, declared_sqlite_url) == []
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_six_processes_open_a_new_file_at_once(tmp_path: Path, crowd: Crowd, attempt: int) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    assert crowd.open(url) == ["ok"] * 6
+    with ms.open(url) as store:
+        assert list(store.metalakes.names()) == ["lake"]
+        assert len(list(store.changes())) == 1
+
+
+def test_a_migration_that_fails_leaves_nothing(empty_url: str) -> None:
+    """What is in the way of the last table keeps the first ones out too: all of it is one transaction."""
+    run(empty_url, "CREATE TABLE info (anything integer)")
+    before = catalog(empty_url)
+    with pytest.raises(ms.BackendUnavailable, match="info"):
+        ms.migrate(empty_url)
+    assert catalog(empty_url) == before
+    run(empty_url, "DROP TABLE info")
+    ms.migrate(empty_url)
+    fill(empty_url)
+
+
+def test_migrating_keeps_the_deadline_of_the_store(tmp_path: Path) -> None:
+    """The connection that migrated goes back to the pool: it waits for a lock as long as the store does, not longer."""
+    with ms.open(f"sqlite:///{tmp_path / 'new.db'}", deadline=1.0) as store:
+        pool = store._session.backend.pool  # type: ignore[attr-defined]
+        with pool.connection() as connection:
+            assert connection.execute("PRAGMA busy_timeout").fetchone() == (1000,)
+
+
+def test_one_sqlite_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migrating beside an open store uses the store's SQLite: a second one undoes the first one's file locks."""
+    if DRIVER is sqlite3:
+        pytest.skip("pysqlite3 is not installed: there is only one SQLite")
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("Python's own SQLite was used")
+
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    with ms.open(url):
+        monkeypatch.setattr("sqlite3.connect", forbidden)
+        monkeypatch.setattr("sqlite3.dbapi2.connect", forbidden)
+        ms.migrate(url)
+
+
+@pytest.mark.parametrize("name", ["100%.db", "50%25.db", "a b c.db", "%s%(x)s.db", "ünï 'quoted' \"too\".db"])
+def test_names_of_files(tmp_path: Path, name: str) -> None:
+    """A SQLAlchemy URL is percent-decoded; every name works once it is encoded."""
+    from sqlalchemy.engine import URL
+
+    folder = tmp_path / "a folder with 5% more"
+    folder.mkdir()
+    url = URL.create("sqlite", database=str(folder / name)).render_as_string()
+    ms.migrate(url)
+    fill(url)
+    assert (folder / name).is_file()
+
+
+@pytest.mark.parametrize("name", ["site packages", "100%", "%(here)s", "a:b;c,d"])
+def test_installed_below_a_strange_folder(
+    tmp_path: Path, empty_url: str, declared: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Alembic reads its paths from a configuration, where some characters mean something."""
+    installed = tmp_path / name / "migrations"
+    shutil.copytree(Path(migrations.__file__).parent.resolve(), installed)
+    monkeypatch.setattr(migrations, "__file__", str(installed / "__init__.py"))
+    ms.migrate(empty_url)
+    assert differences(empty_url, declared) == []
