@@ -67,7 +67,6 @@ class _Reads:
     """What has to be validated."""
 
     guards: dict[int, int] = field(default_factory=dict)
-    barred: set[int] = field(default_factory=set)
     entities: dict[int, int] = field(default_factory=dict)
     owned: dict[int, int] = field(default_factory=dict)
     absent: set[Absent] = field(default_factory=set)
@@ -96,18 +95,30 @@ class Overlay:
         """Return everything that was read and written as one commit."""
         updates = [w for w in self._writes if isinstance(w, Update)]
         exclusive = {w.id for w in updates if w.scope_version is not None}
+        absent = self._reads.absent - self._taken()
+        barred = {r.parent_id for r in (*absent, *self._reads.listings.values())}
         guards = [
-            Guard(i, scope, exclusive=i in self._reads.barred)
-            for i, scope in self._reads.guards.items()
-            if i not in exclusive
+            Guard(i, scope, exclusive=i in barred) for i, scope in self._reads.guards.items() if i not in exclusive
         ]
         written = {w.id for w in updates}
         reads: list[Expect | Absent | Listing] = [
             Expect(i, version) for i, version in self._reads.entities.items() if i not in written
         ]
         reads += [Expect(i, v, owned=True) for i, v in self._reads.owned.items()]
-        reads += [*self._reads.absent, *self._reads.listings.values()]
+        reads += [*absent, *self._reads.listings.values()]
         return Commit(operation_id, self._principal, tuple(guards), tuple(reads), tuple(self._writes))
+
+    def _taken(self) -> set[Absent]:
+        """Return the names that the transaction takes: the unique index says whether they were free."""
+        taken: set[Absent] = set()
+        for write in self._writes:
+            if isinstance(write, Insert):
+                taken.add(Absent(write.parent_id, write.family, write.key))
+            elif isinstance(write, Put) and write.version == 0:
+                taken.add(Absent(write.owner_id, write.kind, write.name, owned=True))
+            elif isinstance(write, Update) and write.place is not None:
+                taken.add(Absent(write.place.parent_id, self._drafts[write.id].family, write.place.key))
+        return taken
 
     # --- writes
 
@@ -352,7 +363,8 @@ class Overlay:
         members = frozenset((c.node.id, c.version) for c in rows)
         key = (parent_id, kind, False)
         self._reads.listings.setdefault(key, Listing(parent_id, kind, members))
-        self._bar(parent_id)
+        if parent_id == ROOT_ID:
+            self._note_guard(ROOT_ID, ROOT.scope_version)
         return rows
 
     # --- owned rows
@@ -375,7 +387,6 @@ class Overlay:
                 break
         members = frozenset((r.id, r.version) for r in rows)
         self._reads.listings.setdefault((owner_id, kind, True), Listing(owner_id, kind, members, owned=True))
-        self._bar(owner_id)
         return rows
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
@@ -392,7 +403,6 @@ class Overlay:
                 self._reads.owned[base.id] = base.version
             elif owner_id not in self._new():
                 self._reads.absent.add(Absent(owner_id, kind, name, owned=True))
-                self._bar(owner_id)
             rows.append(base)
         return rows
 
@@ -419,12 +429,6 @@ class Overlay:
         if parent.id not in self._new():
             self._reads.absent.add(Absent(parent.id, family, key))
             self._note_guard(parent.id, parent.scope_version)
-            self._bar(parent.id)
-
-    def _bar(self, entity_id: int) -> None:
-        self._reads.barred.add(entity_id)
-        if entity_id == ROOT_ID:
-            self._note_guard(ROOT_ID, ROOT.scope_version)
 
     # --- what a transaction reads as it is
 

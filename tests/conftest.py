@@ -135,6 +135,7 @@ def spark_session(folder: Path) -> SparkSession:
     """Build the session of the ``spark`` fixture; what Spark writes on its own goes to ``folder``."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the RDD API looks nowhere else
     options: dict[str, Any] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

@@ -53,7 +53,7 @@ POSTGRES_DELETE_STEPS = f"""WITH batch AS MATERIALIZED ({_pg_batch}),
 needless AS MATERIALIZED ({_pg_needless}),
 doomed AS MATERIALIZED (
   SELECT o.operation_id, o.ordinal, n.alive FROM operation o JOIN needless n USING (operation_id, ordinal)
-  ORDER BY o.seq FOR UPDATE OF o SKIP LOCKED),
+  ORDER BY o.seq FOR UPDATE OF o),
 gone AS (
   DELETE FROM operation o USING doomed d WHERE o.operation_id = d.operation_id AND o.ordinal = d.ordinal
   RETURNING o.seq, d.alive),

@@ -31,8 +31,8 @@ def violations(url: str, *, collected: bool = False) -> list[str]:
         if not collected:
             replay, wrong = broken_events(store.changes())
             found += wrong
-            if replay.tree() != tree_of(store):
-                found.append(f"the feed and the tables differ: {set(replay.tree().items()) ^ set(tree_of(store).items())}")
+            differ = set(replay.tree().items()) ^ set(tree_of(store).items())
+            found += [f"the feed and the tables differ: {differ}"] if differ else []
         found += [str(v) for v in store.verify()] if hasattr(store, "verify") else []
     return found
 
@@ -58,7 +58,8 @@ def _broken_rows(url: str) -> list[str]:
 def _broken_chains(url: str, collected: bool) -> list[str]:
     """The versions of each row are 1, 2, 3 … up to the present one, each the effect of one operation."""
     steps: dict[int, list[int]] = defaultdict(list)
-    for entity_id, version in rows(url, "SELECT entity_id, version FROM operation WHERE seq IS NOT NULL ORDER BY version"):
+    written = "SELECT entity_id, version FROM operation WHERE seq IS NOT NULL ORDER BY version"
+    for entity_id, version in rows(url, written):
         steps[entity_id].append(version)
     wrong: list[str] = []
     present = dict(rows(url, "SELECT id, version FROM entity UNION ALL SELECT id, version FROM owned"))
@@ -78,7 +79,8 @@ def leftovers(url: str) -> list[str]:
             WHERE entity_id NOT IN (SELECT id FROM entity) AND entity_id NOT IN (SELECT id FROM owned)""",
         "a dropped row": "SELECT id FROM guard WHERE state <> 0",
         "a row that no path leads to": """WITH RECURSIVE live(id) AS (
-            SELECT id FROM guard WHERE id = 0 UNION SELECT g.id FROM guard g JOIN live l ON g.parent_id = l.id WHERE g.state = 0)
+            SELECT id FROM guard WHERE id = 0
+            UNION SELECT g.id FROM guard g JOIN live l ON g.parent_id = l.id WHERE g.state = 0)
             SELECT id FROM guard WHERE id NOT IN (SELECT id FROM live)""",
     }
     return [f"{what}: {row}" for what, sql in queries.items() for row in rows(url, sql)]

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 import metastore as ms
 from metastore.backends.sqlite_connect import DRIVER  # another SQLite in one process would drop the locks of this one
 
-__all__ = ["before_commit", "connect", "dsn", "is_sqlite", "rows"]
+__all__ = ["before_commit", "connect", "dsn", "is_sqlite", "rows", "waiting_for_locks"]
 
 
 def is_sqlite(url: str) -> bool:
@@ -58,8 +58,14 @@ def before_commit(store: ms.Store, action: Callable[[], object], *, times: int =
             action()
         return original(value)
 
-    backend.commit = commit  # type: ignore[method-assign]
+    setattr(backend, "commit", commit)  # noqa: B010  (a method: it cannot simply be assigned)
     try:
         yield seen
     finally:
-        del backend.commit
+        delattr(backend, "commit")
+
+
+def waiting_for_locks(url: str) -> int:
+    """How many sessions of a PostgreSQL database wait for a lock."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return int(rows(url, sql)[0][0])

@@ -1,4 +1,4 @@
-"""The change feed under writers that stall and roll back: it misses nothing, reorders nothing, and replays to the tables."""
+"""The change feed under writers that stall and roll back: it misses and reorders nothing, and replays to the tables."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def _write(url: str, number: int) -> int:
         for n in range(4 if is_sqlite(url) else 12):
             schema = f"lake.cat.s{dice.randrange(3)}"
             table = f"{schema}.t{dice.randrange(8)}"
-            outcome(lambda schema=schema: store.schemas.create(schema, if_exists="return"))  # type: ignore[misc]
-            outcome(lambda table=table: store.tables.create(table))  # type: ignore[misc]
-            outcome(lambda table=table, n=n: store.tables.alter(table, ms.SetComment(f"{number} {n}")))  # type: ignore[misc]
-            outcome(lambda table=table: store.partitions.create(table, f"p{number}", values={"p": "1"}))  # type: ignore[misc]
-            outcome(lambda table=table: store.tables.rename(table, f"t{dice.randrange(8)}"))  # type: ignore[misc]
+            outcome(store.schemas.create, schema, if_exists="return")
+            outcome(store.tables.create, table)
+            outcome(store.tables.alter, table, ms.SetComment(f"{number} {n}"))
+            outcome(store.partitions.create, table, f"p{number}", values={"p": "1"})
+            outcome(store.tables.rename, table, f"t{dice.randrange(8)}")
             if n % 4 == 3:
-                outcome(lambda schema=schema: store.schemas.drop(schema, cascade=True))  # type: ignore[misc]
+                outcome(store.schemas.drop, schema, cascade=True)
         return store.counters["commits"]
 
 
@@ -101,10 +101,10 @@ def test_feed_under_16_writers(url: str, team: Team) -> None:
     jobs += [Job(follow, PROCESSES, background=True) for _ in range(2)]
     *written, first, second = team.run(url, jobs)
     with ms.open(url) as store:
-        for seen in (first, second):
-            last = seen[-1].position
-            assert [_seq(c) for c in seen] == [s for s in _positions(url) if s <= _seq(seen[-1])]
-            seen += store.changes(after=last)  # what came while it was told to stop
+        for followed in (first, second):
+            last = followed[-1]
+            assert [_seq(c) for c in followed] == [s for s in _positions(url) if s <= _seq(last)]
+            seen = [*followed, *store.changes(after=last.position)]  # what came while it was told to stop
             assert [_seq(c) for c in seen] == _positions(url)
             ours = [c for c in seen if not (c.path_after or "").startswith("stalled")]
             assert len(seen) - len(ours) == sum(written[PROCESSES:])

@@ -59,7 +59,7 @@ def test_case_1_fails_without_the_version_check(url: str, monkeypatch: pytest.Mo
 
 def alter_pinned(turn: Turn, number: int) -> str:
     turn.meet()
-    return outcome(lambda: turn.store.tables.alter(TABLE, ms.SetProperty("k", str(number)), expected_version=1))
+    return outcome(turn.store.tables.alter, TABLE, ms.SetProperty("k", str(number)), expected_version=1)
 
 
 def test_case_2_losing_update_leaves_nothing(url: str, team: Team) -> None:
@@ -127,7 +127,7 @@ def create_filesets(turn: Turn, rounds: int) -> list[str]:
     found = []
     for n in range(rounds):
         turn.meet()
-        found.append(outcome(lambda n=n: turn.store.filesets.create(f"lake.cat.s.f{n}")))  # type: ignore[misc]
+        found.append(outcome(turn.store.filesets.create, f"lake.cat.s.f{n}"))
     return found
 
 
@@ -176,9 +176,9 @@ def take_name(turn: Turn, rename: bool, rounds: int) -> list[str]:
     for n in range(rounds):
         turn.meet()
         if rename:
-            found.append(outcome(lambda n=n: tables.rename(f"lake.cat.s.t{n}", f"wanted{n}")))  # type: ignore[misc]
+            found.append(outcome(tables.rename, f"lake.cat.s.t{n}", f"wanted{n}"))
         else:
-            found.append(outcome(lambda n=n: tables.create(f"lake.cat.s.wanted{n}")))  # type: ignore[misc]
+            found.append(outcome(tables.create, f"lake.cat.s.wanted{n}"))
     return found
 
 
@@ -265,7 +265,7 @@ def create_same(turn: Turn, threads: int) -> list[str]:
 
     def create(_: int) -> str:
         barrier.wait()
-        return outcome(lambda: turn.store.tables.create("lake.cat.s.wanted"))
+        return outcome(turn.store.tables.create, "lake.cat.s.wanted")
 
     with ThreadPoolExecutor(threads) as pool:
         turn.meet()
@@ -284,7 +284,7 @@ def drop_pinned(turn: Turn, rounds: int) -> list[str]:
     found = []
     for n in range(rounds):
         turn.meet()
-        found.append(outcome(lambda n=n: turn.store.tables.drop(f"lake.cat.s.t{n}", expected_version=1)))  # type: ignore[misc]
+        found.append(outcome(turn.store.tables.drop, f"lake.cat.s.t{n}", expected_version=1))
     return found
 
 
@@ -292,7 +292,7 @@ def alter_each(turn: Turn, rounds: int) -> list[str]:
     found = []
     for n in range(rounds):
         turn.meet()
-        found.append(outcome(lambda n=n: turn.store.tables.alter(f"lake.cat.s.t{n}", ms.SetComment("x"))))  # type: ignore[misc]
+        found.append(outcome(turn.store.tables.alter, f"lake.cat.s.t{n}", ms.SetComment("x")))
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
+from metastore.kinds import KINDS
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import connect, is_sqlite, rows
 from tests.concurrency.workers import Job, Team, Turn
@@ -30,10 +31,10 @@ def fill(url: str, schema: ms.Schema, count: int) -> None:
     name = "printf('t%06d', n)" if is_sqlite(url) else "'t' || lpad(n::text, 6, '0')"
     with ms.open(url) as store, connect(url) as connection:
         doc = store.tables.create("model", parent=schema).record.doc.replace("'", "''")
-        model = rows(url, f"SELECT family, kind FROM guard WHERE name = 'model' AND parent_id = {schema.id}")[0]
         connection.execute(
             f"""INSERT INTO guard (id, parent_id, family, kind, name, key, fold, state, in_use, scope_version)
-            SELECT {first} + n, {schema.id}, '{model[0]}', '{model[1]}', {name}, {name}, false, 0, true, 1 FROM {series}"""
+            SELECT {first} + n, {schema.id}, '{KINDS["table"].family}', 'table', {name}, {name}, false, 0, true, 1
+            FROM {series}"""
         )
         connection.execute(
             f"""INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import random
 import signal
+import socket
+import struct
 import threading
 import time
 from multiprocessing.connection import Connection
 from typing import Any
 
 import psycopg
+from sqlalchemy import make_url
 
 import metastore as ms
 from tests.concurrency.checks import seed, violations
@@ -31,9 +35,9 @@ UNION ALL
 SELECT 'lock of an idle session', a.pid, l.locktype || ' ' || l.mode FROM pg_locks l JOIN pg_stat_activity a USING (pid)
   WHERE a.datname = current_database() AND a.state = 'idle' AND a.xact_start IS NOT NULL
 UNION ALL
-SELECT 'table lock', pid, relation::regclass || ' ' || mode FROM pg_locks
-  WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')"""
+SELECT 'table lock', a.pid, l.relation::regclass || ' ' || l.mode FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+  WHERE l.locktype = 'relation' AND a.datname = current_database() AND a.backend_type = 'client backend'
+    AND l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')"""
 
 
 def work(turn: Turn, number: int) -> int:
@@ -49,16 +53,16 @@ def work(turn: Turn, number: int) -> int:
 def mix(store: ms.Store, schema: str, number: int, dice: random.Random) -> None:
     """Everything that sends more than one statement, and the rest."""
     table = f"{schema}.t{dice.randrange(4)}"
-    outcome(lambda: store.schemas.create(schema, if_exists="return"))
-    outcome(lambda: store.tables.create(table, if_exists="replace", comment=str(dice.random())))
-    outcome(lambda: store.partitions.create(table, f"p{number}", values={"p": "1"}))
-    outcome(lambda: store.tables.create_many(schema, [{"name": f"m{n}"} for n in range(5)], if_exists="return"))
-    outcome(lambda: store.tables.rename(table, f"t{dice.randrange(4)}"))
-    outcome(lambda: store.schemas.drop(schema))  # not empty: a pipeline that fails
-    outcome(lambda: store.schemas.rename(schema, f"s{dice.randrange(3)}"))
-    outcome(lambda: store.run(lambda tx: tx.tables.alter(table, ms.SetComment(str(len(list(tx.tables.list(schema))))))))
-    outcome(lambda: list(store.tables.list(schema, page_size=2)))
-    outcome(lambda: store.tables.drop(table))
+    outcome(store.schemas.create, schema, if_exists="return")
+    outcome(store.tables.create, table, if_exists="replace", comment=str(dice.random()))
+    outcome(store.partitions.create, table, f"p{number}", values={"p": "1"})
+    outcome(store.tables.create_many, schema, [{"name": f"m{n}"} for n in range(5)], if_exists="return")
+    outcome(store.tables.rename, table, f"t{dice.randrange(4)}")
+    outcome(store.schemas.drop, schema)  # not empty: a pipeline that fails
+    outcome(store.schemas.rename, schema, f"s{dice.randrange(3)}")
+    outcome(store.run, lambda tx: tx.tables.alter(table, ms.SetComment(str(len(list(tx.tables.list(schema)))))))
+    outcome(list, store.tables.list(schema, page_size=2))
+    outcome(store.tables.drop, table)
 
 
 def test_no_session_is_idle_in_transaction(postgres_url: str, team: Team) -> None:
@@ -94,7 +98,7 @@ def be_stopped(url: str, pipe: Connection) -> None:
         schema = store.schemas.load("lake.cat.s")
         pipe.send("ready")
         while True:
-            outcome(lambda: store.schemas.drop(schema))  # it is not empty: nothing is ever dropped
+            outcome(store.schemas.drop, schema)  # it is not empty: nothing is ever dropped
 
 
 def test_a_stopped_client_holds_no_lock(postgres_url: str) -> None:
@@ -131,3 +135,60 @@ def _transactions_that_wait_for_a_client(connection: psycopg.Connection) -> list
             return []
         time.sleep(0.001)
     return found
+
+
+class _Relay:
+    """Carry bytes between one client and the server; keep the pieces as the client sent them."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.pieces: list[bytes] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        client, _ = self._listener.accept()
+        server = socket.create_connection(("127.0.0.1", self._port))
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=_carry, args=(server, client, []), daemon=True).start()
+        _carry(client, server, self.pieces)
+
+
+def _carry(source: socket.socket, target: socket.socket, pieces: list[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        while piece := source.recv(1 << 20):
+            pieces.append(piece)
+            target.sendall(piece)
+        target.shutdown(socket.SHUT_WR)
+
+
+def _last_message(piece: bytes) -> bytes:
+    """Return the type of the last message in ``piece``."""
+    at, kind = 0, b""
+    while at < len(piece):
+        kind = piece[at : at + 1]
+        at += 1 + int(struct.unpack_from("!i", piece, at + 1)[0])
+    return kind
+
+
+def test_a_pipeline_is_sent_in_one_piece(postgres_url: str) -> None:
+    """Locks, checks and writes of a commit leave the client together, with the Sync that ends their transaction.
+
+    If they left one by one, the server would hold the locks while Python makes up the next one.
+    """
+    seed(postgres_url, "lake.cat.s.t")
+    parts = make_url(postgres_url)
+    relay = _Relay(parts.port or 5432)
+    through = parts.set(host="127.0.0.1", port=relay.port, query={"sslmode": "disable", "gssencmode": "disable"})
+    with ms.open(through.render_as_string(hide_password=False)) as store:
+        schema = store.schemas.load("lake.cat.s")
+        relay.pieces.clear()
+        for n in range(10):
+            assert outcome(store.schemas.drop, schema) == "NotEmpty"
+            store.run(lambda tx, n=n: tx.tables.create(f"lake.cat.s.u{len(list(tx.tables.list('lake.cat.s')))}_{n}"))
+        pieces = list(relay.pieces)
+    assert len(pieces) > 20
+    torn = [piece for piece in pieces if _last_message(piece) not in (b"S", b"Q", b"X")]
+    assert torn == [], f"{len(torn)} of {len(pieces)} pieces end inside a transaction"

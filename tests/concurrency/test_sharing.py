@@ -8,19 +8,15 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 import metastore as ms
 from tests.concurrency.checks import seed, violations
-from tests.concurrency.raw import is_sqlite, rows
+from tests.concurrency.raw import is_sqlite
 from tests.concurrency.test_no_locks import mix
-from tests.concurrency.workers import Job, Team, Turn, outcome
+from tests.concurrency.workers import Job, Team, Turn
 from tests.servers.pgbouncer import PgBouncer
-from tests.servers.postgres import PostgresServer
-from tests.servers.process import wait_until
-from tests.servers.proxy import PostgresProxy
 
 THREADS = 16
 
@@ -167,123 +163,6 @@ def test_aborted_pipelines_do_not_spoil_a_connection(postgres_url: str) -> None:
             store.tables.drop(table)
             assert store.schemas.drop(schema)
     assert violations(postgres_url) == []
-
-
-@pytest.fixture
-def proxied(postgres_url: str, postgres_server: PostgresServer) -> Iterator[tuple[PostgresProxy, ms.Store, str]]:
-    """Give a proxy, a store that goes through it, and the direct URL."""
-    seed(postgres_url, "lake.cat.s.t")
-    with PostgresProxy("127.0.0.1", postgres_server.port) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
-        yield proxy, store, postgres_url
-
-
-def _is_commit(message: bytes) -> bool:
-    """Whether a message carries the text of a commit; only the first ones on a connection do."""
-    return message[:1] == b"P" and b"INSERT INTO operation" in message
-
-
-def _binds_a_property(message: bytes) -> bool:
-    """Whether a message brings the document of an alter to a statement, prepared or not."""
-    return message[:1] == b"B" and b'"lost":' in message
-
-
-LOST: dict[str, Callable[[ms.Store], object]] = {
-    "create": lambda store: store.tables.create("lake.cat.s.lost"),
-    "alter": lambda store: store.tables.alter("lake.cat.s.t", ms.SetProperty("lost", "x")),
-    "rename": lambda store: store.tables.rename("lake.cat.s.t", "lost"),
-    "create_many": lambda store: store.tables.create_many("lake.cat.s", [{"name": f"lost{n}"} for n in range(3)]),
-    "partition": lambda store: store.partitions.create("lake.cat.s.t", "lost", values={"p": "1"}),
-    "transaction": lambda store: store.run(
-        lambda tx: (tx.tables.alter("lake.cat.s.t", ms.SetComment("lost")), tx.tables.create("lake.cat.s.lost"))
-    ),
-}
-
-
-@pytest.mark.parametrize("after", [True, False], ids=["answer lost", "request lost"])
-@pytest.mark.parametrize("what", LOST)
-def test_lost_acknowledgement(proxied: tuple[PostgresProxy, ms.Store, str], what: str, after: bool) -> None:
-    """34. The connection breaks with the answer, or before the request: the result is right, applied exactly once."""
-    proxy, store, url = proxied
-    before = rows(url, "SELECT count(*) FROM operation WHERE seq IS NOT NULL")[0][0]
-    cut = (proxy.cut_after_send if after else proxy.cut_before_send)(_is_commit)
-    result = LOST[what](store)
-    assert cut.fired.is_set()
-    written = rows(url, "SELECT count(*) FROM operation WHERE seq IS NOT NULL")[0][0] - before
-    assert written == {"create_many": 3, "transaction": 2}.get(what, 1)
-    if isinstance(result, ms.Entity):
-        assert store.tables.load(result.path) == result
-    elif what == "create_many":
-        assert result == 3
-    assert store.counters["unknown"] == 1
-    assert violations(url) == []
-
-
-def test_answers_lost_again_and_again(proxied: tuple[PostgresProxy, ms.Store, str]) -> None:
-    """34. Every third commit loses its answer or its request: each of 60 alters counts once."""
-    proxy, store, url = proxied
-    for n in range(60):
-        if n % 3 == 0:
-            (proxy.cut_after_send if n % 2 else proxy.cut_before_send)(_binds_a_property)
-        assert store.tables.alter("lake.cat.s.t", ms.SetProperty("lost", str(n))).version == n + 2
-    assert violations(url) == []
-
-
-def test_server_restarts_between_calls() -> None:
-    """Reads and writes go on over a restart of the server, whatever connections the pool had."""
-    with PostgresServer() as server:
-        url = server.create_database()
-        ms.migrate(url)
-        seed(url, "lake.cat.s.t")
-        with ms.open(url) as store, ThreadPoolExecutor(5) as pool:
-            calls: tuple[Callable[[], object], ...] = (
-                lambda: store.tables.load("lake.cat.s.t"),
-                lambda: list(store.tables.names("lake.cat.s")),
-                lambda: store.tables.load_many(["lake.cat.s.t", "lake.cat.s.u"]),
-                lambda: list(store.changes()),
-                lambda: store.tables.alter("lake.cat.s.t", ms.SetProperty("k", str(random.random()))),
-                lambda: outcome(lambda: store.schemas.drop("lake.cat.s")),
-                store.ping,
-            )
-            for first in range(len(calls)):
-                list(pool.map(lambda n: store.ping(), range(20)))  # several connections, all idle now
-                server.restart()
-                for call in (*calls[first:], *calls[:first]):
-                    call()
-        assert violations(url) == []
-
-
-def test_server_is_killed_under_writers(team: Team, tmp_path: Path) -> None:
-    """The server crashes and recovers while four processes write: every acknowledged commit is there, once."""
-    with PostgresServer() as server:
-        url = server.create_database()
-        ms.migrate(url)
-        seed(url)
-        flag = tmp_path / "written"
-        jobs = [Job(write_through, n, str(flag)) for n in range(4)]
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(lambda: team.run(url, jobs))
-            assert wait_until(flag.exists, 30)
-            server.kill()
-            server.start()
-            acknowledged = [a for found in running.result() for a in found]
-        assert set(acknowledged) <= set(rows(url, "SELECT entity_id, version FROM operation"))
-        assert violations(url) == []
-
-
-def write_through(turn: Turn, number: int, flag: str) -> list[tuple[int, int]]:
-    """Write on, whatever happens to the server; return what was acknowledged."""
-    store, done = turn.store, list[tuple[int, int]]()
-    turn.meet()
-    for n in range(300):
-        if n == 60:
-            Path(flag).touch()
-        try:
-            table = store.tables.create(f"lake.cat.s.t{number}_{n}")
-            done.append((table.id, 1))
-            done.append((table.id, store.tables.alter(table, ms.SetComment("x")).version))
-        except ms.BackendUnavailable:
-            continue  # while the server is away
-    return done
 
 
 def test_mix_on_one_store_in_threads(url: str) -> None:

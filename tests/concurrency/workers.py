@@ -50,10 +50,10 @@ class Turn:
         return not self._stopped
 
 
-def outcome(call: Callable[[], Any]) -> str:
-    """Return "ok", or the name of the error of ours that ``call`` raised."""
+def outcome(function: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """Call a function; return "ok", or the name of the error of ours that it raised."""
     try:
-        call()
+        function(*arguments, **options)
     except ms.MetastoreError as error:
         return type(error).__name__
     return "ok"

@@ -12,7 +12,7 @@ from metastore import Store
 from metastore.backends.port import Backend
 from metastore.backends.tables import metadata
 from metastore.clock import SYSTEM
-from metastore.commit import ROOT_ID, Commit, Delete, Event, Guard, Insert, Outcome, Put, Update, Write
+from metastore.commit import ROOT_ID, Commit, Delete, Event, Guard, Insert, Outcome, Place, Put, Update, Write
 from metastore.entity import Entity, Owned
 
 DOC = '{"comment":null,"properties":{}}'
@@ -154,3 +154,13 @@ def interrupted(store: Store, *actions: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         session.backend = backend
+
+
+def spare(ground: Ground) -> Write:
+    """Return a write that nothing speaks against, so that there is something to leave undone."""
+    return insert(ground.two, "spare")
+
+
+def renamed(ground: Ground, name: str) -> Update:
+    """Return the rename of the schema ``two``."""
+    return exclusive(ground.two, place=Place(ground.catalog.id, name, name, fold=False))

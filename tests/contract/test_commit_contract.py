@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
-from sqlalchemy.exc import IntegrityError
 
 from metastore.commit import (
     DROPPED,
@@ -23,8 +20,6 @@ from metastore.commit import (
     Expect,
     Guard,
     Listing,
-    Place,
-    Result,
     Update,
     Write,
 )
@@ -37,6 +32,8 @@ from tests.contract.ground import (
     guards_of,
     insert,
     put,
+    renamed,
+    spare,
     update,
 )
 
@@ -52,20 +49,15 @@ class Case:
     found: int | None = None
 
 
-def _spare(g: Ground) -> Write:
-    """A write that nothing speaks against, so that there is something to leave undone."""
-    return insert(g.two, "spare")
-
-
 def _guard(g: Ground, *, exclusive: bool) -> Case:
     good, stale = (Guard(g.one.id, v, exclusive) for v in (g.one.scope_version, g.one.scope_version + 1))
-    return Case(commit_of(_spare(g), guards=(good,)), commit_of(_spare(g), guards=(stale,)), "ancestor", g.one.id, 1)
+    return Case(commit_of(spare(g), guards=(good,)), commit_of(spare(g), guards=(stale,)), "ancestor", g.one.id, 1)
 
 
 def _read(g: Ground, good: Any, bad: Any, found_id: int | None, found: int | None = None) -> Case:
     barred = tuple([Guard(e.id, 1, exclusive=True) for e in (g.catalog, g.one, g.two, g.table)])
-    holds = commit_of(_spare(g), guards=barred, reads=(good,))
-    return Case(holds, commit_of(_spare(g), guards=barred, reads=(bad,)), "read", found_id, found)
+    holds = commit_of(spare(g), guards=barred, reads=(good,))
+    return Case(holds, commit_of(spare(g), guards=barred, reads=(bad,)), "read", found_id, found)
 
 
 def _listing(g: Ground, *members: Any) -> Listing:
@@ -81,11 +73,7 @@ def _no_partition(g: Ground, name: str) -> Absent:
 
 
 def _taken(g: Ground, write: Write, free: Write) -> Case:
-    return Case(commit_of(_spare(g), free), commit_of(_spare(g), write), "name")
-
-
-def _place(g: Ground, name: str) -> Update:
-    return exclusive(g.two, place=Place(g.catalog.id, name, name, fold=False))
+    return Case(commit_of(spare(g), free), commit_of(spare(g), write), "name")
 
 
 def _restore_taken(g: Ground) -> Case:
@@ -95,18 +83,18 @@ def _restore_taken(g: Ground) -> Case:
 
 
 def _versions(g: Ground, good: Write, bad: Write, row_id: int | None, found: int | None) -> Case:
-    return Case(commit_of(_spare(g), good), commit_of(_spare(g), bad), "self", row_id, found)
+    return Case(commit_of(spare(g), good), commit_of(spare(g), bad), "self", row_id, found)
 
 
 CASES: dict[str, Callable[[Ground], Case]] = {
     "guard": lambda g: _guard(g, exclusive=False),
     "exclusive guard": lambda g: _guard(g, exclusive=True),
     "guard of nothing": lambda g: Case(
-        commit_of(_spare(g)), commit_of(_spare(g), guards=(Guard(10**6, 1),)), "ancestor", 10**6
+        commit_of(spare(g)), commit_of(spare(g), guards=(Guard(10**6, 1),)), "ancestor", 10**6
     ),
     "one guard of many": lambda g: Case(
-        commit_of(_spare(g), guards=guards_of(g.table, g.two)),
-        commit_of(_spare(g), guards=(*guards_of(g.lake, g.table), Guard(g.two.id, 7))),
+        commit_of(spare(g), guards=guards_of(g.table, g.two)),
+        commit_of(spare(g), guards=(*guards_of(g.lake, g.table), Guard(g.two.id, 7))),
         "ancestor",
         g.two.id,
         1,
@@ -136,14 +124,14 @@ CASES: dict[str, Callable[[Ground], Case]] = {
     ),
     "version": lambda g: _versions(g, update(g.one, doc=NEW_DOC), update(g.one, doc=NEW_DOC, version=2), g.one.id, 1),
     "scope version": lambda g: Case(
-        commit_of(_spare(g), exclusive(g.two, in_use=False)),
-        commit_of(_spare(g), exclusive(g.two, in_use=False, scope_version=2)),
+        commit_of(spare(g), exclusive(g.two, in_use=False)),
+        commit_of(spare(g), exclusive(g.two, in_use=False, scope_version=2)),
         "ancestor",
         g.two.id,
         1,
     ),
     "name of an insert": lambda g: _taken(g, insert(g.catalog, "one"), insert(g.catalog, "old")),
-    "name of a rename": lambda g: _taken(g, _place(g, "one"), _place(g, "old")),
+    "name of a rename": lambda g: _taken(g, renamed(g, "one"), renamed(g, "old")),
     "name of a restore": _restore_taken,
     "empty": lambda g: Case(
         commit_of(exclusive(g.two, state=DROPPED, empty=True)),
@@ -171,7 +159,7 @@ CASES: dict[str, Callable[[Ground], Case]] = {
         g, _partitions(g, (g.part.id, 1)), _partitions(g, (g.part.id, 2)), g.table.id
     ),
     "new owned row": lambda g: Case(
-        commit_of(_spare(g), put(g.table, "q")), commit_of(_spare(g), put(g.table, "p")), "name", g.part.id, 1
+        commit_of(spare(g), put(g.table, "q")), commit_of(spare(g), put(g.table, "p")), "name", g.part.id, 1
     ),
     "owned row": lambda g: _versions(g, put(g.table, "p", 1, NEW_DOC), put(g.table, "p", 2, NEW_DOC), g.part.id, 1),
     "owned row that is not there": lambda g: _versions(
@@ -205,197 +193,5 @@ class TestPreconditions:
         assert outcome.cause == "read"
 
     def test_root_guard(self, ground: Ground) -> None:
-        assert isinstance(ground.send(_spare(ground), guards=(Guard(ROOT_ID, 2),)), Conflicted)
-        assert isinstance(ground.send(_spare(ground), guards=(Guard(ROOT_ID, 1, exclusive=True),)), Committed)
-
-
-class TestSeveralWrites:
-    def test_writes_see_those_before(self, ground: Ground) -> None:
-        """two → three, one → two, and a new one with something in it, and no two partitions of a name."""
-        g = ground
-        (new,) = g.backend.reserve_ids(1)
-        writes: tuple[Write, ...] = (
-            _place(g, "three"),
-            exclusive(g.one, place=Place(g.catalog.id, "two", "two", fold=False)),
-            insert(g.catalog, "one", new),
-            insert(g.catalog, "four"),
-            delete(g.table, g.part),
-            put(g.table, "q"),
-        )
-        outcome = g.send(*writes)
-        assert isinstance(outcome, Committed), outcome
-        assert [r and r.version for r in outcome.results] == [2, 2, 1, 1, 2, 1]
-        assert [r and r.id for r in outcome.results[:3]] == [g.two.id, g.one.id, new]
-        assert list(g.store.schemas.names("m.c")) == ["four", "one", "three", "two"]
-        assert [p.name for p in g.store.partitions.list("m.c.two.t")] == ["q"]
-
-    def test_child_below_a_new_parent(self, ground: Ground) -> None:
-        (new,) = ground.backend.reserve_ids(1)
-        child = replace(insert(ground.two, "below"), parent_id=new)
-        assert isinstance(ground.send(insert(ground.two, "new", new), child), Committed)
-        assert ground.store.schemas.exists("m.c.two.new.below")
-
-    def test_children_dropped_with_their_parent(self, ground: Ground) -> None:
-        drops = [exclusive(e, state=DROPPED, empty=True) for e in (ground.table, ground.one)]
-        assert isinstance(ground.send(*drops), Committed)
-        assert not ground.store.schemas.exists("m.c.one")
-
-    def test_a_failing_last_write_undoes_all(self, ground: Ground) -> None:
-        before = ground.dump()
-        many = [insert(ground.two, f"n{n}") for n in range(20)]
-        outcome = ground.send(*many, put(ground.table, "q"), update(ground.one, doc=NEW_DOC), insert(ground.two, "n7"))
-        assert isinstance(outcome, Conflicted)
-        assert outcome.cause == "name"
-        assert ground.dump() == before
-
-    def test_skip_existing(self, ground: Ground) -> None:
-        names = ["one", "a", "two", "b", "a"]
-        outcome = ground.send(*[insert(ground.catalog, n) for n in names], skip_existing=True)
-        assert isinstance(outcome, Committed)
-        assert [r is not None for r in outcome.results] == [False, True, False, True, False]
-        assert list(ground.store.schemas.names("m.c")) == ["a", "b", "one", "two"]
-        found = ground.backend.by_id([r.id for r in outcome.results if r is not None])
-        assert [k and k.record.chain[-1].name for k in found] == ["a", "b"]
-
-    def test_skip_existing_still_guards(self, ground: Ground) -> None:
-        outcome = ground.send(insert(ground.catalog, "one"), guards=(Guard(ground.catalog.id, 3),), skip_existing=True)
-        assert isinstance(outcome, Conflicted)
-
-
-class TestOperations:
-    def test_id_is_used_once(self, ground: Ground) -> None:
-        first = commit_of(insert(ground.two, "x"))
-        assert isinstance(ground.backend.commit(first), Committed)
-        before = ground.dump()
-        for again in (
-            commit_of(insert(ground.two, "y"), operation_id=first.operation_id),
-            commit_of(update(ground.one, doc=NEW_DOC), operation_id=first.operation_id),
-            commit_of(_place(ground, "y"), put(ground.table, "q"), operation_id=first.operation_id),
-        ):
-            assert ground.backend.commit(again) == Conflicted("operation")
-        assert ground.dump() == before
-
-    def test_forbid_before(self, ground: Ground) -> None:
-        commit = commit_of(_spare(ground))
-        before = ground.dump()
-        assert ground.backend.forbid(commit.operation_id)
-        assert ground.backend.forbid(commit.operation_id), "forbidden already is not applied"
-        assert ground.backend.commit(commit) == Conflicted("operation")
-        after = ground.dump()
-        assert {**after, "operation": []} == {**before, "operation": []}
-        (tombstone,) = ground.backend.steps(commit.operation_id)
-        assert (tombstone.action, tombstone.seq, tombstone.entity_id) == ("forbidden", None, None)
-        assert tombstone.operation_id not in {s.operation_id for s in ground.backend.feed(0, 100).rows}
-
-    def test_forbid_after(self, ground: Ground) -> None:
-        commit = commit_of(_spare(ground), put(ground.table, "q"))
-        outcome = ground.backend.commit(commit)
-        assert isinstance(outcome, Committed)
-        assert not ground.backend.forbid(commit.operation_id)
-        steps = ground.backend.steps(commit.operation_id)
-        assert [Result(s.entity_id or 0, s.version or 0, s.time) for s in steps] == list(outcome.results)
-        assert [s.ordinal for s in steps] == [0, 1]
-
-    def test_forbid_after_the_first_write_was_skipped(self, ground: Ground) -> None:
-        commit = commit_of(insert(ground.catalog, "one"), insert(ground.catalog, "new"), skip_existing=True)
-        assert isinstance(ground.backend.commit(commit), Committed)
-        assert not ground.backend.forbid(commit.operation_id), "it was applied"
-        assert [s.action for s in ground.backend.steps(commit.operation_id)] == ["create"]
-
-    def test_forbidden_before_the_first_write_would_be_skipped(self, ground: Ground) -> None:
-        commit = commit_of(insert(ground.catalog, "one"), insert(ground.catalog, "new"), skip_existing=True)
-        assert ground.backend.forbid(commit.operation_id)
-        before = ground.dump()
-        assert ground.backend.commit(commit) == Conflicted("operation")
-        assert ground.dump() == before
-
-    def test_step(self, ground: Ground) -> None:
-        """A step says who did what to what, and what it was afterwards."""
-        moved = _place(ground, "three")
-        commit = commit_of(moved, principal="mover")
-        outcome = ground.backend.commit(commit)
-        assert isinstance(outcome, Committed)
-        (step,) = ground.backend.steps(commit.operation_id)
-        (result,) = outcome.results
-        assert result is not None
-        assert Result(step.entity_id or 0, step.version or 0, step.time) == result
-        assert (step.principal, step.created_by, step.kind, step.action) == ("mover", "tester", "schema", "alter")
-        assert (step.scope_version, step.in_use, step.owner_id) == (2, True, None)
-        assert step.doc == ground.two.record.doc
-        assert ground.backend.history(ground.two.id, 1, 9) == [step]
-
-
-class TestVersions:
-    def test_scope_version_grows_with_exclusive_updates_only(self, ground: Ground) -> None:
-        g = ground
-
-        def standing() -> list[tuple[int, int]]:
-            known = g.backend.by_id([g.catalog.id, g.one.id, g.two.id, g.table.id])
-            return [(k.record.version, k.record.chain[-1].scope_version) for k in known if k is not None]
-
-        assert standing() == [(1, 1)] * 4
-        assert isinstance(g.send(insert(g.one, "x"), guards=guards_of(g.one)), Committed)
-        assert isinstance(g.send(put(g.table, "p", 1, NEW_DOC), guards=guards_of(g.table)), Committed)
-        assert isinstance(g.send(exclusive(g.table, state=DROPPED), guards=guards_of(g.one)), Committed)
-        assert standing() == [(1, 1), (1, 1), (1, 1), (2, 2)]
-        assert isinstance(g.send(update(g.one, doc=NEW_DOC)), Committed)
-        assert isinstance(g.send(_place(g, "three")), Committed)
-        assert isinstance(g.send(exclusive(g.catalog, in_use=False)), Committed)
-        assert standing() == [(2, 2), (2, 1), (2, 2), (2, 2)]
-
-    def test_drop_and_restore_time(self, ground: Ground) -> None:
-        now = ground.backend.now()
-        assert ground.backend.dropped_before(now + 10**6, 9) == [ground.old.id]
-        ground.store.schemas.restore("m.c.old")
-        assert ground.backend.dropped_before(now + 10**6, 9) == []
-
-    def test_positions(self, ground: Ground) -> None:
-        """Positions grow with every commit, and in a commit with the ordinals."""
-        for n in range(5):
-            many = [insert(ground.two, f"{chr(ord('z') - i)}{n}") for i in range(6)]
-            assert isinstance(ground.send(*many, _noop(ground, n), put(ground.table, f"q{n}")), Committed)
-            assert isinstance(ground.send(insert(ground.catalog, "one")), Conflicted)
-        page = ground.backend.feed(0, 1000)
-        assert page.held
-        seqs = [s.seq or 0 for s in page.rows]
-        assert all(a < b for a, b in pairwise(seqs))
-        assert [s.ordinal for s in page.rows[-8:]] == list(range(8))
-        assert len({s.operation_id for s in page.rows[-8:]}) == 1
-        middle = seqs[len(seqs) // 2]
-        assert [s.seq for s in ground.backend.feed(middle, 3).rows] == seqs[len(seqs) // 2 + 1 :][:3]
-
-    def test_reserved_ids(self, ground: Ground) -> None:
-        ids = [*ground.backend.reserve_ids(3), *ground.backend.reserve_ids(2)]
-        outcome = ground.send(_spare(ground))
-        assert isinstance(outcome, Committed)
-        (result,) = outcome.results
-        assert result is not None
-        assert len({*ids, result.id, ground.part.id}) == 7
-
-
-def _noop(g: Ground, n: int) -> Update:
-    return update(g.one, version=g.one.version + n, doc=NEW_DOC)
-
-
-class TestTrigger:
-    """A change of parent, name, liveness or in-use without a new scope version is refused (design 3)."""
-
-    @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-    def url(self, request: pytest.FixtureRequest) -> str:
-        chosen: str = request.getfixturevalue(f"{request.param}_url")
-        return chosen
-
-    @pytest.mark.parametrize(
-        "change", ["parent_id = 0", "name = 'x'", "key = 'x'", "state = 1", "in_use = NOT in_use", "fold = NOT fold"]
-    )
-    def test_silent_change(self, ground: Ground, url: str, change: str) -> None:
-        engine = create_engine(url)
-        where = {"id": ground.two.id}
-        try:
-            with pytest.raises(IntegrityError), engine.begin() as connection:
-                connection.execute(text(f"UPDATE guard SET {change} WHERE id = :id"), where)
-            with engine.begin() as connection:
-                bumped = f"UPDATE guard SET {change}, scope_version = scope_version + 1 WHERE id = :id"
-                assert connection.execute(text(bumped), where).rowcount == 1
-        finally:
-            engine.dispose()
+        assert isinstance(ground.send(spare(ground), guards=(Guard(ROOT_ID, 2),)), Conflicted)
+        assert isinstance(ground.send(spare(ground), guards=(Guard(ROOT_ID, 1, exclusive=True),)), Committed)

@@ -9,7 +9,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.names import clean_name
-from tests.contract.ground import Ground, interrupted
+from tests.contract.ground import Ground
 
 COLUMNS = (ms.Column("id", "long", nullable=False), ms.Column("name", "string"))
 BAD_NAMES = ["", " a", "a ", "a\x00b", "a\nb", "\u0085", "x" * 256, "\ud800", "\u00a0a", 7, None]
@@ -31,12 +31,15 @@ class TestCreate:
             sort_orders=["name desc nulls last"],
             location="s3://b/t",
             format="parquet",
-            indexes=[ms.Index("pk", ["id"], type="primary")],
+            indexes=[ms.Index("pk", ("id",), type="primary")],
         )
         for table in (made, ground.store.tables.load("m.c.two.t"), ground.store.tables.load(made)):
             assert (table.path, table.kind, table.version, table.scope_version) == ("m.c.two.t", "table", 1, 1)
             assert (table.comment, table.properties) == ("ä", {"k": "v\x00"})
-            assert [(c.name, c.type, c.nullable) for c in table.columns] == [("id", "long", False), ("name", "string", True)]
+            assert [(c.name, c.type, c.nullable) for c in table.columns] == [
+                ("id", "long", False),
+                ("name", "string", True),
+            ]
             assert (table.partitioning, table.location, table.format) == (("bucket(16, id)",), "s3://b/t", "parquet")
             assert table == made
         assert made.names == ("m", "c", "two", "t")
@@ -83,7 +86,8 @@ class TestCreate:
             ground.store.tables.create("u", parent=ground.old)
 
     @pytest.mark.parametrize(
-        ("kind", "path"), [("tables", "m.c.t"), ("schemas", "m.c"), ("catalogs", "c"), ("catalogs", "m.c.d"), ("metalakes", "m.n")]
+        ("kind", "path"),
+        [("tables", "m.c.t"), ("schemas", "m.c"), ("catalogs", "c"), ("catalogs", "m.c.d"), ("metalakes", "m.n")],
     )
     def test_wrong_depth(self, ground: Ground, kind: str, path: str) -> None:
         manager: Any = getattr(ground.store, kind)
@@ -128,7 +132,13 @@ class TestCreate:
 class TestFolding:
     @pytest.mark.parametrize(
         ("made", "same", "other"),
-        [("Straße", "STRASSE", "Strase"), ("ΣΑΣ", "σας", "σα"), ("I", "i", "ı"), ("İ", "i̇", "i"), ("É", "e\u0301", "e")],
+        [
+            ("Straße", "STRASSE", "Strase"),
+            ("ΣΑΣ", "σας", "σα"),
+            ("I", "i", "ı"),
+            ("İ", "i̇", "i"),
+            ("É", "e\u0301", "e"),
+        ],
     )
     def test_folding_catalog(self, ground: Ground, made: str, same: str, other: str) -> None:
         ground.store.catalogs.create("m.f", type="relational", fold_case=True)
@@ -137,7 +147,10 @@ class TestFolding:
         assert ground.store.schemas.load(("m", "f", same)) == schema
         assert ground.store.tables.load(("m", "f", same, "t")) == table
         assert not ground.store.schemas.exists(("m", "f", other))
-        for taken in (lambda: ground.store.schemas.create(("m", "f", same)), lambda: ground.store.tables.create("t", parent=schema)):
+        for taken in (
+            lambda: ground.store.schemas.create(("m", "f", same)),
+            lambda: ground.store.tables.create("t", parent=schema),
+        ):
             with pytest.raises(ms.EntityAlreadyExists):
                 taken()
         ground.store.schemas.create(("m", "f", other))
@@ -217,95 +230,6 @@ class TestFind:
         assert next(names) == "t0"
         ground.store.catalogs.disable("m.c")
         assert list(names) == ["t1", "t2"]
-
-
-class TestAlter:
-    def test_merge(self, ground: Ground) -> None:
-        """Two callers with the same entity in hand: both changes land; field case 1."""
-        tables = ground.store.tables
-        tables.alter(ground.table, ms.SetProperty("a", "1"))
-        after = tables.alter(ground.table, ms.SetProperty("b", "2"), ms.SetComment("c"))
-        assert (after.version, after.comment, after.properties) == (3, "c", {"a": "1", "b": "2"})
-        with interrupted(
-            ground.store,
-            lambda: tables.alter("m.c.one.t", ms.SetProperty("a", "9")),
-            lambda: tables.alter("m.c.one.t", ms.RemoveProperty("b")),
-        ):
-            after = tables.alter("m.c.one.t", ms.SetProperty("d", "4"))
-        assert (after.version, after.properties) == (6, {"a": "9", "d": "4"})
-        assert tables.load("m.c.one.t") == after
-
-    def test_same_column_twice(self, ground: Ground) -> None:
-        tables = ground.store.tables
-        tables.alter(ground.table, ms.AddColumn(("x",), "int"))
-        with pytest.raises(ms.EntityAlreadyExists):
-            tables.alter(ground.table, ms.AddColumn(("x",), "int"))
-        assert [c.name for c in tables.alter(ground.table, ms.AddColumn(("y",), "int")).columns] == ["x", "y"]
-
-    def test_equal_writes_nothing(self, ground: Ground) -> None:
-        altered = ground.store.tables.alter(ground.table, ms.SetProperty("a", "1"))
-        before = ground.dump()
-        assert ground.store.tables.alter(altered, ms.SetProperty("a", "1")) == altered
-        assert ground.store.tables.alter("m.c.one.t", ms.RemoveProperty("zz"), ms.SetComment(None)) == altered
-        assert ground.store.tables.alter(ground.table) == altered
-        assert ground.dump() == before
-
-    def test_expected_version(self, ground: Ground) -> None:
-        tables = ground.store.tables
-        assert tables.alter(ground.table, ms.SetComment("1"), expected_version=1).version == 2
-        calls: list[Any] = [
-            lambda t: tables.alter(t, ms.SetComment("2"), expected_version=1),
-            lambda t: tables.rename(t, "u", expected_version=1),
-            lambda t: tables.drop(t, expected_version=1),
-        ]
-        before = ground.dump()
-        for call in calls:
-            for target in (ground.table, "m.c.one.t", tables.load("m.c.one.t")):
-                with pytest.raises(ms.VersionConflict) as caught:
-                    call(target)
-                assert (caught.value.path, caught.value.expected, caught.value.found) == ("m.c.one.t", 1, 2)
-        assert ground.dump() == before
-        tables.drop("m.c.one.t", expected_version=2)
-        tables.create("m.c.one.t")
-        with pytest.raises(ms.EntityNotFound):
-            tables.alter(ground.table, ms.SetComment("x"), expected_version=1)
-
-    def test_expected_version_meets_another_change(self, ground: Ground) -> None:
-        tables = ground.store.tables
-        with interrupted(ground.store, lambda: tables.alter("m.c.one.t", ms.SetComment("first"))):
-            with pytest.raises(ms.VersionConflict):
-                tables.alter(ground.table, ms.SetComment("second"), expected_version=1)
-        assert tables.load(ground.table).comment == "first"
-
-    def test_expected_property(self, ground: Ground) -> None:
-        tables = ground.store.tables
-        tables.alter(ground.table, ms.SetProperty("at", "1", expected=None))
-        tables.alter(ground.table, ms.SetProperty("at", "2", expected="1"))
-        with pytest.raises(ms.VersionConflict) as caught:
-            tables.alter(ground.table, ms.SetProperty("at", "3", expected="1"))
-        assert (caught.value.expected, caught.value.found) == ("1", "2")
-
-    def test_who_and_when(self, ground: Ground) -> None:
-        store = ground.store
-        made = store.tables.create("m.c.two.t", principal="alice")
-        assert (made.created_by, made.modified_by, made.created_at) == ("alice", "alice", made.modified_at)
-        after = store.tables.alter(made, ms.SetComment("x"), principal="bob")
-        assert (after.created_by, after.modified_by, after.created_at) == ("alice", "bob", made.created_at)
-        assert after.modified_at > made.modified_at
-        assert after.modified_at.utcoffset() is not None
-        assert store.tables.alter(made, ms.SetComment("y")).modified_by == "tester"
-        assert store.tables.load(made) == store.tables.load("m.c.two.t")
-        assert [v.principal for v in store.tables.history(made)] == ["alice", "bob", "tester"]
-        assert store.tables.rename(made, "u", principal="eve").modified_by == "eve"
-        for bad in ("", "a\x00", 7):
-            with pytest.raises(ms.InvalidArgument):
-                store.tables.drop(made, principal=bad)  # type: ignore[arg-type]
-
-    def test_wrong_change_or_kind(self, ground: Ground) -> None:
-        with pytest.raises(ms.InvalidArgument):
-            ground.store.schemas.alter(ground.one, ms.SetLocation("x"))
-        with pytest.raises(ms.InvalidArgument):
-            ground.store.schemas.alter(ground.table, ms.SetComment("x"))
 
 
 class TestCreateMany:

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from metastore.backends.sqlite_connect import DRIVER
 from metastore.backends.tables import metadata
 
 __all__ = ["catalog", "connected", "differences", "make_declared", "run"]
@@ -63,10 +64,15 @@ _DECLARED_OTHERS = {
 }
 
 
+def _engine(url: str) -> Engine:
+    """Make a plain engine, with the SQLite of our stores: two in one process undo each other's locks."""
+    return create_engine(url, module=DRIVER) if url.startswith("sqlite") else create_engine(url)
+
+
 @contextmanager
 def connected(url: str) -> Iterator[Connection]:
     """Open a connection, in a transaction that is committed at the end."""
-    engine = create_engine(url)
+    engine = _engine(url)
     try:
         with engine.begin() as connection:
             yield connection
@@ -109,7 +115,7 @@ def differences(url: str, declared: str) -> list[str]:
 
 def _refuses(url: str) -> bool:
     """Tell whether a silent change of the root's name is refused; what is tried is rolled back."""
-    engine = create_engine(url)
+    engine = _engine(url)
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("UPDATE guard SET name = 'silent' WHERE id = 0")

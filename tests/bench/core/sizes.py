@@ -59,8 +59,11 @@ def _grown(setting: Setting) -> None:
         for table in ("guard", "entity", "operation"):
             connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
     with ms.open(url, principal="bench") as early, ms.open(url, principal="bench") as late:
-        table = early.tables.create(f"{CATALOG}.s.first", columns=COLUMNS)
-        calls = (lambda s: s.tables.load(table.path), lambda s: s.tables.load(table))
+        first = early.tables.create(f"{CATALOG}.s.first", columns=COLUMNS)
+        calls: tuple[Callable[[Store], object], ...] = (
+            lambda store: store.tables.load(first.path),
+            lambda store: store.tables.load(first),
+        )
         for call in calls:
             for _ in range(6):
                 call(early)

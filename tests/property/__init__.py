@@ -1,0 +1,1 @@
+"""Properties, checked by hypothesis against the memory model."""

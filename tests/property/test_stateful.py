@@ -1,0 +1,226 @@
+"""The memory model is the oracle: whatever is done, in whatever order, a database answers the same.
+
+Each machine performs the same random operations on two stores, also one operation between the
+read and the commit of another. Results and classes of errors must be equal, and so must the
+trees, the versions, the feeds and the histories. The negative controls show that the machine
+sees a model that does not check guards, or versions, or names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, cast
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+import metastore as ms
+from metastore import Store
+from metastore.backends.memory import MemoryBackend
+from metastore.backends.port import Backend
+from metastore.backends.sqlite import SqliteBackend
+from metastore.clock import Clock
+from metastore.commit import Commit, Outcome, Update
+from metastore.entity import Entity
+from metastore.retry.policy import RetryPolicy
+from metastore.urls import parse_url
+from tests.contract.ground import dump, interrupted
+from tests.property.operations import CATALOGS, LAKES, Operation, managers_below, operations, perform, shown
+from tests.servers.postgres import Databases
+
+ONCE = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    stateful_step_count=30,
+    suppress_health_check=list(HealthCheck),
+    print_blob=False,
+)
+
+
+class Ticking(Clock):
+    """A clock on which no two looks show the same time."""
+
+    last: ClassVar = [0]
+
+    def micros(self) -> int:
+        self.last[0] = max(self.last[0] + 1, super().micros())
+        return self.last[0]
+
+
+def store_on(backend: Backend) -> Store:
+    """Open a store on a backend made by hand."""
+    return Store(parse_url("memory://"), backend, RetryPolicy(deadline=5.0), "tester", Ticking())
+
+
+def compare(open_both: Callable[[], tuple[Store, Store]], how: settings, exact: bool = False) -> None:
+    """Let hypothesis look for operations after which two stores differ; ``exact``: in ids and positions too."""
+    machine = partial(Twins, open_both, exact)  # hypothesis takes any factory, but is typed for classes
+    run_state_machine_as_test(cast("type[Twins]", machine), settings=how)
+
+
+class Twins(RuleBasedStateMachine):
+    """Two stores that must stay alike."""
+
+    def __init__(self, open_both: Callable[[], tuple[Store, Store]], exact: bool) -> None:
+        super().__init__()
+        self.stores = open_both()
+        self.exact = exact
+        self.hands: tuple[list[Entity], list[Entity]] = ([], [])
+
+    @initialize()
+    def tree(self) -> None:
+        for store in self.stores:
+            for lake in LAKES:
+                store.metalakes.create(lake)
+                for catalog in CATALOGS:
+                    store.catalogs.create((lake, catalog), type="model", fold_case=catalog == "f")
+            store.schemas.create("m.c.a")
+            store.tables.create("m.c.a.a")
+
+    @rule(operation=operations)
+    def one(self, operation: Operation) -> None:
+        self._both([partial(perform, store, hands, operation) for store, hands in self._sides()])
+
+    @rule(operation=operations, meanwhile=operations)
+    def one_between(self, operation: Operation, meanwhile: Operation) -> None:
+        """A whole foreign operation between a read and its commit."""
+
+        def run(store: Store, hands: list[Entity]) -> tuple[Any, Any]:
+            between: list[tuple[Any, Any]] = []
+            with interrupted(store, lambda: between.append(perform(store, hands, meanwhile))):
+                result, seen = perform(store, hands, operation)
+            return result, (seen, [b for _, b in between])
+
+        self._both([partial(run, store, hands) for store, hands in self._sides()])
+
+    def teardown(self) -> None:
+        try:
+            self.look()
+        finally:
+            for store in self.stores:
+                store.close()
+
+    def look(self) -> None:
+        """Compare everything that is there."""
+        first, second = (list(everything(store)) for store in self.stores)
+        assert first == second
+        if self.exact:
+            first_rows, second_rows = (timeless(dump(store._session.backend)) for store in self.stores)
+            assert first_rows == second_rows
+
+    def _sides(self) -> Iterator[tuple[Store, list[Entity]]]:
+        return zip(self.stores, self.hands, strict=True)
+
+    def _both(self, runs: list[Callable[[], tuple[Any, Any]]]) -> None:
+        (one, seen), (other, seen_there) = (run() for run in runs)
+        assert seen == seen_there
+        if isinstance(one, Entity) and isinstance(other, Entity):
+            self.hands[0].append(one)
+            self.hands[1].append(other)
+
+
+def everything(store: Store) -> Iterator[Any]:
+    """Yield the feed, the tree with what was dropped in it, and every history."""
+    yield shown(store.changes())
+    managers: list[tuple[Any, list[Any]]] = [(store.metalakes, [None])]
+    while managers:
+        manager, parents = managers.pop(0)
+        for parent in parents:
+            live, gone = list(manager.list(parent)), list(manager.dropped(parent))
+            yield shown(live), shown(gone)
+            yield [shown(manager.history(e)) for e in (*live, *gone)]
+            if manager is store.tables:
+                yield [(shown(store.partitions.list(e)), shown(store.statistics.list(e))) for e in live]
+            managers += [(below, live) for below in managers_below(store, manager)]
+
+
+def timeless(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return every row without times and operation ids."""
+    guard = [row[:10] for row in rows["guard"]]
+    entity = [(*row[:4], row[5]) for row in rows["entity"]]
+    owned = [(*row[:7], row[8]) for row in rows["owned"]]
+    operation = sorted((row[2], row[1], *row[3:9], *row[10:]) for row in rows["operation"])
+    return {"guard": guard, "entity": entity, "owned": owned, "operation": operation}
+
+
+class TestAgainstTheModel:
+    def test_sqlite(self) -> None:
+        template = SqliteBackend(None, 5.0, Ticking())
+        template.migrate()
+
+        def open_both() -> tuple[Store, Store]:
+            backend = SqliteBackend(None, 5.0, Ticking())
+            with template.pool.connection() as source, backend.pool.connection() as target:
+                source.backup(target)
+            return store_on(MemoryBackend(Ticking())), store_on(backend)
+
+        try:
+            compare(open_both, ONCE, exact=True)
+        finally:
+            template.close()
+
+    def test_postgres(self, postgres_databases: Databases, postgres_template: str) -> None:
+        made: list[str] = []
+
+        def open_both() -> tuple[Store, Store]:
+            made.append(postgres_databases.create_database(template=postgres_template.rpartition("/")[2]))
+            return store_on(MemoryBackend(Ticking())), ms.open(made[-1], principal="tester", deadline=5.0)
+
+        try:
+            compare(open_both, settings(ONCE, max_examples=20))
+        finally:
+            for url in made:
+                postgres_databases.drop_database(url)
+
+
+class NoGuards(MemoryBackend):
+    """A model that forgets the guards."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        return super().commit(replace(commit, guards=()))
+
+
+class NoVersions(MemoryBackend):
+    """A model that writes over whatever is there."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        return super().commit(replace(commit, writes=tuple([self._current(w) for w in commit.writes])))
+
+    def _current(self, write: Any) -> Any:
+        if not isinstance(write, Update) or write.id not in self._tables.bodies:
+            return write
+        version = self._tables.bodies[write.id].version
+        scope = None if write.scope_version is None else self._tables.stands[write.id].scope_version
+        return replace(write, version=version, scope_version=scope)
+
+
+class NoEmptiness(MemoryBackend):
+    """A model that drops what is not empty."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        writes = [replace(w, empty=False) if isinstance(w, Update) else w for w in commit.writes]
+        return super().commit(replace(commit, writes=tuple(writes)))
+
+
+def test_the_model_agrees_with_itself() -> None:
+    """The positive control."""
+    compare(
+        lambda: (store_on(MemoryBackend(Ticking())), store_on(MemoryBackend(Ticking()))),
+        settings(ONCE, max_examples=10),
+    )
+
+
+@pytest.mark.parametrize("broken", [NoGuards, NoVersions, NoEmptiness])
+def test_a_broken_model_is_found_out(broken: type[MemoryBackend]) -> None:
+    """The negative control."""
+
+    def open_both() -> tuple[Store, Store]:
+        return store_on(MemoryBackend(Ticking())), store_on(broken(Ticking()))
+
+    quick = settings(ONCE, max_examples=300, phases=(Phase.generate,), report_multiple_bugs=False)
+    with pytest.raises(AssertionError):
+        compare(open_both, quick)
