@@ -96,7 +96,7 @@ class Overlay:
         updates = [w for w in self._writes if isinstance(w, Update)]
         exclusive = {w.id for w in updates if w.scope_version is not None}
         absent = self._reads.absent - self._taken()
-        barred = {r.parent_id for r in (*absent, *self._reads.listings.values())}
+        barred = {r.parent_id for r in absent} | {r.parent_id for r in self._reads.listings.values()}
         guards = [
             Guard(i, scope, exclusive=i in barred) for i, scope in self._reads.guards.items() if i not in exclusive
         ]

@@ -145,15 +145,23 @@ class _Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.pieces: list[bytes] = []
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
-        client, _ = self._listener.accept()
-        server = socket.create_connection(("127.0.0.1", self._port))
-        for end in (client, server):
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=_carry, args=(server, client, []), daemon=True).start()
-        _carry(client, server, self.pieces)
+        with self._listener:
+            client, _ = self._listener.accept()
+        with client, socket.create_connection(("127.0.0.1", self._port)) as server:
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = threading.Thread(target=_carry, args=(server, client, []), daemon=True)
+            back.start()
+            _carry(client, server, self.pieces)
+            back.join()
+
+    def join(self) -> None:
+        """Wait until the client has left."""
+        self._thread.join(10)
 
 
 def _carry(source: socket.socket, target: socket.socket, pieces: list[bytes]) -> None:
@@ -187,8 +195,11 @@ def test_a_pipeline_is_sent_in_one_piece(postgres_url: str) -> None:
         relay.pieces.clear()
         for n in range(10):
             assert outcome(store.schemas.drop, schema) == "NotEmpty"
-            store.run(lambda tx, n=n: tx.tables.create(f"lake.cat.s.u{len(list(tx.tables.list('lake.cat.s')))}_{n}"))
+            with store.transaction() as tx:
+                count = len(list(tx.tables.list(schema)))
+                tx.tables.create(f"lake.cat.s.u{n}", comment=f"after {count} others")
         pieces = list(relay.pieces)
+    relay.join()
     assert len(pieces) > 20
     torn = [piece for piece in pieces if _last_message(piece) not in (b"S", b"Q", b"X")]
     assert torn == [], f"{len(torn)} of {len(pieces)} pieces end inside a transaction"
