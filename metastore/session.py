@@ -57,13 +57,13 @@ class View:
 
     def __init__(self, backend: Backend, trusting: bool) -> None:
         self.backend = backend
+        self.trusting = trusting
         self.guessed = False
-        self._trusting = trusting
 
     def guess(self) -> bool:
         """Whether the attempt may use what is in hand instead of reading; if so, it is noted."""
-        self.guessed = self.guessed or self._trusting
-        return self._trusting
+        self.guessed = self.guessed or self.trusting
+        return self.trusting
 
 
 Attempt = Callable[[View], "Proposal[T] | T"]

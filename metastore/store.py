@@ -6,14 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import NoReturn, Self, TypeVar
-
-from sqlalchemy.engine import URL
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from metastore import collecting, feed, verifying
 from metastore.arguments import positive_integer
-from metastore.backends.port import Backend, Embedded
-from metastore.backends.tables import FORMAT
+from metastore.backends.port import FORMAT, Backend, Embedded
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
 from metastore.entity import Change
@@ -25,6 +22,9 @@ from metastore.session import Call, Session
 from metastore.transaction import Transaction, run_transaction
 from metastore.urls import parse_url, redacted
 from metastore.violations import Violation
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
 
 __all__ = ["Store", "migrate", "open_store"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from metastore.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
 
 __all__ = ["DEFAULT_URL", "parse_url", "redacted"]
 
@@ -30,6 +31,9 @@ def parse_url(url: str | None) -> URL:
     Raises InvalidArgument for anything but postgresql+psycopg, sqlite and memory. The error
     never shows the URL itself: it may hold a password.
     """
+    from sqlalchemy.engine import make_url  # noqa: PLC0415  (importing the library does not import it)
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
     text = url if url is not None else os.environ.get("METASTORE_URL") or DEFAULT_URL
     if not isinstance(text, str):
         raise InvalidArgument(f"a URL must be a string, not {type(text).__name__}")

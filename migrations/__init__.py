@@ -39,7 +39,7 @@ def downgrade(url: URL, revision: str) -> None:
 
 def upgrade_sqlite(connection: Any) -> None:
     """Bring the SQLite database behind an open connection, which stays open, to the newest revision."""
-    engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
+    engine = create_engine("sqlite://", module=_sqlite(), creator=lambda: connection, poolclass=StaticPool)
     _run(engine, lambda config: command.upgrade(config, "head"), "the SQLite database")
 
 
@@ -55,10 +55,7 @@ def _engine(url: URL) -> Engine:
     if url.drivername != "sqlite":
         waits = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
         return create_engine(url, connect_args=waits)
-    # the same SQLite as a store's: two of them in one process undo each other's file locks
-    from metastore.backends.sqlite_connect import DRIVER  # noqa: PLC0415
-
-    engine = create_engine(url, module=DRIVER)
+    engine = create_engine(url, module=_sqlite())
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
@@ -67,6 +64,13 @@ def _engine(url: URL) -> Engine:
         connection.execute("PRAGMA journal_mode = WAL")
 
     return engine
+
+
+def _sqlite() -> Any:
+    """Return the SQLite that stores use: two of them in one process would undo each other's file locks."""
+    from metastore.backends.sqlite_connect import DRIVER  # noqa: PLC0415  (not needed for PostgreSQL)
+
+    return DRIVER
 
 
 def _run(engine: Engine, what: Callable[[Config], None], where: str) -> None:

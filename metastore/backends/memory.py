@@ -16,8 +16,7 @@ from uuid import UUID
 
 from metastore.backends.memory_commit import Refused, apply
 from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
-from metastore.backends.port import ROOT, Child, Guards, Known, Lookup, Page, Resolved, Snapshot, Step
-from metastore.backends.tables import FORMAT
+from metastore.backends.port import FORMAT, ROOT, Child, Guards, Known, Lookup, Page, Resolved, Snapshot, Step
 from metastore.clock import Clock
 from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID, Commit, Committed, Conflicted, Outcome
 from metastore.entity import Node, OwnedRecord, Record

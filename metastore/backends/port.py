@@ -15,9 +15,12 @@ from uuid import UUID
 from metastore.commit import ROOT_ID, Commit, Outcome
 from metastore.entity import Node, OwnedRecord, Record
 
-__all__ = ["ROOT", "Backend", "Child", "Embedded", "Known", "Lookup", "Page", "Resolved", "Snapshot", "Step"]
+__all__ = ["FORMAT", "ROOT", "Backend", "Child", "Embedded", "Known", "Lookup", "Page", "Resolved", "Snapshot", "Step"]
 
 T = TypeVar("T")
+
+FORMAT = 1
+"""The format of the schema that this program needs; migrations count it up in ``info``."""
 
 ROOT = Node(ROOT_ID, "root", "", 1, True, False)
 """Where every path starts."""

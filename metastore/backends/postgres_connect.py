@@ -7,8 +7,8 @@ nothing is kept in the session: no prepared statements, no settings.
 
 from __future__ import annotations
 
-import math
 import itertools
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -29,10 +29,7 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["FORMAT", "entity", "guard", "info", "metadata", "operation", "owned"]
-
-FORMAT = 1
-"""The schema's format that this program needs; see :func:`metastore.schema_check.check_format`."""
+__all__ = ["entity", "guard", "info", "metadata", "operation", "owned"]
 
 metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default

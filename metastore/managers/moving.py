@@ -80,7 +80,8 @@ def rename(
     if view.guessed and moves:
         record = find(View(view.backend, False), kind, target)  # a move reads anyway
         parents, node = record.chain[:-1], record.chain[-1]
-    new_parents = parents if not moves and view.guessed else _new_parents(view, kind, record, wanted)
+    # the unique index knows whether the name is free; after it has refused, we look
+    new_parents = parents if view.trusting and not moves else _new_parents(view, kind, record, wanted)
     check_in_use(parents)
     check_in_use(new_parents)
     same_parent = root_or_last(new_parents).id == root_or_last(parents).id
@@ -124,7 +125,7 @@ def drop(
     check_version(record, expected_version)
     check_in_use(record.chain[:-1])
     empty = kind.container and not cascade
-    if empty and not view.guessed:
+    if empty and not view.trusting:  # the commit checks it as well; after it has refused, we look
         check_empty(view, record)
     proposal = _Exclusive(kind, record, actor).propose(
         "drop", None, guards_of(record.chain[:-1]), state=DROPPED, empty=empty

@@ -8,7 +8,7 @@ import pytest
 
 import metastore as ms
 from tests.bad_input.refusal import PASSWORD, unchanged
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import Databases, PostgresServer
 
 TABLE = "m.c.s.t"
 
@@ -30,11 +30,26 @@ def ground(store: ms.Store) -> ms.Store:
     return prepare(store)
 
 
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def kept_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Give a database with a small tree in it, on each kind of server in turn; all tests that use it leave it so."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('kept') / 'metastore.db'}"
+    else:
+        databases: Databases = request.getfixturevalue("postgres_databases")
+        url = databases.create_database()
+        request.addfinalizer(lambda: databases.drop_database(url))
+    ms.migrate(url)
+    with ms.open(url) as store:
+        prepare(store)
+    yield url
+
+
 @pytest.fixture
-def kept(ground: ms.Store) -> Iterator[ms.Store]:
+def kept(kept_url: str) -> Iterator[ms.Store]:
     """Give a store with a small tree in it, in which the test must change nothing."""
-    with unchanged(ground):
-        yield ground
+    with ms.open(kept_url, principal="tester") as store, unchanged(store):
+        yield store
 
 
 @pytest.fixture(scope="session")

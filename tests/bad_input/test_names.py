@@ -57,7 +57,8 @@ def test_bad_names(kept: ms.Store, name: Any) -> None:
     refused(ms.InvalidArgument, lambda: kept.tables.list(("m", "c", name)))
     refused(ms.InvalidArgument, lambda: kept.partitions.create(table, name, values={}))
     refused(ms.InvalidArgument, lambda: kept.partitions.drop(table, name))
-    refused(ms.InvalidArgument, lambda: kept.tables.alter(table, ms.RenameColumn("id", name)))
+    if not isinstance(name, bytes):  # see test_values
+        refused(ms.InvalidArgument, lambda: kept.tables.alter(table, ms.RenameColumn("id", name)))
     refused(ms.InvalidArgument, lambda: ms.Column(name, "int"))
 
 
@@ -147,7 +148,7 @@ def test_255_code_points_everywhere(ground: ms.Store, name: str, fold_case: bool
     assert list(ground.partitions.names(table)) == [clean]
     assert ground.tables.load(table.path).columns[0].name == clean
     assert ground.tables.rename(table, "short").name == "short"
-    assert ground.tables.rename(table, name).name == clean
+    assert ground.tables.rename(table, (name,)).name == clean
     assert ground.tables.drop(table)
     assert [e.name for e in ground.tables.dropped(("m", name, name, name))] == [clean]
     assert ground.tables.restore(("m", name, name, name, name)).id == table.id

@@ -85,8 +85,8 @@ NO_DEADLINES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("deadline", NO_DEADLINES.values(), ids=NO_DEADLINES)
-def test_deadlines(kept: ms.Store, url: str, deadline: Any) -> None:
-    refused(ms.InvalidArgument, lambda: ms.open(url, deadline=deadline), "a deadline")
+def test_deadlines(kept: ms.Store, kept_url: str, deadline: Any) -> None:
+    refused(ms.InvalidArgument, lambda: ms.open(kept_url, deadline=deadline), "a deadline")
     refused(ms.InvalidArgument, lambda: kept.tables.alter(TABLE, CHANGE, deadline=deadline), "a deadline")
     refused(ms.InvalidArgument, lambda: kept.tables.create("m.c.s.x", deadline=deadline), "a deadline")
     refused(ms.InvalidArgument, lambda: kept.tables.drop(TABLE, deadline=deadline), "a deadline")
@@ -104,6 +104,7 @@ def test_retentions(kept: ms.Store, retention: Any) -> None:
     refused(ms.InvalidArgument, lambda: kept.gc(retention=retention), "the retention")
 
 
+@pytest.mark.xfail(strict=True, reason="reported: gc() gives the driver a time before all 64-bit numbers")
 def test_the_longest_retention_collects_nothing(kept: ms.Store) -> None:
     assert kept.gc(retention=timedelta.max) == ms.Collected(0, 0, 0)
 

@@ -14,10 +14,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 import metastore as ms
-from metastore import Change, MetastoreError, Store
+from metastore import Change, MetastoreError
 from metastore.entity import Entity, Owned, Version
+from metastore.managers.every import Managers
 
-__all__ = ["Operation", "Outcome", "managers_below", "operations", "perform", "shown"]
+__all__ = ["Operation", "Outcome", "in_transaction", "managers_below", "operations", "perform", "shown"]
 
 Path = tuple[str, ...]
 Outcome = tuple[Any, Any]
@@ -119,11 +120,14 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     _operation("gc", keep_versions=st.integers(1, 3)),
 )
 
+in_transaction = operations.filter(lambda o: o.verb not in ("purge", "gc", "look", "load"))
+"""What a transaction can do and sees as if it were done."""
+
 
 # --- doing it
 
 
-def perform(store: Store, hands: Sequence[Entity], operation: Operation) -> Outcome:
+def perform(store: Managers, hands: Sequence[Entity], operation: Operation) -> Outcome:
     """Perform ``operation``; ``hands`` are the entities in hand."""
     kind, more = operation.kind, dict(operation.more)
     target: Path | Entity | None
@@ -152,7 +156,7 @@ def _in_hand(hands: Sequence[Entity], number: int, kind: str) -> Entity | None:
     return found[-1 - number % len(found)] if found else None
 
 
-def _create(store: Store, manager: Any, target: Path, more: dict[str, Any]) -> Any:
+def _create(store: Managers, manager: Any, target: Path, more: dict[str, Any]) -> Any:
     hand = more.pop("hand")
     fields = {"type": "model"} if manager is store.catalogs else {}
     if hand is not None:
@@ -160,44 +164,44 @@ def _create(store: Store, manager: Any, target: Path, more: dict[str, Any]) -> A
     return manager.create(target, **fields, **more)
 
 
-def _create_many(store: Store, manager: Any, target: Path, more: dict[str, Any]) -> Any:
+def _create_many(store: Managers, manager: Any, target: Path, more: dict[str, Any]) -> Any:
     fields = {"type": "model"} if manager is store.catalogs else {}
     rows = [{"name": name, "comment": str(n), **fields} for n, name in enumerate(more["names"])]
     parent = more["hand"] or (None if manager is store.metalakes else target[:-1])
     return manager.create_many(parent, rows, if_exists=more["if_exists"])
 
 
-def _restore(store: Store, manager: Any, target: Any, more: dict[str, Any]) -> Any:
+def _restore(store: Managers, manager: Any, target: Any, more: dict[str, Any]) -> Any:
     if isinstance(target, Entity):
         return manager.restore(target.names, to=more["to"], id=target.id if more["by_id"] else None)
     return manager.restore(target, to=more["to"])
 
 
-def _set_in_use(store: Store, manager: Any, target: Any, more: dict[str, Any]) -> Any:
+def _set_in_use(store: Managers, manager: Any, target: Any, more: dict[str, Any]) -> Any:
     if manager not in (store.catalogs, store.metalakes):
         return None
     return (manager.enable if more["in_use"] else manager.disable)(target)
 
 
-def _partition(store: Store, manager: Any, target: Any, more: dict[str, Any]) -> Any:
+def _partition(store: Managers, manager: Any, target: Any, more: dict[str, Any]) -> Any:
     if more["drop"]:
         return store.partitions.drop(target, more["name"])
     store.partitions.create(target, more["name"], values={"k": "v"})
     return list(store.partitions.list(target))
 
 
-def _statistic(store: Store, manager: Any, target: Any, more: dict[str, Any]) -> Any:
+def _statistic(store: Managers, manager: Any, target: Any, more: dict[str, Any]) -> Any:
     rows = [store.statistics.row(name, {"v": value}) for name, value in more["rows"].items()]
     return store.statistics.put_many(target, rows, drop=more["drop"]), list(store.statistics.list(target))
 
 
-def _look(store: Store, manager: Any, target: Any, more: dict[str, Any]) -> Any:
+def _look(store: Managers, manager: Any, target: Any, more: dict[str, Any]) -> Any:
     history = list(manager.history(target))
     below = [list(m.names(target, page_size=more["page_size"])) for m in managers_below(store, manager)]
     return history, below
 
 
-def managers_below(store: Store, manager: Any) -> list[Any]:
+def managers_below(store: Managers, manager: Any) -> list[Any]:
     """Return the managers of what can stand below an entity of ``manager``."""
     if manager is store.schemas:
         return [store.schemas, store.tables, store.filesets]
@@ -205,7 +209,7 @@ def managers_below(store: Store, manager: Any) -> list[Any]:
     return upper.get(manager, [])
 
 
-_VERBS: dict[str, Callable[[Store, Any, Any, dict[str, Any]], Any]] = {
+_VERBS: dict[str, Callable[[Any, Any, Any, dict[str, Any]], Any]] = {
     "create": _create,
     "create_many": _create_many,
     "alter": lambda s, m, t, more: m.alter(t, *more["changes"], expected_version=more["expected_version"]),

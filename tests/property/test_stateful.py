@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 import metastore as ms
@@ -28,7 +29,16 @@ from metastore.entity import Entity
 from metastore.retry.policy import RetryPolicy
 from metastore.urls import parse_url
 from tests.contract.ground import dump, interrupted
-from tests.property.operations import CATALOGS, LAKES, Operation, managers_below, operations, perform, shown
+from tests.property.operations import (
+    CATALOGS,
+    LAKES,
+    Operation,
+    in_transaction,
+    managers_below,
+    operations,
+    perform,
+    shown,
+)
 from tests.servers.postgres import Databases
 
 ONCE = settings(
@@ -56,19 +66,25 @@ def store_on(backend: Backend) -> Store:
     return Store(parse_url("memory://"), backend, RetryPolicy(deadline=5.0), "tester", Ticking())
 
 
-def compare(open_both: Callable[[], tuple[Store, Store]], how: settings, exact: bool = False) -> None:
-    """Let hypothesis look for operations after which two stores differ; ``exact``: in ids and positions too."""
-    machine = partial(Twins, open_both, exact)  # hypothesis takes any factory, but is typed for classes
+def compare(
+    open_both: Callable[[], tuple[Store, Store]], how: settings, *, exact: bool = False, apart: bool = False
+) -> None:
+    """Let hypothesis look for operations after which two stores differ.
+
+    ``exact``: in ids and positions too. ``apart``: only the first has transactions.
+    """
+    machine = partial(Twins, open_both, exact, apart)  # hypothesis takes any factory, but is typed for classes
     run_state_machine_as_test(cast("type[Twins]", machine), settings=how)
 
 
 class Twins(RuleBasedStateMachine):
     """Two stores that must stay alike."""
 
-    def __init__(self, open_both: Callable[[], tuple[Store, Store]], exact: bool) -> None:
+    def __init__(self, open_both: Callable[[], tuple[Store, Store]], exact: bool, apart: bool) -> None:
         super().__init__()
         self.stores = open_both()
         self.exact = exact
+        self.apart = apart
         self.hands: tuple[list[Entity], list[Entity]] = ([], [])
 
     @initialize()
@@ -96,6 +112,19 @@ class Twins(RuleBasedStateMachine):
             return result, (seen, [b for _, b in between])
 
         self._both([partial(run, store, hands) for store, hands in self._sides()])
+
+    @rule(several=st.lists(in_transaction, min_size=1, max_size=4))
+    def several(self, several: list[Operation]) -> None:
+        """A transaction; where only the first store has any, the second does the same one by one."""
+
+        def run(store: Store, hands: list[Entity], apart: bool) -> tuple[None, list[Any]]:
+            if apart:
+                return None, [perform(store, hands, operation)[1] for operation in several]
+            with store.transaction() as tx:
+                return None, [perform(tx, hands, operation)[1] for operation in several]
+
+        (store, hands), (other, other_hands) = self._sides()
+        self._both([partial(run, store, hands, False), partial(run, other, other_hands, self.apart)])
 
     def teardown(self) -> None:
         try:
@@ -208,10 +237,19 @@ class NoEmptiness(MemoryBackend):
 
 def test_the_model_agrees_with_itself() -> None:
     """The positive control."""
-    compare(
-        lambda: (store_on(MemoryBackend(Ticking())), store_on(MemoryBackend(Ticking()))),
-        settings(ONCE, max_examples=10),
-    )
+
+    def open_both() -> tuple[Store, Store]:
+        return store_on(MemoryBackend(Ticking())), store_on(MemoryBackend(Ticking()))
+
+    compare(open_both, settings(ONCE, max_examples=20))
+
+
+@pytest.mark.xfail(reason="Overlay.by_id takes what is below a dropped ancestor for live")
+def test_a_transaction_is_its_operations_one_by_one() -> None:
+    def open_both() -> tuple[Store, Store]:
+        return store_on(MemoryBackend(Ticking())), store_on(MemoryBackend(Ticking()))
+
+    compare(open_both, settings(ONCE, phases=(Phase.generate,), report_multiple_bugs=False), apart=True)
 
 
 @pytest.mark.parametrize("broken", [NoGuards, NoVersions, NoEmptiness])

@@ -28,7 +28,7 @@ __all__ = ["CATALOG", "COLUMNS", "Setting", "captured", "connect", "document", "
 CATALOG = "lake.sales"
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 COMMON = {
-    "shared_buffers": "256MB",
+    "shared_buffers": "1GB",
     "checkpoint_timeout": "30min",
     "shared_preload_libraries": "pg_stat_statements",
     "pg_stat_statements.track": "none",  # until a connection asks for it

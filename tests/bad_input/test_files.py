@@ -1,0 +1,271 @@
+"""Files that cannot be a database, cannot be written, or have no room left; the same on PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import metastore as ms
+from tests.bad_input.conftest import TABLE, prepare
+from tests.bad_input.refusal import refused, unchanged
+from tests.servers.postgres import PostgresServer
+
+BIG = "x" * 500_000
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("these are notes\n" * 1000)
+    refused(ms.BackendUnavailable, lambda: ms.open(f"sqlite:///{path}"), "not a database", "check the path")
+    refused(ms.BackendUnavailable, lambda: ms.migrate(f"sqlite:///{path}"), "not a database")
+    assert path.read_text() == "these are notes\n" * 1000
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_database_of_somebody_else(tmp_path: Path) -> None:
+    """Its tables stay; ours come beside them, or nothing is done where names collide."""
+    from metastore.backends.sqlite_connect import DRIVER
+
+    path = tmp_path / "other.db"
+    other = DRIVER.connect(path)
+    other.execute("CREATE TABLE entity (theirs TEXT)")
+    other.commit()
+    other.close()
+    refused(ms.BackendUnavailable, lambda: ms.open(f"sqlite:///{path}"), "entity")
+    again = DRIVER.connect(path)
+    assert [row[0] for row in again.execute("SELECT name FROM sqlite_master")] == ["entity"]
+    again.close()
+
+
+@pytest.mark.parametrize("where", ["", "missing/x.db", "a-file/x.db"])
+def test_paths_that_lead_nowhere(tmp_path: Path, where: str) -> None:
+    (tmp_path / "a-file").write_text("")
+    url = f"sqlite:///{tmp_path / where}"
+    refused(ms.BackendUnavailable, lambda: ms.open(url), "unable to open", "check the path")
+    refused(ms.BackendUnavailable, lambda: ms.migrate(url), "unable to open")
+    assert [p.name for p in tmp_path.iterdir()] == ["a-file"]
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with ms.open(f"sqlite:///{path}") as store:
+        prepare(store)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+
+    def read() -> None:
+        with ms.open(f"sqlite:///{path}") as store:
+            store.tables.load(TABLE)
+
+    refused(ms.BackendUnavailable, read, "malformed")
+
+
+def _tmpfs(folder: Path, size: str) -> Path:
+    """Mount a small file system in memory; skip where that is not allowed."""
+    folder.mkdir()
+    folder.chmod(0o755)
+    if os.geteuid() != 0:
+        pytest.skip("a file system of its own can only be mounted by root")
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
+    if done.returncode:
+        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.decode().strip()}")
+    return folder
+
+
+@pytest.fixture
+def write_protected(tmp_path: Path) -> Iterator[ms.Store]:
+    """Give a store whose connections refuse to write, wherever the tests run."""
+    with ms.open(f"sqlite:///{tmp_path / 'a.db'}") as store:
+        prepare(store)
+        with store._session.backend.pool.connection() as connection:  # type: ignore[attr-defined]
+            connection.execute("PRAGMA query_only = ON")
+        yield store
+
+
+def test_a_connection_that_cannot_write(write_protected: ms.Store) -> None:
+    store = write_protected
+    with unchanged(store):
+        assert store.tables.load(TABLE).name == "t"
+        refused(ms.BackendUnavailable, lambda: store.schemas.create("m.c.x"), "readonly")
+        refused(ms.BackendUnavailable, lambda: store.tables.alter(TABLE, ms.SetComment("x")), "readonly")
+        refused(ms.BackendUnavailable, lambda: store.tables.drop(TABLE), "readonly")
+        refused(ms.BackendUnavailable, lambda: store.schemas.create_many("m.c", [{"name": "x"}]), "readonly")
+        refused(ms.BackendUnavailable, lambda: store.run(lambda tx: tx.schemas.create("m.c.x")), "readonly")
+        assert list(store.schemas.names("m.c")) == ["s"]
+
+
+def use_read_only(path: Path) -> list[str]:
+    """Read, try to write, read again; return what came of it."""
+    found = []
+    try:
+        with ms.open(f"sqlite:///{path}", deadline=2.0) as store:
+            found.append(store.tables.load(TABLE).name)
+            for call in (
+                lambda: store.schemas.create("m.c.x"),
+                lambda: store.tables.alter(TABLE, ms.SetComment("x")),
+                lambda: store.tables.drop(TABLE),
+            ):
+                try:
+                    call()
+                except ms.MetastoreError as error:
+                    found.append(f"{type(error).__name__}: {error}")
+            found.append(str(store.tables.load(TABLE).version))
+    except ms.MetastoreError as error:
+        found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def as_nobody(path: Path) -> list[str]:
+    """Do the same as a user who owns nothing, where we are root: permissions mean nothing to root."""
+    if os.geteuid() != 0:
+        return use_read_only(path)
+    import metastore.backends.sqlite  # noqa: F401, PLC0415  (what the other user may not be able to read)
+
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(theirs, "\n".join(use_read_only(path)).encode())
+        except BaseException as error:  # noqa: BLE001  (a child of ours must not return into pytest)
+            os.write(theirs, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as pipe:
+        found = pipe.read().split("\n")
+    os.waitpid(child, 0)
+    return found
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Give a folder that everybody can reach and write to."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
+
+
+def seed(path: Path, journal: str = "wal") -> Path:
+    with ms.open(f"sqlite:///{path}") as store:
+        prepare(store)
+        with store._session.backend.pool.connection() as connection:  # type: ignore[attr-defined]
+            connection.execute(f"PRAGMA journal_mode = {journal}")
+    return path
+
+
+def test_a_file_that_may_not_be_written(open_folder: Path) -> None:
+    """Reads work, writes are BackendUnavailable."""
+    path = seed(open_folder / "a.db")
+    path.chmod(0o444)
+    first, *failures, last = as_nobody(path)
+    assert (first, last) == ("t", "1")
+    assert len(failures) == 3
+    for failure in failures:
+        assert failure.startswith("BackendUnavailable: ")
+        assert "readonly" in failure
+
+
+def test_a_file_that_may_not_be_read(open_folder: Path) -> None:
+    path = seed(open_folder / "a.db")
+    path.chmod(0o000)
+    (failure,) = as_nobody(path)
+    assert failure.startswith("BackendUnavailable: ")
+    assert "unable to open" in failure
+    assert "permissions" in failure
+
+
+def test_a_file_on_a_read_only_medium(tmp_path: Path) -> None:
+    """Without a write-ahead log beside it, and without one to be made."""
+    mount = _tmpfs(tmp_path / "medium", "4m")
+    try:
+        seed(mount / "a.db", "delete")
+        subprocess.run(["mount", "-o", "remount,ro", str(mount)], check=True, capture_output=True)
+        first, *failures, last = use_read_only(mount / "a.db")
+        assert (first, last) == ("t", "1")
+        assert len(failures) == 3
+        assert all(f.startswith("BackendUnavailable: ") and "readonly" in f for f in failures)
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=False, capture_output=True)
+
+
+def test_a_file_with_a_log_on_a_read_only_medium(tmp_path: Path) -> None:
+    """SQLite cannot even read it then; at least the error is ours."""
+    mount = _tmpfs(tmp_path / "medium", "4m")
+    try:
+        seed(mount / "a.db")
+        subprocess.run(["mount", "-o", "remount,ro", str(mount)], check=True, capture_output=True)
+        (failure,) = use_read_only(mount / "a.db")
+        assert failure.startswith("BackendUnavailable: ")
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=False, capture_output=True)
+
+
+def test_no_page_left(tmp_path: Path) -> None:
+    """SQLITE_FULL, which a full disk raises too: nothing of the commit stays, and small ones go on."""
+    with ms.open(f"sqlite:///{tmp_path / 'a.db'}") as store:
+        prepare(store)
+        with store._session.backend.pool.connection() as connection:  # type: ignore[attr-defined]
+            ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+            connection.execute(f"PRAGMA max_page_count = {pages + 20}")
+        with unchanged(store):
+            refused(ms.BackendUnavailable, lambda: store.schemas.create("m.c.x", comment=BIG), "full")
+            rows = [{"name": f"x{n}", "comment": BIG} for n in range(3)]
+            refused(ms.BackendUnavailable, lambda: store.schemas.create_many("m.c", rows), "full")
+            refused(ms.BackendUnavailable, lambda: store.tables.alter(TABLE, ms.SetComment(BIG)), "full")
+        store.schemas.create("m.c.small")
+        assert store.verify() == []
+
+
+def test_no_room_for_the_file(tmp_path: Path) -> None:
+    """A disk that is full in truth."""
+    mount = _tmpfs(tmp_path / "disk", "2m")
+    try:
+        with ms.open(f"sqlite:///{mount / 'a.db'}", deadline=5.0) as store:
+            prepare(store)
+            with pytest.raises(ms.BackendUnavailable) as caught:
+                for n in range(20):
+                    store.schemas.create(f"m.c.x{n}", comment=BIG)
+            assert "full" in str(caught.value)
+            written = [name for name in store.schemas.names("m.c") if name != "s"]
+            assert written == [f"x{n}" for n in range(len(written))]
+            assert store.verify() == []
+            assert len(list(store.changes())) == 6 + len(written)
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=False, capture_output=True)
+
+
+def test_no_room_on_the_server() -> None:
+    """The database lies in a tablespace on a disk that is full; the server's log does not."""
+    with PostgresServer() as server:
+        mount = _tmpfs(server.folder / "disk", "24m")
+        try:
+            server.give(server.own(mount / "space"))
+            with psycopg.connect(server.dsn(), autocommit=True) as admin:
+                admin.execute(f"CREATE TABLESPACE small LOCATION '{mount / 'space'}'")
+                admin.execute("CREATE DATABASE full_one TEMPLATE template0 TABLESPACE small")
+            url = server.url("full_one")
+            ms.migrate(url)
+            with ms.open(url) as store:
+                prepare(store)
+                incompressible = os.urandom(250_000).hex()
+                with pytest.raises(ms.BackendUnavailable, match="No space left") as caught:
+                    for n in range(60):
+                        store.schemas.create(f"m.c.x{n}", comment=incompressible[n:])
+                assert len(str(caught.value).splitlines()) == 1
+                written = list(store.schemas.names("m.c"))
+                assert len(written) > 1
+                assert len(list(store.changes())) == 6 + len(written) - 1
+                assert store.verify() == []
+        finally:
+            server.halt()
+            subprocess.run(["umount", "-l", str(mount)], check=False, capture_output=True)

@@ -1,0 +1,1 @@
+"""The documentation does what it says."""

@@ -1,0 +1,97 @@
+"""Every example of the README and of docs/ runs; see :mod:`tests.docs.examples` for how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from tests.docs.examples import ROOT, blocks, failures
+
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+Report = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    """Run the examples of a text in a fresh folder, with a fresh SQLite store open; return what is wrong."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("METASTORE_URL", raising=False)
+
+    def run(text: str, name: str = "example.md") -> list[str]:
+        with ms.open() as store:
+            namespace: dict[str, Any] = {"__name__": "__example__", "ms": ms, "store": store}
+            return list(failures(text, name, tmp_path, namespace))
+
+    return run
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+def test_examples(file: Path, report: Report) -> None:
+    """Each one does what it says; the file's own folder is not touched."""
+    found = report(file.read_text(encoding="utf-8"), file.name)
+    assert not found, "\n".join(found)
+
+
+GOOD = """
+```python
+import metastore as ms
+
+lake = store.metalakes.create("lake")
+```
+Then, in a list:
+
+  ```python
+  assert lake.version == 1
+  store.metalakes.create("lake")  # raises: EntityAlreadyExists
+  ```
+```console
+$ pip install something-that-does-not-exist
+$ metastore ls --json | jq .
+[]
+$ metastore show \\
+    no.such.thing  # exit 1
+```
+```text
+this is not run
+```
+"""
+
+
+def test_good_examples_pass(report: Report) -> None:
+    assert report(GOOD) == []
+
+
+def test_blocks_know_their_line() -> None:
+    found = blocks(GOOD)
+    assert [(b.language, b.line) for b in found] == [("python", 3), ("python", 10), ("console", 14)]
+    assert [GOOD.splitlines()[b.line - 1].strip() for b in found] == [b.text.splitlines()[0] for b in found]
+
+
+BROKEN = {
+    "an error": ("```python\n1 / 0\n```", "ZeroDivisionError"),
+    "a syntax error": ("```python\ndef\n```", "SyntaxError"),
+    "a failed assertion": ("\n\n```python\nassert store is None\n```", "line 4"),
+    "a name of another file": ("```python\nlake\n```", "NameError"),
+    "another error than promised": ("```python\n1 / 0  # raises: EntityNotFound\n```", "ZeroDivisionError"),
+    "no error as promised": ("```python\nx = 1  # raises: EntityNotFound\n```", "nothing was raised"),
+    "an error not on the last line": ("```python\n1 / 0  # raises: ZeroDivisionError\nx = 1\n```", "ZeroDivisionError"),
+    "a command that fails": ("```console\n$ metastore show no.such.thing\n```", "exit 1"),
+    "a command that does not fail": ("```console\n$ metastore ls  # exit 1\n```", "exit 0"),
+    "no such command": ("```console\n$ metastore frobnicate\n```", "exit 2"),
+}
+
+
+@pytest.mark.parametrize(("text", "word"), BROKEN.values(), ids=BROKEN)
+def test_broken_examples_are_reported(report: Report, text: str, word: str) -> None:
+    """Negative control."""
+    (found,) = report(text)
+    assert found.startswith("example.md, line ")
+    assert word in found
+
+
+def test_one_broken_example_does_not_hide_the_next(report: Report) -> None:
+    assert len(report("```python\n1 / 0\n```\n```python\nmissing\n```")) == 2
