@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from metastore.arguments import positive_integer
-from metastore.backends.port import Backend
+from metastore.backends.port import Backend, Step
 from metastore.clock import Clock
 from metastore.entity import Change
 from metastore.errors import InvalidArgument
@@ -50,8 +50,10 @@ def changes(backend: Backend, clock: Clock, after: str | None, limit: int | None
     """
     if limit is not None:
         positive_integer(limit, "a limit", least=0)
-    epoch, _ = backend.feed_start()
+    epoch, collected = backend.feed_start()
     seq = 0 if after is None else _parse(after, epoch)
+    if after is not None:
+        _check_collected(epoch, collected, seq)
     return _follow(backend, clock, epoch, seq, after is None, limit)
 
 
@@ -63,8 +65,8 @@ def _follow(
     while left is None or left > 0:
         size = _PAGE if left is None else min(_PAGE, left)
         page = backend.feed(seq, size)
-        if page.rows and page.rows[0].seq != seq + 1 and not from_start:
-            _check_collected(backend, epoch, seq)
+        if not from_start and _has_gap(page.rows, seq):
+            _check_collected(epoch, backend.feed_start()[1], seq)
         for step in page.rows:
             seq = step.seq or seq
             yield change_of(step, _position(epoch, seq))
@@ -79,8 +81,11 @@ def _follow(
             clock.sleep(0.005)
 
 
-def _check_collected(backend: Backend, epoch: str, seq: int) -> None:
-    _, collected = backend.feed_start()
+def _has_gap(rows: list[Step], after: int) -> bool:
+    return bool(rows) and rows[-1].seq != after + len(rows)
+
+
+def _check_collected(epoch: str, collected: int, seq: int) -> None:
     if collected > seq:
         raise InvalidArgument(
             f"gc has removed changes after the position {_position(epoch, seq)}; "

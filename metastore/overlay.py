@@ -278,6 +278,8 @@ class Overlay:
                 self._note_nodes(ROOT, known.record.chain)
                 last = known.record.chain[-1]
                 self._records[last.id] = known.record, known.state
+                if not known.live and known.state == LIVE:
+                    self.by_id([n.id for n in known.record.chain[:-1]])  # to know which of them is not
         return [self._known(i) for i in ids]
 
     def _known(self, entity_id: int) -> Known | None:

@@ -61,7 +61,9 @@ def _check_parts(url: URL, driver: str) -> None:
             "a SQLite URL has three slashes before a relative path, four before an absolute one: sqlite:///file.db"
         )
     if driver == "sqlite" and url.query:
-        raise InvalidArgument(f"a SQLite URL takes no options; remove {', '.join(sorted(url.query))}, or write ? as %3F")
+        raise InvalidArgument(
+            f"a SQLite URL takes no options; remove {', '.join(sorted(url.query))}, or write ? as %3F"
+        )
 
 
 def redacted(url: URL) -> str:

@@ -32,6 +32,7 @@ _STATES = {
     "57014": Verdict.RETRY,  # query_canceled (a statement time-out)
     "40003": Verdict.UNKNOWN,  # statement_completion_unknown
     "22012": Verdict.CHECK,  # division_by_zero, which our checks raise
+    "2201E": Verdict.CHECK,  # invalid_argument_for_logarithm, likewise
     "23505": Verdict.UNIQUE,  # unique_violation
     "42P01": Verdict.SCHEMA,  # undefined_table
     "42703": Verdict.SCHEMA,  # undefined_column

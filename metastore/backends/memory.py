@@ -200,7 +200,8 @@ class MemoryBackend:
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
         with self._lock:
             looked = self.feed(after, limit).rows
-            doomed = [s for s in looked if s.time < before and self._needless(s, before, keep)]
+            newest = max((s.seq or 0 for s in self._tables.steps), default=0)
+            doomed = [s for s in looked if s.time < before and s.seq != newest and self._needless(s, before, keep)]
             versions = sum(self._row(s.entity_id) is not None for s in doomed)
             gone = {s.seq for s in doomed}
             self._collected = max([self._collected, *(s for s in gone if s is not None)])

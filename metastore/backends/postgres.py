@@ -1,9 +1,9 @@
 """The backend for PostgreSQL 14 and later, through psycopg 3.
 
 A commit with one insert or one altered document is one statement. Any other commit is one
-pipeline, hence one round trip and one transaction: locks by id where shared and exclusive ones
-mix, checks of what must be absent with a snapshot taken after them, then one statement that
-writes. The SQL is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
+message, hence one round trip and one transaction: locks by id where shared and exclusive ones
+mix, checks of what must be absent with a snapshot taken after them, then what writes. The SQL
+is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import psycopg
 from sqlalchemy.engine import URL
 
 from metastore.backends import collect_sql, verify_sql
+from metastore.backends import postgres_sql as sql
 from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
+from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.port import Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.backends.postgres_commit import Statement, alter, create, statements
-from metastore.backends.postgres_connect import Pool, forgetting_prepared, raise_read_error
+from metastore.backends.postgres_connect import Pool, raise_read_error
 from metastore.backends.postgres_read import READ as _READ
 from metastore.backends.read_sql import from_named
 from metastore.commit import LIVE, Cause, Commit, Committed, Conflicted, Insert, Outcome, Result, Unknown, Update
@@ -59,7 +61,7 @@ class PostgresBackend:
                 return self._create(commit, create(commit, write))
             if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
                 return self._alter(commit, write, alter(commit, write))
-        return self._pipeline(commit, statements(commit))
+        return self._send_all(commit, statements(commit))
 
     def _create(self, commit: Commit, statement: Statement) -> Outcome:
         row = self._send(statement)
@@ -87,28 +89,22 @@ class PostgresBackend:
             with self.pool.connection() as connection:
                 row = connection.execute(statement.text, statement.parameters).fetchone()
         except psycopg.Error as error:
-            return self._failed(error, None)
+            return self._failed(error)
         assert row is not None
         return cast("tuple[Any, ...]", row)
 
-    def _failed(self, error: psycopg.Error, cause: Cause | None) -> Outcome:
-        outcome = _outcome_of(error, cause)
+    def _failed(self, error: psycopg.Error) -> Outcome:
+        outcome = _outcome_of(error)
         if isinstance(outcome, Unknown):
             self.pool.forget()
         return outcome
 
-    def _pipeline(self, commit: Commit, pipeline: list[Statement]) -> Outcome:
-        sent: list[tuple[Statement, psycopg.Cursor[Any]]] = []
+    def _send_all(self, commit: Commit, statements: list[Statement]) -> Outcome:
         try:
             with self.pool.connection() as connection:
-                if len(pipeline) == 1:
-                    rows = connection.execute(pipeline[0].text, pipeline[0].parameters).fetchall()
-                else:
-                    with forgetting_prepared(connection), connection.pipeline():
-                        sent.extend((s, connection.execute(s.text, s.parameters)) for s in pipeline)
-                    rows = [row for s, cursor in sent if s.writes for row in cursor.fetchall()]
+                rows = _rows_of_writes(connection, statements)
         except psycopg.Error as error:
-            return self._failed(error, _failed_check(sent))
+            return self._failed(error)
         return _outcome_of_rows(commit, rows)
 
     # --- reads
@@ -134,6 +130,8 @@ class PostgresBackend:
         return self._read(lambda connection: connection.execute(text, parameters).fetchall())
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        if any(len(w.names) > DEEP for w in lookups):
+            return [resolve_deep(self, w) for w in lookups]
         if len(lookups) == 1:
             depth = len(lookups[0].names)
             rows = self._rows(_resolve(depth), lookup_parameters(lookups[0]))
@@ -333,22 +331,34 @@ def _decided_rows(steps: list[Step], after: int, decided: int) -> list[Step]:
     return steps
 
 
-def _failed_check(sent: list[tuple[Statement, psycopg.Cursor[Any]]]) -> Cause | None:
-    """Return the cause that the first statement without a result stands for."""
-    for statement, cursor in sent:
-        if cursor.pgresult is None or cursor.description is None:
-            return statement.cause
-    return None
+def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:
+    """Send the statements as one transaction; return the rows of those that write.
+
+    Several are made up completely before the first byte is sent, and sent as one message, so that
+    the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
+    """
+    if len(statements) == 1:
+        return connection.execute(statements[0].text, statements[0].parameters).fetchall()
+    composer = psycopg.ClientCursor(connection)
+    message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in statements])
+    cursor = connection.execute(message.encode(), prepare=False)
+    rows: list[tuple[Any, ...]] = []
+    for statement in statements:
+        if statement.writes:
+            rows += cursor.fetchall()
+        cursor.nextset()
+    return rows
 
 
-_UNIQUE: dict[str, Cause] = {
+_CHECKS: dict[str | None, Cause] = {sql.NOT_EMPTY: "not_empty", sql.READ: "read"}
+_UNIQUE: dict[str | None, Cause] = {
     "guard_live_name": "name",
     "owned_pkey": "name",
     "operation_pkey": "operation",
 }
 
 
-def _outcome_of(error: psycopg.Error, cause: Cause | None) -> Outcome:
+def _outcome_of(error: psycopg.Error) -> Outcome:
     verdict = of_sqlstate(error.sqlstate)
     if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
         raise_read_error(error)  # the client refused it, nothing was sent
@@ -356,8 +366,8 @@ def _outcome_of(error: psycopg.Error, cause: Cause | None) -> Outcome:
         return Conflicted("serialization")
     if verdict is Verdict.UNKNOWN:
         return Unknown(type(error).__name__)
-    if verdict is Verdict.CHECK and cause is not None:
-        return Conflicted(cause)
+    if verdict is Verdict.CHECK:
+        return Conflicted(_CHECKS[error.sqlstate])
     if verdict is Verdict.UNIQUE and error.diag.constraint_name in _UNIQUE:
         return Conflicted(_UNIQUE[error.diag.constraint_name])
     return raise_read_error(error)

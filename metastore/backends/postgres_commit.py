@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from metastore.backends import postgres_sql as sql
 from metastore.commit import (
     Absent,
-    Cause,
     Commit,
     Delete,
     Event,
@@ -26,11 +25,10 @@ __all__ = ["Statement", "alter", "create", "statements"]
 
 
 class Statement(NamedTuple):
-    """One statement of a pipeline, and what it means when it fails its check."""
+    """One statement of a transaction; its rows count only if it ``writes``."""
 
     text: str
     parameters: dict[str, Any]
-    cause: Cause | None = None
     writes: bool = False
 
 
@@ -165,7 +163,12 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
     emptied = [w.id for w in updates if w.empty]
     if emptied:
         leaving = [w.id for w in updates if w.state is not None or w.place is not None]
-        found.append(Statement(sql.check_empty, {"ids": _plain(emptied), "leaving": _plain(leaving)}, "not_empty"))
+        found.append(
+            Statement(
+                sql.check_empty,
+                {"ids": _plain(emptied), "leaving": _plain(leaving)},
+            )
+        )
     for owned, text in ((False, sql.check_absent), (True, sql.check_absent_owned)):
         absent = [r for r in commit.reads if isinstance(r, Absent) and r.owned == owned]
         if not absent:
@@ -175,7 +178,7 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
             "families": _texts([r.family for r in absent]),
             "keys": _texts([r.key for r in absent]),
         }
-        found.append(Statement(text, columns, "read"))
+        found.append(Statement(text, columns))
     for read in commit.reads:
         if isinstance(read, Listing):
             members = sorted(read.members)
@@ -185,7 +188,7 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
                 "ids": _plain([m[0] for m in members]),
                 "versions": _plain([m[1] for m in members]),
             }
-            found.append(Statement(sql.check_listing[read.owned], parameters, "read"))
+            found.append(Statement(sql.check_listing[read.owned], parameters))
     return found
 
 
@@ -214,7 +217,7 @@ def _batch(
     parameters |= _inserts(inserts) if inserts else {}
     parameters |= _owned(owned) if owned else {}
     text = sql.batch(bool(updates), bool(inserts), bool(owned), commit.skip_existing, must)
-    return Statement(text, parameters, "read" if must else None, writes=True)
+    return Statement(text, parameters, writes=True)
 
 
 def _events(writes: Sequence[Write]) -> dict[str, Any]:

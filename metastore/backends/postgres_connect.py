@@ -7,7 +7,6 @@ nothing is kept in the session: no prepared statements, no settings.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlstate
 
-__all__ = ["Pool", "forgetting_prepared", "raise_read_error"]
+__all__ = ["Pool", "raise_read_error"]
 
 _DEFAULTS: dict[str, Any] = {
     "keepalives": 1,
@@ -38,7 +37,6 @@ _SESSION = """SET default_transaction_isolation = 'read committed';
 SET jit = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan"""
 """What waited for a lock looks again: that is READ COMMITTED, whatever the database has by default. And every
 statement of ours goes through an index; a plan made while a table was small must too."""
-_DEALLOCATIONS = itertools.count()
 
 
 class Pool:
@@ -122,22 +120,6 @@ class Pool:
         self._closed = True
         if os.getpid() == self._pid:
             self._pool.dispose()
-
-
-@contextmanager
-def forgetting_prepared(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Prepare statements anew after a pipeline that failed.
-
-    The server skips what follows the failure; psycopg may note it as prepared all the same, and
-    every later use of it would fail with 26000 (tried with psycopg 3.3.9).
-    """
-    try:
-        yield
-    except psycopg.Error:
-        if not connection.closed and connection.prepare_threshold is not None:
-            # psycopg looks at what comes of a statement only when its text is new to it
-            connection.execute(f"DEALLOCATE ALL -- {next(_DEALLOCATIONS)}")
-        raise
 
 
 def _options(url: URL) -> dict[str, str]:

@@ -23,6 +23,8 @@ __all__ = [
     "CREATE",
     "LOCK_ENTITIES",
     "LOCK_GUARDS",
+    "NOT_EMPTY",
+    "READ",
     "batch",
     "check_absent",
     "check_absent_owned",
@@ -96,15 +98,17 @@ LOCK_ENTITIES = {
 """Likewise, by whether they will be written."""
 
 
+NOT_EMPTY, READ = "22012", "2201E"
+"""The SQLSTATEs that failing checks raise: division_by_zero, invalid_argument_for_logarithm."""
+
+
 def _fails_if(found: str) -> str:
-    """A statement that raises division_by_zero (22012), and so aborts all, when ``found`` is true."""
-    return f"SELECT 1 / (CASE WHEN {found} THEN 0 ELSE 1 END)"
+    """A statement that raises READ, and so aborts all, when ``found`` is true."""
+    return f"SELECT ln(CASE WHEN {found} THEN 0 ELSE 1 END)"
 
 
-check_empty = _fails_if(
-    """EXISTS (SELECT FROM guard
-    WHERE parent_id = ANY(%(ids)s::bigint[]) AND state = 0 AND id <> ALL(%(leaving)s::bigint[]))"""
-)
+check_empty = """SELECT 1 / (CASE WHEN EXISTS (SELECT FROM guard
+  WHERE parent_id = ANY(%(ids)s::bigint[]) AND state = 0 AND id <> ALL(%(leaving)s::bigint[])) THEN 0 ELSE 1 END)"""
 check_absent = _fails_if(
     """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
     JOIN guard g ON g.parent_id = w.p AND g.family = w.f AND g.key = w.k WHERE g.state = 0)"""
@@ -248,14 +252,14 @@ SELECT ok.guards, ok.reads, ok.own, d.ordinal, d.id, d.version, d.time{{must}} F
 # without gaps: a tombstone takes the first ordinal, so that one must always be there
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
 
-_MUST = ", 1 / (CASE WHEN ok.guards AND ok.reads AND ok.own THEN 1 ELSE 0 END)"
+_MUST = ", ln(CASE WHEN ok.guards AND ok.reads AND ok.own THEN 1 ELSE 0 END)"
 
 
 @cache
 def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: bool) -> str:
     """Return the statement for a commit that has these kinds of writes; with none, it only checks.
 
-    With ``must``, it fails (22012) when a precondition does not hold, so that what is pipelined
+    With ``must``, it fails (READ) when a precondition does not hold, so that what is pipelined
     with it is not applied either.
     """
     skip = "ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING" if skip_existing else ""

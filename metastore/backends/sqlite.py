@@ -16,6 +16,7 @@ from uuid import UUID
 
 from metastore.backends import collect_sql, verify_sql
 from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
+from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.port import Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.backends.read_sql import ReadSql
 from metastore.backends.sqlite_commit import Refused, apply
@@ -80,6 +81,9 @@ class SqliteBackend:
         found: list[Resolved] = []
         for lookup in lookups:
             depth = len(lookup.names)
+            if depth > DEEP:
+                found.append(resolve_deep(self, lookup))
+                continue
             rows = self._rows(_resolve(depth), lookup_parameters(lookup))
             found.append(resolved(rows[0] if rows else None, depth))
         return found

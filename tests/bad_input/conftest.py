@@ -38,11 +38,12 @@ def kept_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     else:
         databases: Databases = request.getfixturevalue("postgres_databases")
         url = databases.create_database()
-        request.addfinalizer(lambda: databases.drop_database(url))
     ms.migrate(url)
     with ms.open(url) as store:
         prepare(store)
     yield url
+    if request.param != "sqlite":
+        databases.drop_database(url)
 
 
 @pytest.fixture

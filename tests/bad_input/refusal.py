@@ -22,7 +22,7 @@ def refused(kind: type[ms.MetastoreError], call: Callable[[], Any], *words: str)
 
     An error that is no MetastoreError passes through and fails the test with its traceback.
     """
-    with pytest.raises(ms.MetastoreError) as caught:
+    with pytest.raises(ms.MetastoreError) as caught:  # noqa: PT012  (an iterator raises when it is read)
         result = call()
         if isinstance(result, Iterator):
             list(result)

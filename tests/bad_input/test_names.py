@@ -117,7 +117,7 @@ def test_rename_to_a_wrong_depth(kept: ms.Store) -> None:
 
 def astral(seed: int) -> str:
     """Return 255 random code points of four bytes each, which nothing can compress."""
-    source = random.Random(seed)  # noqa: S311
+    source = random.Random(seed)
     letters = [chr(c) for c in range(0x20000, 0x2A6D0)]
     return "".join(source.choice(letters) for _ in range(255))
 
@@ -152,8 +152,8 @@ def test_255_code_points_everywhere(ground: ms.Store, name: str, fold_case: bool
     assert ground.tables.drop(table)
     assert [e.name for e in ground.tables.dropped(("m", name, name, name))] == [clean]
     assert ground.tables.restore(("m", name, name, name, name)).id == table.id
-    assert [v.path_after for v in ground.tables.history(table)][0] == table.path
-    assert [c.path_after for c in ground.changes() if c.entity_id == table.id][0] == table.path
+    assert next(v.path_after for v in ground.tables.history(table)) == table.path
+    assert next(c.path_after for c in ground.changes() if c.entity_id == table.id) == table.path
     assert ground.verify() == []
 
 
@@ -187,7 +187,9 @@ def test_names_that_look_odd_are_fine(ground: ms.Store) -> None:
         refused(ms.EntityNotFound, lambda n=name: ground.schemas.load(("m", "c", "no" + n)))  # type: ignore[misc]
 
 
-@pytest.mark.xfail(strict=True, reason="reported: a line or paragraph separator in a name breaks the message's one line")
+@pytest.mark.xfail(
+    strict=True, reason="reported: a line or paragraph separator in a name breaks the message's one line"
+)
 def test_a_message_about_a_name_with_a_line_separator(kept: ms.Store) -> None:
     refused(ms.EntityNotFound, lambda: kept.schemas.load("m.c.a\u2028b"))
 

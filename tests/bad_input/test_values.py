@@ -89,7 +89,12 @@ def test_values_keep_every_character(ground: ms.Store) -> None:
     changes = (ms.SetComment(ODD), ms.SetProperty(ODD, ODD), ms.SetColumnComment("id", ODD), ms.SetLocation("s3://\0"))
     table = ground.tables.alter(TABLE, *changes)
     assert table == ground.tables.load(TABLE)
-    assert (table.comment, table.properties[ODD], table.columns[0].comment, table.location) == (ODD, ODD, ODD, "s3://\0")
+    assert (table.comment, table.properties[ODD], table.columns[0].comment, table.location) == (
+        ODD,
+        ODD,
+        ODD,
+        "s3://\0",
+    )
     assert list(ground.tables.history(TABLE))[-1].changes == changes
     assert list(ground.changes())[-1].changes == changes
     ground.partitions.create(table, "p", values={ODD: ODD}, properties={ODD: ODD})
@@ -185,7 +190,7 @@ OTHERS: dict[str, Callable[[ms.Store], Any]] = {
     "a partitioning of no column": lambda s: s.tables.create("m.c.s.x", partitioning=["nothing"]),
     "a distribution that does not parse": lambda s: s.tables.create("m.c.s.x", distribution="hash(0"),
     "a sort order that does not parse": lambda s: s.tables.create("m.c.s.x", sort_orders=["id sideways"]),
-    "an index of no column": lambda s: s.tables.create("m.c.s.x", indexes=[ms.Index("i", ["nothing"])]),
+    "an index of no column": lambda s: s.tables.create("m.c.s.x", indexes=[ms.Index("i", ("nothing",))]),
     "a parent of another kind": lambda s: s.tables.create("x", parent=s.catalogs.load("m.c")),
     "a parent that is none": lambda s: s.tables.create("x", parent="m.c.s"),  # type: ignore[arg-type]
     "a target of another kind": lambda s: s.tables.load(s.schemas.load("m.c.s")),
@@ -217,7 +222,12 @@ def test_a_transaction_with_bad_input_writes_nothing(kept: ms.Store) -> None:
 @pytest.mark.xfail(strict=True, reason="reported: alter() writes changes as JSON before they are checked")
 @pytest.mark.parametrize("value", [b"x", object(), {1}], ids=lambda v: type(v).__name__)
 def test_values_that_json_does_not_know(kept: ms.Store, value: Any) -> None:
-    for change in (ms.SetProperty("k", value), ms.SetComment(value), ms.RemoveProperty(value), ms.AddColumn("a", value)):
+    for change in (
+        ms.SetProperty("k", value),
+        ms.SetComment(value),
+        ms.RemoveProperty(value),
+        ms.AddColumn("a", value),
+    ):
         refused(ms.InvalidArgument, lambda c=change: kept.tables.alter(TABLE, c))  # type: ignore[misc]
 
 

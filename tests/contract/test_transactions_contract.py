@@ -123,7 +123,6 @@ class TestOwnWrites:
             tx.commit()
 
 
-@pytest.mark.xfail(reason="Overlay.by_id takes what is below a dropped ancestor for live")
 class TestBelowADroppedAncestor:
     @pytest.fixture
     def gone(self, ground: Ground) -> Ground:

@@ -3,7 +3,7 @@
 All of a file's ```` ```python ```` blocks run in order, in one namespace, in one folder. If the last line of a
 block ends with ``# raises: ErrorName``, it must raise that. Of a ```` ```console ```` block the lines that begin
 with ``$ metastore`` are run in the same folder, up to a pipe or a redirection, and must end with exit code 0, or
-with 1 if they end with ``# exit 1``. Not run: other commands, and ``metastore crawl``, which needs Spark and a
+with 1 if they end with ``# exit 1`` or the line shown below is an error (``metastore: …``). Not run: other commands, and ``metastore crawl``, which needs Spark and a
 lake (``make run`` and tests/crawl run it).
 """
 
@@ -90,10 +90,11 @@ def _console(block: Block, where: str, folder: Path) -> Iterator[str]:
 
 def _commands(text: str) -> Iterator[tuple[list[str], int]]:
     """Yield the words after ``metastore``, and the exit code that is promised."""
-    for line in text.replace("\\\n", " ").splitlines():
+    lines = text.replace("\\\n", " ").splitlines()
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
         if not line.startswith("$ metastore"):
             continue
-        code = 1 if re.search(r"# exit 1\s*$", line) else 0
+        code = 1 if re.search(r"# exit 1\s*$", line) or below.startswith("metastore: ") else 0
         lexer = shlex.shlex(line[2:], posix=True, punctuation_chars="|<>&")
         lexer.whitespace_split = True
         words: list[str] = []

@@ -12,7 +12,23 @@ import metastore as ms
 from tests.docs.examples import ROOT, blocks, failures
 
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-Report = Callable[[str], list[str]]
+Report = Callable[..., list[str]]
+
+
+def crawled(store: ms.Store) -> None:
+    """Make what the crawl in docs/cli.md makes, without Spark."""
+    store.metalakes.create("lake")
+    store.catalogs.create("lake.sales", type="relational")
+    store.schemas.create("lake.sales.shop")
+    columns = [ms.Column("id", "long"), ms.Column("amount", "double"), ms.Column("day", "int")]
+    table = store.tables.create("lake.sales.shop.orders", columns=columns, partitioning=["day"], format="csv")
+    for day in ("1", "2"):
+        store.partitions.create(table, f"day={day}", values={"day": day})
+    store.tables.alter(table, ms.AddColumn("note", "string", after="amount"))
+
+
+PREPARED: dict[str, Callable[[ms.Store], None]] = {"cli.md": crawled}
+"""What is in the store before a file's first example."""
 
 
 @pytest.fixture
@@ -23,6 +39,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
 
     def run(text: str, name: str = "example.md") -> list[str]:
         with ms.open() as store:
+            PREPARED.get(name, lambda _: None)(store)
             namespace: dict[str, Any] = {"__name__": "__example__", "ms": ms, "store": store}
             return list(failures(text, name, tmp_path, namespace))
 
@@ -54,6 +71,8 @@ $ metastore ls --json | jq .
 []
 $ metastore show \\
     no.such.thing  # exit 1
+$ metastore show no.such.thing
+metastore: no.such.thing does not exist
 ```
 ```text
 this is not run

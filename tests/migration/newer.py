@@ -14,7 +14,7 @@ from metastore import migrations, store
 __all__ = ["NEWER", "newer_program"]
 
 NEWER = 2
-REVISION = '''\
+REVISION = """\
 import sqlalchemy as sa
 from alembic import op
 
@@ -32,7 +32,7 @@ def upgrade():
 def downgrade():
     op.drop_column("entity", "note")
     op.execute("UPDATE info SET format = 1, compatible_from = 1")
-'''
+"""
 
 
 @contextmanager

@@ -106,7 +106,9 @@ def differences(url: str, declared: str) -> list[str]:
     lines = [f"missing: {line}" for line in wanted - found] + [f"surplus: {line}" for line in found - wanted]
     with connected(url) as connection:
         options = {"compare_type": True, "compare_server_default": True}
-        lines += [f"alembic: {d}" for d in compare_metadata(MigrationContext.configure(connection, opts=options), metadata)]
+        lines += [
+            f"alembic: {d}" for d in compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+        ]
         others = {line for query in _OTHERS[connection.dialect.name] for line in connection.scalars(text(query))}
         expected = _DECLARED_OTHERS[connection.dialect.name]
     lines += [f"missing: {line}" for line in expected - others] + [f"surplus: {line}" for line in others - expected]

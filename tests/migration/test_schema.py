@@ -109,7 +109,12 @@ def test_the_trigger_refuses_a_silent_change(empty_url: str, column: str) -> Non
 
 def test_the_trigger_lets_the_rest_pass(empty_url: str) -> None:
     ms.migrate(empty_url)
-    run(empty_url, "UPDATE guard SET scope_version = 5", "UPDATE guard SET dropped_at = 1", "UPDATE guard SET name = name")
+    run(
+        empty_url,
+        "UPDATE guard SET scope_version = 5",
+        "UPDATE guard SET dropped_at = 1",
+        "UPDATE guard SET name = name",
+    )
 
 
 def imports(source: str) -> set[str]:
@@ -140,5 +145,3 @@ def test_an_import_is_seen() -> None:
     """Negative control."""
     assert FORBIDDEN in imports("def f():\n    from metastore.backends import tables")
     assert FORBIDDEN in imports("from metastore.backends.tables import guard")
-
-

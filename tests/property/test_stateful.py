@@ -244,7 +244,6 @@ def test_the_model_agrees_with_itself() -> None:
     compare(open_both, settings(ONCE, max_examples=20))
 
 
-@pytest.mark.xfail(reason="Overlay.by_id takes what is below a dropped ancestor for live")
 def test_a_transaction_is_its_operations_one_by_one() -> None:
     def open_both() -> tuple[Store, Store]:
         return store_on(MemoryBackend(Ticking())), store_on(MemoryBackend(Ticking()))

@@ -172,9 +172,7 @@ SINGLE = {
 
 
 @pytest.mark.parametrize(("statements", "state", "expected"), SINGLE.values(), ids=SINGLE)
-def test_real_errors(
-    pair: tuple[Connection, Connection], statements: list[str], state: str, expected: Verdict
-) -> None:
+def test_real_errors(pair: tuple[Connection, Connection], statements: list[str], state: str, expected: Verdict) -> None:
     assert verdict(pair[0], *statements) == (state, expected)
 
 
@@ -262,7 +260,10 @@ UNIQUE = Verdict.UNIQUE if DRIVER is sqlite3 else Verdict.REJECTED
 """pysqlite3 0.6 gives primary codes only: it cannot tell a unique index from another constraint."""
 LITE = {
     "read only": (["PRAGMA query_only = ON", "DELETE FROM t"], Verdict.UNAVAILABLE),
-    "full": (["PRAGMA max_page_count = 1", "CREATE TABLE u AS SELECT a.n FROM t a, t b LIMIT 90000"], Verdict.UNAVAILABLE),
+    "full": (
+        ["PRAGMA max_page_count = 1", "CREATE TABLE u AS SELECT a.n FROM t a, t b LIMIT 90000"],
+        Verdict.UNAVAILABLE,
+    ),
     "primary key": (["INSERT INTO t VALUES (1, -1)"], UNIQUE),
     "unique": (["INSERT INTO t VALUES (-1, 1)"], UNIQUE),
     "null": (["INSERT INTO t VALUES (-1, NULL)"], Verdict.REJECTED),

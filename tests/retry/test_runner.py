@@ -72,7 +72,7 @@ def test_retries_exhausted() -> None:
 def test_one_attempt_is_one_attempt() -> None:
     clock = FakeClock()
     work = Work(clock)
-    with pytest.raises(RetriesExhausted, match="1 attempts in 0.000 s"):
+    with pytest.raises(RetriesExhausted, match=r"1 attempts in 0\.000 s"):
         run(work, RetryPolicy(attempts=1), clock, "it")
     assert (work.numbers, clock.slept) == ([1], [])
 
@@ -105,7 +105,7 @@ def test_nobody_sleeps_beyond_the_deadline(share: float, takes: float) -> None:
 def test_an_attempt_that_took_too_long_is_not_repeated() -> None:
     clock = FakeClock()
     work = Work(clock, takes=31.0)
-    with pytest.raises(DeadlineExceeded, match="1 attempts in 31.000 s"):
+    with pytest.raises(DeadlineExceeded, match=r"1 attempts in 31\.000 s"):
         run(work, RetryPolicy(), clock, "it")
     assert (work.numbers, clock.slept) == ([1], [])
 
@@ -119,11 +119,10 @@ def test_hooks_see_every_failed_attempt() -> None:
     clock, one, two = FakeClock(share=0.5), list[Attempt](), list[Attempt]()
     policy = RetryPolicy(base=1.0, cap=4.0, hooks=(one.append, two.append))
     run(Work(clock, losses=3, takes=0.25), policy, clock, "it")
-    assert one == two == [
-        Attempt(1, "self", pytest.approx(0.25), pytest.approx(0.5)),
-        Attempt(2, "self", pytest.approx(1.0), pytest.approx(1.0)),
-        Attempt(3, "self", pytest.approx(2.25), pytest.approx(2.0)),
-    ]
+    assert one == two
+    assert [(a.number, a.cause) for a in one] == [(1, "self"), (2, "self"), (3, "self")]
+    assert [a.elapsed for a in one] == pytest.approx([0.25, 1.0, 2.25])
+    assert [a.wait for a in one] == pytest.approx([0.5, 1.0, 2.0])
     assert [a.wait for a in one] == clock.slept
 
 

@@ -1,0 +1,38 @@
+"""Paths deeper than one statement can join, resolved piece by piece.
+
+The pieces are read at different instants. So when the end is reached, all guards on the way are
+looked at once more, in one statement: if they still hold, the whole path was true at that instant.
+"""
+
+from __future__ import annotations
+
+from metastore.backends.port import Backend, Lookup, Resolved
+from metastore.entity import Node
+
+__all__ = ["DEEP", "resolve_deep"]
+
+DEEP = 40
+"""The longest path that is resolved in one statement; SQLite joins at most 64 tables."""
+
+
+def resolve_deep(backend: Backend, lookup: Lookup) -> Resolved:
+    """Return what ``backend.resolve`` would for a path of any length."""
+    while True:
+        found = _walk(backend, lookup)
+        guards = [(n.id, n.scope_version) for n in found.nodes]
+        if not guards or backend.names(lookup.start.id, "", "", "", 1, guards).held:
+            return found
+
+
+def _walk(backend: Backend, lookup: Lookup) -> Resolved:
+    nodes: list[Node] = []
+    start, record = lookup.start, None
+    for at in range(0, len(lookup.names), DEEP):
+        piece = Lookup(lookup.families[at : at + DEEP], lookup.names[at : at + DEEP], start)
+        (found,) = backend.resolve([piece])
+        nodes += found.nodes
+        record = found.record
+        if record is None:
+            break
+        start = nodes[-1]
+    return Resolved(tuple(nodes), record and record._replace(chain=tuple(nodes)))
