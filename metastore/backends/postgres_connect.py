@@ -73,10 +73,18 @@ class Pool:
                 f"cannot connect to PostgreSQL at {self._where}: {_first_line(error)}; "
                 "check the URL, the credentials, and that the server runs"
             ) from None
-        if connection.execute("SELECT pg_backend_pid()").fetchone() == (connection.info.backend_pid,):
+        settings = "SELECT pg_backend_pid(), current_setting('transaction_isolation')"
+        ((pid, isolation),) = connection.execute(settings).fetchall()
+        if pid == connection.info.backend_pid:
             connection.execute(_SESSION)
-        else:
-            connection.prepare_threshold = None
+            return connection
+        connection.prepare_threshold = None
+        if isolation != "read committed":
+            connection.close()
+            raise BackendUnavailable(
+                f"behind the pooler at {self._where} the default isolation is {isolation}, where a commit cannot look "
+                "again after it has waited; ALTER ROLE … SET default_transaction_isolation = 'read committed'"
+            )
         return connection
 
     @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 
@@ -33,6 +34,7 @@ __all__ = ["CallOptions", "CreateOptions", "E", "Manager", "call_of"]
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")
+Chunk = list[tuple[str, Wish, str]]
 _CHUNK = 1000
 _CHUNK_BYTES = 4 << 20
 
@@ -114,14 +116,20 @@ class Manager(Generic[E]):
                 known[:] = [parent_nodes(view, self._kind, parent)]
             return known[0]
 
+        def write(chunk: Chunk) -> int:
+            def attempt(view: View) -> Proposal[int] | int:
+                return create_chunk(view, chunk, self._kind, parents_of, if_exists)
+
+            return self._session.run(attempt, call, f"create {len(chunk)} of kind {self._kind.name}")
+
         written = 0
-        for chunk in _chunks(rows, self._wish):
-            written += self._session.run(
-                lambda view, chunk=chunk: create_chunk(view, chunk, self._kind, parents_of, if_exists),  # type: ignore[misc]
-                call,
-                f"create {len(chunk)} of kind {self._kind.name}",
-            )
-        return written
+        # while one chunk is written, the next one is made
+        with ThreadPoolExecutor(1, "metastore-create-many") as writer:
+            before: Future[int] | None = None
+            for chunk in _chunks(rows, self._wish):
+                written += 0 if before is None else before.result()
+                before = writer.submit(write, chunk)
+            return written + (0 if before is None else before.result())
 
     def _wish(self, row: Mapping[str, Any]) -> tuple[str, Wish, str]:
         if not isinstance(row, Mapping) or "name" not in row:
@@ -317,9 +325,9 @@ def call_of(options: CallOptions) -> Call:
 
 def _chunks(
     rows: Iterable[Mapping[str, Any]], wish: Callable[[Mapping[str, Any]], tuple[str, Wish, str]]
-) -> Iterator[list[tuple[str, Wish, str]]]:
+) -> Iterator[Chunk]:
     """Yield the wishes in chunks that are bounded in number and in size."""
-    chunk: list[tuple[str, Wish, str]] = []
+    chunk: Chunk = []
     size = 0
     for row in rows:
         chunk.append(wish(row))
