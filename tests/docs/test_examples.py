@@ -39,7 +39,8 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
 
     def run(text: str, name: str = "example.md") -> list[str]:
         with ms.open() as store:
-            PREPARED.get(name, lambda _: None)(store)
+            if name in PREPARED:
+                PREPARED[name](store)
             namespace: dict[str, Any] = {"__name__": "__example__", "ms": ms, "store": store}
             return list(failures(text, name, tmp_path, namespace))
 
