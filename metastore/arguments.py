@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from metastore.errors import InvalidArgument
 
-__all__ = ["positive_integer", "positive_seconds", "shown"]
+__all__ = ["integer", "items", "known_keywords", "positive_integer", "positive_seconds", "shown"]
 
 _LARGEST = (1 << 63) - 1
 """What a database's integers can hold."""
 _LONGEST = 1_000_000_000.0
 """About 31 years: what a thread can wait."""
+
+
+def integer(value: object, what: str) -> int:
+    """Return ``value`` if it is an integer that a database can hold, else raise InvalidArgument."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
+        raise InvalidArgument(f"{what} is an integer, not {shown(value)}")
+    return value
+
+
+def items(value: object, what: str) -> tuple[Any, ...]:
+    """Return the items of ``value``, which is several of something and not one string."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidArgument(f"{what} are given as a list or a tuple, not as {shown(value)}")
+    return tuple(value)
+
+
+def known_keywords(given: Mapping[str, object], known: Iterable[str]) -> None:
+    """Raise TypeError for a keyword that is not known, as Python itself does."""
+    for keyword in given:
+        if keyword not in known:
+            raise TypeError(f"unexpected keyword argument {keyword!r}; known are {', '.join(sorted(known))}")
 
 
 def positive_integer(value: object, what: str, least: int = 1) -> int:

@@ -26,7 +26,11 @@ __all__ = [
 
 
 class MetastoreError(Exception):
-    """The base of all of them. Next step: see the subclass."""
+    """The base of all of them. Next step: see the subclass. Its message is one line."""
+
+    def __str__(self) -> str:
+        # names may hold these; other line breaks are control characters, which no name has
+        return super().__str__().replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 class InvalidArgument(MetastoreError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from metastore.arguments import positive_integer
+from metastore.arguments import positive_integer, shown
 from metastore.backends.port import Backend, Step
 from metastore.clock import Clock
 from metastore.entity import Change
@@ -28,12 +28,14 @@ def _position(epoch: str, seq: int) -> str:
 
 def _parse(position: object, epoch: str) -> int:
     if not isinstance(position, str):
-        raise InvalidArgument(f"a position is a string that the feed gave, not {position!r}")
+        raise InvalidArgument(f"a position is a string that the feed gave, not {shown(position)}")
     found, dash, seq = position.rpartition("-")
     try:
         number = int(seq, 16)
     except ValueError:
-        raise InvalidArgument(f"{position!r} is not a position of a change feed") from None
+        number = -1
+    if not 0 <= number < 1 << 63:
+        raise InvalidArgument(f"{shown(position)} is not a position of a change feed")
     if not dash or found != epoch:
         raise InvalidArgument(
             f"the position {position!r} is of another database, or of one before it was restored; "

@@ -64,7 +64,7 @@ class Store(Managers):
             raise InvalidArgument(f"the retention is a timedelta of zero or more, not {retention!r}")
         positive_integer(keep_versions, "keep_versions")
         backend = self._session.backend
-        before = backend.now() - retention // timedelta(microseconds=1)
+        before = max(0, backend.now() - retention // timedelta(microseconds=1))
         self._make_unrestorable(before)
         entities, stuck = 0, set[int]()
         while roots := [r for r in backend.purging(100 + len(stuck)) if r not in stuck]:

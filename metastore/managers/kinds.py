@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Unpack
 
+from metastore.arguments import items
 from metastore.columns import Column
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.fileset import Fileset
@@ -95,11 +96,11 @@ class Tables(Manager[Table]):
     ) -> Table:
         """Create a table. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
         fields = {
-            "columns": tuple(columns),
-            "partitioning": partitioning if isinstance(partitioning, str) else tuple(partitioning),
+            "columns": items(columns, "columns"),
+            "partitioning": items(partitioning, "partitionings"),
             "distribution": distribution,
-            "sort_orders": sort_orders if isinstance(sort_orders, str) else tuple(sort_orders),
-            "indexes": tuple(indexes),
+            "sort_orders": items(sort_orders, "sort orders"),
+            "indexes": items(indexes, "indexes"),
             "location": location,
             "format": format,
         }

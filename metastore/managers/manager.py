@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 
-from metastore.arguments import positive_integer
+from metastore.arguments import integer, items, known_keywords, positive_integer, shown
 from metastore.backends.port import Child, Page
 from metastore.changes import EntityChange, encode
 from metastore.collecting import delete_tree
@@ -66,11 +66,12 @@ class Manager(Generic[E]):
     # --- making
 
     def _create(self, path: Path, fields: Mapping[str, Any], options: CreateOptions) -> E:
+        known_keywords(options, CreateOptions.__annotations__ | CallOptions.__annotations__)
         if_exists, parent = options.get("if_exists", "error"), options.get("parent")
         check_if_exists(if_exists)
         properties = options.get("properties", MappingProxyType({}))
         wish = Wish(self._kind, options.get("comment"), properties, fields)
-        call = call_of(options)
+        call = Call(options.get("principal"), options.get("deadline"))
         doc, actor = wish.document(), self._actor(call)
 
         def attempt(view: View) -> Proposal[Entity] | Entity:
@@ -107,6 +108,8 @@ class Manager(Generic[E]):
         ``rows`` have ``name`` and the fields of ``create``. They are committed in chunks: after
         an error, run it again with ``if_exists="return"``.
         """
+        if not isinstance(rows, Iterable):
+            raise InvalidArgument(f"rows are mappings with a name and the fields of create, not {shown(rows)}")
         check_if_exists(if_exists)
         call = call_of(options)
         known: list[tuple[Node, ...]] = []
@@ -156,7 +159,7 @@ class Manager(Generic[E]):
 
     def load_many(self, paths: Iterable[Path]) -> list[E | None]:
         """Return the entity at each path, or None, in one round trip."""
-        lookups = [lookup(self._kind, parse_path(path)) for path in paths]
+        lookups = [lookup(self._kind, parse_path(path)) for path in items(paths, "paths")]
         found = self._session.backend.resolve(lookups) if lookups else []
         return [self._mine(r.record) for r in found]
 
@@ -232,7 +235,6 @@ class Manager(Generic[E]):
             if not isinstance(change, self._kind.changes):
                 raise InvalidArgument(f"{change!r} is not a change of a {self._kind.name}")
         call = call_of(options)
-        encoded = json.dumps(encode(changes), separators=(",", ":"))
         actor = self._actor(call)
 
         def attempt(view: View) -> Proposal[Entity] | Entity:
@@ -243,6 +245,7 @@ class Manager(Generic[E]):
             doc = json.loads(record.doc)
             for change in changes:
                 change.apply(doc, names)
+            encoded = json.dumps(encode(changes), separators=(",", ":"))
             return rewrite(self._kind, record, doc, encoded, actor)
 
         return self._run_for_entity(attempt, call, "alter", target)
@@ -286,6 +289,8 @@ class Manager(Generic[E]):
 
         Raises EntityNotFound, or EntityAlreadyExists if the name is taken.
         """
+        if id is not None:
+            integer(id, "an id")
         call = call_of(options)
         actor = self._actor(call)
         return self._run_for_entity(
@@ -320,6 +325,7 @@ class Manager(Generic[E]):
 
 def call_of(options: CallOptions) -> Call:
     """Return the checked options of a call."""
+    known_keywords(options, CallOptions.__annotations__)
     return Call(options.get("principal"), options.get("deadline"))
 
 

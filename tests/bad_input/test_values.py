@@ -219,7 +219,6 @@ def test_a_transaction_with_bad_input_writes_nothing(kept: ms.Store) -> None:
 # --- reported, outside of what these tests may mend
 
 
-@pytest.mark.xfail(strict=True, reason="reported: alter() writes changes as JSON before they are checked")
 @pytest.mark.parametrize("value", [b"x", object(), {1}], ids=lambda v: type(v).__name__)
 def test_values_that_json_does_not_know(kept: ms.Store, value: Any) -> None:
     for change in (
@@ -240,7 +239,6 @@ MISSPELT: dict[str, Callable[[ms.Store], Any]] = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="reported: managers pass over unknown keywords in silence, and write")
 @pytest.mark.parametrize("call", MISSPELT.values(), ids=MISSPELT)
 def test_a_misspelt_keyword(ground: ms.Store, call: Callable[[ms.Store], Any]) -> None:
     with pytest.raises((ms.InvalidArgument, TypeError)):
@@ -257,7 +255,6 @@ NOT_ITERABLE: dict[str, Callable[[ms.Store], Any]] = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="reported: what is not iterable is a TypeError from the depth")
 @pytest.mark.parametrize("call", NOT_ITERABLE.values(), ids=NOT_ITERABLE)
 def test_what_is_not_iterable(kept: ms.Store, call: Callable[[ms.Store], Any]) -> None:
     refused(ms.InvalidArgument, lambda: call(kept))

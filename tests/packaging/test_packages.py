@@ -69,6 +69,8 @@ def test_wheel_holds_the_package_and_no_top_level_retry(tmp_path: Path) -> None:
         names = archive.namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"metastore"}
     assert "metastore/py.typed" in names
+    revisions = {f"metastore/migrations/versions/{file.name}" for file in (ROOT / "migrations/versions").glob("*.py")}
+    assert revisions | {"metastore/migrations/env.py", "metastore/migrations/script.py.mako"} <= set(names)
     for package in setuptools_table()["packages"]:
         assert f"{package.replace('.', '/')}/__init__.py" in names
 
