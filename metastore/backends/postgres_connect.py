@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -33,6 +34,8 @@ _DEFAULTS: dict[str, Any] = {
 }
 _CONNECT_TIMEOUT = (2, 10)
 """The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds."""
+_POOLED, _MOST = 5, 25
+"""How many connections are kept, and how many there may be at once."""
 _SESSION = """SET default_transaction_isolation = 'read committed';
 SET jit = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan"""
 """What waited for a lock looks again: that is READ COMMITTED, whatever the database has by default. And every
@@ -57,11 +60,17 @@ class Pool:
         self._pool = self._new_pool()
         self._generation = 0
         self._closed = False
-        self._of_parent: list[QueuePool] = []
+        self._warm: deque[PoolProxiedConnection] = deque()
+        self._of_parent: list[object] = []
 
     def _new_pool(self) -> QueuePool:
         return QueuePool(
-            self._connect, pool_size=5, max_overflow=20, timeout=self._timeout, reset_on_return=None, use_lifo=True
+            self._connect,
+            pool_size=_POOLED,
+            max_overflow=_MOST - _POOLED,
+            timeout=self._timeout,
+            reset_on_return=None,
+            use_lifo=True,
         )
 
     def _connect(self) -> Any:
@@ -93,8 +102,9 @@ class Pool:
         if self._closed:
             raise InvalidArgument("the store is closed; open it again")
         if os.getpid() != self._pid:
-            self._of_parent.append(self._pool)  # kept: to close its connections would end the parent's sessions
-            self._pool, self._pid = self._new_pool(), os.getpid()
+            # kept: to close its connections would end the parent's sessions
+            self._of_parent += (self._pool, self._warm)
+            self._pool, self._warm, self._pid = self._new_pool(), deque(), os.getpid()
         lent = self._checked_out()
         connection: Any = lent.driver_connection
         try:
@@ -103,21 +113,39 @@ class Pool:
             # unfinished business (an interrupt, a broken pipeline) must not meet the next borrower
             if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 lent.invalidate()
+                lent.close()
+            else:
+                self._take_back(lent)
             raise
-        finally:
+        self._take_back(lent)
+
+    def _take_back(self, lent: PoolProxiedConnection) -> None:
+        """Keep a connection at hand, which saves the pool's check-in and check-out (20 µs).
+
+        Where all that there may be are lent, somebody may be waiting at the pool: back to it.
+        """
+        if len(self._warm) < _POOLED and self._pool.checkedout() < _MOST and not self._closed:
+            self._warm.append(lent)
+        else:
             lent.close()
 
     def _checked_out(self) -> PoolProxiedConnection:
         """Return a connection that was opened after one was last found dead."""
         while True:
             try:
-                lent = self._pool.connect()
-            except PoolTimeout:
-                raise BackendUnavailable(f"no connection became free within {self._timeout} s") from None
+                lent = self._warm.pop()
+            except IndexError:
+                lent = self._from_pool()
             if lent.info.setdefault("generation", self._generation) == self._generation:
                 return lent
             lent.invalidate()
             lent.close()
+
+    def _from_pool(self) -> PoolProxiedConnection:
+        try:
+            return self._pool.connect()
+        except PoolTimeout:
+            raise BackendUnavailable(f"no connection became free within {self._timeout} s") from None
 
     def forget(self) -> None:
         """Use none of the connections of now again: one was found dead, so that others are as well."""
@@ -127,6 +155,8 @@ class Pool:
         """Close the connections that are not lent; no more are."""
         self._closed = True
         if os.getpid() == self._pid:
+            while self._warm:
+                self._warm.pop().close()
             self._pool.dispose()
 
 

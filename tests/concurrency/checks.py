@@ -73,10 +73,11 @@ def _broken_chains(url: str, collected: bool) -> list[str]:
 
 
 def leftovers(url: str) -> list[str]:
-    """What gc should have removed: rows and history that belong to nothing."""
+    """What gc should have removed: rows and history that belong to nothing. (The feed's newest step stays.)"""
     queries = {
         "history of nothing": """SELECT entity_id, version, action FROM operation
-            WHERE entity_id NOT IN (SELECT id FROM entity) AND entity_id NOT IN (SELECT id FROM owned)""",
+            WHERE entity_id NOT IN (SELECT id FROM entity) AND entity_id NOT IN (SELECT id FROM owned)
+            AND seq < (SELECT max(seq) FROM operation)""",
         "a dropped row": "SELECT id FROM guard WHERE state <> 0",
         "a row that no path leads to": """WITH RECURSIVE live(id) AS (
             SELECT id FROM guard WHERE id = 0
