@@ -42,6 +42,7 @@ class EntityChange:
     """The base of every change. A subclass is a frozen dataclass that overrides ``apply``."""
 
     tag: ClassVar[str] = ""
+    _names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
         cls.tag = cls.__name__
@@ -54,8 +55,14 @@ class EntityChange:
 
     def to_json(self) -> dict[str, Any]:
         """The fields that are set, as JSON values; override with ``from_json`` where a field is not one."""
-        pairs = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+        pairs = [(name, getattr(self, name)) for name in self._field_names()]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs if v is not UNSET}
+
+    @classmethod
+    def _field_names(cls) -> tuple[str, ...]:
+        if "_names" not in cls.__dict__:
+            cls._names = tuple([f.name for f in dataclasses.fields(cls)])
+        return cls._names
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> EntityChange:

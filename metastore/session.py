@@ -81,7 +81,7 @@ class Session:
     counters: Counter[str] = field(default_factory=Counter)
     """attempts, commits, and conflicts by cause; of this process only."""
 
-    def run(self, attempt: Attempt[T], call: Call, what: str) -> T:
+    def run(self, attempt: Attempt[T], call: Call, what: Callable[[], str]) -> T:
         """Run ``attempt`` until its proposal is committed or it settles on a value."""
         policy = self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
         ends = self.clock.monotonic() + policy.deadline

@@ -82,7 +82,7 @@ class Store(Managers):
                 self._session.run(
                     lambda view, i=entity_id: moving.collect(view, i, before, self._session.principal),  # type: ignore[misc]
                     Call(),
-                    f"collect {entity_id}",
+                    lambda i=entity_id: f"collect {i}",  # type: ignore[misc]
                 )
 
     def verify(self) -> list[Violation]:

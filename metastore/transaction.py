@@ -60,7 +60,7 @@ class Transaction(Managers):
         self._over = True
         policy = _policy(self._outer, self._call)
         ends = self._outer.clock.monotonic() + policy.deadline
-        run(lambda _: self._send(ends), policy, self._outer.clock, "the transaction")
+        run(lambda _: self._send(ends), policy, self._outer.clock, lambda: "the transaction")
 
     def _send(self, ends: float) -> None:
         commit = self._overlay.commit_value(self._outer.clock.operation_id())
@@ -100,4 +100,4 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             raise Conflict("read", str(conflict)) from None
         return result
 
-    return run(attempt, _policy(session, call), session.clock, "the transaction")
+    return run(attempt, _policy(session, call), session.clock, lambda: "the transaction")

@@ -31,10 +31,10 @@ class Conflict(Exception):
         self.detail = detail
 
 
-def run(attempt: Callable[[int], T], policy: RetryPolicy, clock: Clock, what: str) -> T:
+def run(attempt: Callable[[int], T], policy: RetryPolicy, clock: Clock, what: Callable[[], str]) -> T:
     """Call ``attempt(1)``, ``attempt(2)`` … until one returns; return what it returned.
 
-    Raises DeadlineExceeded or RetriesExhausted, which name ``what``, the attempts, the time and
+    Raises DeadlineExceeded or RetriesExhausted, which name ``what()``, the attempts, the time and
     the last conflict.
     """
     started = clock.monotonic()
@@ -74,7 +74,12 @@ class _Progress:
 
 
 def _run_again(
-    attempt: Callable[[int], T], policy: RetryPolicy, clock: Clock, what: str, started: float, first: Conflict
+    attempt: Callable[[int], T],
+    policy: RetryPolicy,
+    clock: Clock,
+    what: Callable[[], str],
+    started: float,
+    first: Conflict,
 ) -> T:
     import tenacity  # noqa: PLC0415  (its import costs more than most calls)
 
@@ -105,7 +110,7 @@ def _run_again(
     except tenacity.RetryError:
         progress.report(0.0)
     message = (
-        f"{what} was not applied: {progress.number} attempts in {progress.elapsed():.3f} s all conflicted, the last "
+        f"{what()} was not applied: {progress.number} attempts in {progress.elapsed():.3f} s all conflicted, the last "
         f"one on {progress.last.cause} ({progress.last.detail}); call again"
     )
     if progress.overdue():

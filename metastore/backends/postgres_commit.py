@@ -50,8 +50,9 @@ def _quoted(text: str) -> str:
 
 
 def _guards(guards: Sequence[Guard]) -> dict[str, Any]:
-    ordered = sorted(guards, key=lambda g: g.id)
-    return {"guard_ids": _plain([g.id for g in ordered]), "guard_scopes": _plain([g.scope_version for g in ordered])}
+    pairs = sorted([(g.id, g.scope_version) for g in guards])
+    ids, scopes = ",".join([str(i) for i, _ in pairs]), ",".join([str(s) for _, s in pairs])
+    return {"guard_ids": f"{{{ids}}}", "guard_scopes": f"{{{scopes}}}"}
 
 
 def _event(event: Event) -> dict[str, Any]:

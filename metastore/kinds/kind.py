@@ -19,6 +19,7 @@ from metastore.names import clean_text, format_path
 
 __all__ = ["COMMON_CHANGES", "MAX_DOC", "Kind", "OwnedKind", "base_doc", "dump", "no_fields"]
 
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 MAX_DOC = 1 << 20
 """The largest document, in bytes of JSON."""
 
@@ -95,7 +96,7 @@ def base_doc(comment: object, properties: object) -> Doc:
 
 def dump(doc: Mapping[str, Any], path: tuple[str, ...]) -> str:
     """Return ``doc`` as the JSON text that is stored: ASCII, so that any database encoding holds it."""
-    text = json.dumps(doc, separators=(",", ":"))
+    text = _to_json(doc)
     if len(text) > MAX_DOC:
         raise InvalidArgument(f"{format_path(path)}: the document has {len(text)} bytes; at most {MAX_DOC} are allowed")
     return text

@@ -27,7 +27,7 @@ from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.past import entity_at, steps_of, version_of
 from metastore.managers.target import Target, find, names_of
 from metastore.names import Path, clean_name, format_path, parse_path
-from metastore.placing import check_in_use, lookup
+from metastore.placing import lookup
 from metastore.session import Attempt, Call, Proposal, Session, View
 
 __all__ = ["CallOptions", "CreateOptions", "E", "Manager", "call_of"]
@@ -35,6 +35,7 @@ __all__ = ["CallOptions", "CreateOptions", "E", "Manager", "call_of"]
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")
 Chunk = list[tuple[str, Wish, str]]
+_NO_OPTIONS = Call()
 _CHUNK = 1000
 _CHUNK_BYTES = 4 << 20
 
@@ -79,7 +80,7 @@ class Manager(Generic[E]):
 
         while True:
             try:
-                return cast(E, self._session.run(attempt, call, f"create {self._kind.name} {path!r}"))
+                return cast(E, self._session.run(attempt, call, lambda: f"create {self._kind.name} {path!r}"))
             except EntityNotFound:
                 if not options.get("parents") or parent is not None or not self._make_parents(path, options):
                     raise
@@ -123,7 +124,7 @@ class Manager(Generic[E]):
             def attempt(view: View) -> Proposal[int] | int:
                 return create_chunk(view, chunk, self._kind, parents_of, if_exists)
 
-            return self._session.run(attempt, call, f"create {len(chunk)} of kind {self._kind.name}")
+            return self._session.run(attempt, call, lambda: f"create {len(chunk)} of kind {self._kind.name}")
 
         written = 0
         # while one chunk is written, the next one is made
@@ -240,7 +241,6 @@ class Manager(Generic[E]):
         def attempt(view: View) -> Proposal[Entity] | Entity:
             record = find(view, self._kind, target)
             moving.check_version(record, expected_version)
-            check_in_use(record.chain[:-1])
             names = tuple([n.name for n in record.chain])
             doc = json.loads(record.doc)
             for change in changes:
@@ -316,8 +316,10 @@ class Manager(Generic[E]):
         return self._session.principal if call.principal is None else call.principal
 
     def _run(self, attempt: Attempt[T], call: Call, verb: str, target: Target) -> T:
-        path = target.path if isinstance(target, Entity) else target
-        return self._session.run(attempt, call, f"{verb} {self._kind.name} {path!r}")
+        def what() -> str:
+            return f"{verb} {self._kind.name} {target.path if isinstance(target, Entity) else target!r}"
+
+        return self._session.run(attempt, call, what)
 
     def _run_for_entity(self, attempt: Attempt[Entity], call: Call, verb: str, target: Target) -> E:
         return cast(E, self._run(attempt, call, verb, target))
@@ -325,6 +327,8 @@ class Manager(Generic[E]):
 
 def call_of(options: CallOptions) -> Call:
     """Return the checked options of a call."""
+    if not options:
+        return _NO_OPTIONS
     known_keywords(options, CallOptions.__annotations__)
     return Call(options.get("principal"), options.get("deadline"))
 

@@ -107,7 +107,7 @@ class OwnedManager(Generic[O]):
 
             return Proposal(guards_of(nodes), (write,), finish)
 
-        return self._session.run(attempt, call, f"create {self._kind.name} {row.name!r}")
+        return self._session.run(attempt, call, lambda: f"create {self._kind.name} {row.name!r}")
 
     def put_many(
         self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
@@ -131,7 +131,7 @@ class OwnedManager(Generic[O]):
             ]
             return Proposal(guards_of(nodes), tuple(writes), len) if writes else 0
 
-        return self._session.run(attempt, call_of(options), f"write {len(names)} of kind {self._kind.name}")
+        return self._session.run(attempt, call_of(options), lambda: f"write {len(names)} of kind {self._kind.name}")
 
     def _difference(
         self, owner_id: int, name: str, record: OwnedRecord | None, doc: str | None, path: str
@@ -161,7 +161,7 @@ class OwnedManager(Generic[O]):
             write = Delete(nodes[-1].id, self._kind.name, name, found.version, event)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
-        return self._session.run(attempt, call_of(options), f"drop {self._kind.name} {name!r}")
+        return self._session.run(attempt, call_of(options), lambda: f"drop {self._kind.name} {name!r}")
 
     def _place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
         """Return the owner's nodes, itself last, and the row's path."""
