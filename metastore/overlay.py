@@ -12,7 +12,7 @@ a name or a listing by an exclusive guard on the parent and another look under i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -27,8 +27,6 @@ from metastore.commit import (
     Commit,
     Committed,
     Delete,
-    Expect,
-    Guard,
     Insert,
     Listing,
     Outcome,
@@ -37,40 +35,17 @@ from metastore.commit import (
     Update,
     Write,
 )
+from metastore.drafts import Draft, Drafts
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
 from metastore.names import fold
+from metastore.read_set import ReadSet
 
 __all__ = ["Overlay"]
 
 _PAGE = 1000
 _IDS = 32
-
-
-@dataclass
-class _Draft:
-    """An entity that the transaction has written: how it is now."""
-
-    node: Node
-    parent_id: int
-    family: str
-    key: str
-    state: int
-    record: Record
-    """Its chain is not kept up to date."""
-    new: bool = False
-
-
-@dataclass
-class _Reads:
-    """What has to be validated."""
-
-    guards: dict[int, int] = field(default_factory=dict)
-    entities: dict[int, int] = field(default_factory=dict)
-    owned: dict[int, int] = field(default_factory=dict)
-    absent: set[Absent] = field(default_factory=set)
-    listings: dict[tuple[int, str, bool], Listing] = field(default_factory=dict)
 
 
 class Overlay:
@@ -80,8 +55,8 @@ class Overlay:
         self._base = base
         self._clock = clock
         self._principal = principal
-        self._reads = _Reads()
-        self._drafts: dict[int, _Draft] = {}
+        self._reads = ReadSet()
+        self._drafts = Drafts()
         self._owned: dict[tuple[int, str, str], OwnedRecord | None] = {}
         self._writes: list[Write] = []
         self._nodes: dict[int, tuple[Node, int]] = {}
@@ -93,32 +68,10 @@ class Overlay:
 
     def commit_value(self, operation_id: UUID) -> Commit:
         """Return everything that was read and written as one commit."""
-        updates = [w for w in self._writes if isinstance(w, Update)]
-        exclusive = {w.id for w in updates if w.scope_version is not None}
-        absent = self._reads.absent - self._taken()
-        barred = {r.parent_id for r in absent} | {r.parent_id for r in self._reads.listings.values()}
-        guards = [
-            Guard(i, scope, exclusive=i in barred) for i, scope in self._reads.guards.items() if i not in exclusive
-        ]
-        written = {w.id for w in updates}
-        reads: list[Expect | Absent | Listing] = [
-            Expect(i, version) for i, version in self._reads.entities.items() if i not in written
-        ]
-        reads += [Expect(i, v, owned=True) for i, v in self._reads.owned.items()]
-        reads += [*absent, *self._reads.listings.values()]
-        return Commit(operation_id, self._principal, tuple(guards), tuple(reads), tuple(self._writes))
+        return self._reads.commit(operation_id, self._principal, self._writes, self._family)
 
-    def _taken(self) -> set[Absent]:
-        """Return the names that the transaction takes: the unique index says whether they were free."""
-        taken: set[Absent] = set()
-        for write in self._writes:
-            if isinstance(write, Insert):
-                taken.add(Absent(write.parent_id, write.family, write.key))
-            elif isinstance(write, Put) and write.version == 0:
-                taken.add(Absent(write.owner_id, write.kind, write.name, owned=True))
-            elif isinstance(write, Update) and write.place is not None:
-                taken.add(Absent(write.place.parent_id, self._drafts[write.id].family, write.place.key))
-        return taken
+    def _family(self, entity_id: int) -> str:
+        return self._drafts[entity_id].family
 
     # --- writes
 
@@ -144,7 +97,7 @@ class Overlay:
         entity_id = self._next_id()
         node = Node(entity_id, write.kind, write.name, 1, True, write.fold)
         record = Record((node,), 1, write.doc, self._principal, now, self._principal, now)
-        self._drafts[entity_id] = _Draft(node, write.parent_id, write.family, write.key, LIVE, record, new=True)
+        self._drafts[entity_id] = Draft(node, write.parent_id, write.family, write.key, LIVE, record, new=True)
         self._writes.append(replace(write, id=entity_id))
         return Result(entity_id, 1, now)
 
@@ -170,7 +123,7 @@ class Overlay:
         self._writes.append(write)
         return Result(write.id, write.version + 1, now)
 
-    def _draft(self, entity_id: int) -> _Draft:
+    def _draft(self, entity_id: int) -> Draft:
         """Return the draft of an entity that was read."""
         if entity_id in self._drafts:
             return self._drafts[entity_id]
@@ -178,7 +131,7 @@ class Overlay:
         node, parent_id = self._nodes[entity_id]
         above = record.chain[-2] if len(record.chain) > 1 else ROOT
         key = fold(node.name) if above.fold else node.name
-        return _Draft(node, parent_id, KINDS[node.kind].family, key, state, record)
+        return Draft(node, parent_id, KINDS[node.kind].family, key, state, record)
 
     def _write_owned(self, write: Put | Delete, now: int) -> Result:
         self._writes.append(write)
@@ -200,21 +153,18 @@ class Overlay:
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path over the database and the drafts."""
-        unknown = [w for w in dict.fromkeys(lookups) if w not in self._paths and w.start.id not in self._new()]
+        unknown = [w for w in dict.fromkeys(lookups) if w not in self._paths and not self._drafts.is_new(w.start.id)]
         for lookup, found in zip(unknown, self._base.resolve(unknown) if unknown else [], strict=True):
             self._paths[lookup] = found
             self._note_chain(lookup.start, found)
         return [self._resolve(lookup) for lookup in lookups]
-
-    def _new(self) -> set[int]:
-        return {i for i, d in self._drafts.items() if d.new}
 
     def _resolve(self, lookup: Lookup) -> Resolved:
         base = self._paths.get(lookup, Resolved((), None))
         parent, nodes, in_step = lookup.start, list[Node](), True
         for level, (family, name) in enumerate(zip(lookup.families, lookup.names, strict=True)):
             key = fold(name) if parent.fold else name
-            draft = self._draft_at(parent.id, family, key)
+            draft = self._drafts.at(parent.id, family, key)
             there = base.nodes[level] if in_step and level < len(base.nodes) else None
             if draft is None and there is None and not in_step:
                 there = self._base_child(parent, family, name)
@@ -243,7 +193,7 @@ class Overlay:
         return record._replace(chain=tuple(nodes))
 
     def _base_child(self, parent: Node, family: str, name: str) -> Node | None:
-        if parent.id in self._new():
+        if self._drafts.is_new(parent.id):
             return None
         lookup = Lookup((family,), (name,), parent)
         if lookup not in self._paths:
@@ -260,16 +210,6 @@ class Overlay:
 
     def _resolve_one(self, lookup: Lookup) -> Resolved:
         return self.resolve([lookup])[0]
-
-    def _draft_at(self, parent_id: int, family: str, key: str) -> _Draft | None:
-        return next(
-            (
-                d
-                for d in self._drafts.values()
-                if d.parent_id == parent_id and d.key == key and d.family == family and d.state == LIVE
-            ),
-            None,
-        )
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         unknown = [i for i in dict.fromkeys(ids) if i not in self._drafts and i not in self._records]
@@ -318,9 +258,9 @@ class Overlay:
         return tuple(reversed(nodes))
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
-        if any(d.parent_id == entity_id and d.state == LIVE for d in self._drafts.values()):
+        if any(self._drafts.below(entity_id)):
             return True
-        if entity_id in self._new():
+        if self._drafts.is_new(entity_id):
             return False
         return self._base.has_children(entity_id, [*besides, *self._drafts])
 
@@ -339,11 +279,11 @@ class Overlay:
         return Page(True, [(c.key, c.node.name) for c in listing if c.key > after][:limit])
 
     def _listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
-        there = [] if parent_id in self._new() else self._base_listing(parent_id, kind, family, state)
+        there = [] if self._drafts.is_new(parent_id) else self._base_listing(parent_id, kind, family, state)
         mine = [
             Child(d.key, d.node, d.state, *d.record[1:])
-            for d in self._drafts.values()
-            if d.parent_id == parent_id and d.node.kind == kind and d.state == state
+            for d in self._drafts.below(parent_id, state)
+            if d.node.kind == kind
         ]
         rows = [c for c in there if c.node.id not in self._drafts] + mine
         return sorted(rows, key=lambda c: (c.key, c.node.id))
@@ -372,7 +312,7 @@ class Overlay:
     # --- owned rows
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
-        rows = {} if owner_id in self._new() else {r.name: r for r in self._base_owned(owner_id, kind)}
+        rows = {} if self._drafts.is_new(owner_id) else {r.name: r for r in self._base_owned(owner_id, kind)}
         for (owner, of_kind, name), record in self._owned.items():
             if (owner, of_kind) == (owner_id, kind):
                 rows.pop(name, None)
@@ -392,7 +332,7 @@ class Overlay:
         return rows
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        wanted = [(o, n) for o, n in zip(owner_ids, names, strict=True) if o not in self._new()]
+        wanted = [(o, n) for o, n in zip(owner_ids, names, strict=True) if not self._drafts.is_new(o)]
         found = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []
         there = dict(zip(wanted, found, strict=True))
         rows: list[OwnedRecord | None] = []
@@ -403,7 +343,7 @@ class Overlay:
                 continue
             if base is not None:
                 self._reads.owned[base.id] = base.version
-            elif owner_id not in self._new():
+            elif not self._drafts.is_new(owner_id):
                 self._reads.absent.add(Absent(owner_id, kind, name, owned=True))
             rows.append(base)
         return rows
@@ -424,21 +364,20 @@ class Overlay:
             parent = node
 
     def _note_guard(self, entity_id: int, scope_version: int) -> None:
-        if entity_id not in self._new():
+        if not self._drafts.is_new(entity_id):
             self._reads.guards.setdefault(entity_id, scope_version)
 
     def _note_absent(self, parent: Node, family: str, key: str) -> None:
-        if parent.id not in self._new():
+        if not self._drafts.is_new(parent.id):
             self._reads.absent.add(Absent(parent.id, family, key))
             self._note_guard(parent.id, parent.scope_version)
 
     # --- what a transaction reads as it is
 
     def gone(self, parent_id: int, family: str, key: str) -> Child | None:
-        place = (parent_id, family, key, DROPPED)
-        for draft in reversed(self._drafts.values()):
-            if (draft.parent_id, draft.family, draft.key, draft.state) == place:
-                return Child(key, draft.node, draft.state, *draft.record[1:])
+        draft = self._drafts.at(parent_id, family, key, DROPPED)
+        if draft is not None:
+            return Child(key, draft.node, draft.state, *draft.record[1:])
         child = self._base.gone(parent_id, family, key)
         if child is not None:
             self.by_id([child.node.id])
