@@ -217,9 +217,9 @@ def _nested(column: Column, name: str, fields: list[Column], where: tuple[str, .
 
 def _leaf(arrow: Any) -> str:
     if pa.types.is_timestamp(arrow):
-        return f"{'timestamp' if arrow.tz is None else 'timestamptz'}({_DIGITS[arrow.unit]})"
+        return ("timestamp" if arrow.tz is None else "timestamptz") + _precision(arrow.unit)
     if pa.types.is_time(arrow):
-        return f"time({_DIGITS[arrow.unit]})"
+        return "time" + _precision(arrow.unit)
     if pa.types.is_fixed_size_binary(arrow) and arrow.byte_width > 0:
         return f"fixed({arrow.byte_width})"
     if pa.types.is_decimal(arrow):
@@ -228,3 +228,8 @@ def _leaf(arrow: Any) -> str:
         if precision <= _MAX_PRECISION:
             return f"decimal({precision},{scale})"
     return str(External(str(arrow)))
+
+
+def _precision(unit: str) -> str:
+    """Return the digits of a unit as a type says them: microseconds, the default, are left out."""
+    return "" if unit == "us" else f"({_DIGITS[unit]})"

@@ -150,4 +150,4 @@ class RemoveProperty(EntityChange):
 def not_found(path: tuple[str, ...], what: str, name: str) -> EntityNotFound:
     """The error of a change that names a part (column, index) which the entity does not have."""
     where = format_path(path)
-    return EntityNotFound(f"{where}: {name}", f"{where} has no {what} {name}; load it and look again")
+    return EntityNotFound(f"{where}.{name}", f"{where} has no {what} {name}; load it and look again")

@@ -50,6 +50,8 @@ class Record(NamedTuple):
     created_at: int
     modified_by: str | None
     modified_at: int
+    live: bool = True
+    """False: it was dropped when it was read, and is no guess for anything but its id."""
 
 
 class OwnedRecord(NamedTuple):

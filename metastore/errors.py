@@ -7,6 +7,7 @@ whole URL: see :func:`metastore.urls.redacted`.
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 __all__ = [
@@ -28,9 +29,20 @@ __all__ = [
 class MetastoreError(Exception):
     """The base of all of them. Next step: see the subclass. Its message is one line."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # the message is made from other arguments: a copy in another process keeps both
+        return _copy, (type(self), self.args, self.__dict__)
+
     def __str__(self) -> str:
         # names may hold these; other line breaks are control characters, which no name has
         return super().__str__().replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _copy(cls: type[MetastoreError], args: tuple[Any, ...], attributes: dict[str, Any]) -> MetastoreError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class InvalidArgument(MetastoreError):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from metastore.backends.port import ROOT, Backend, Child, Guards, Known, Lookup, Page, Resolved, Step
@@ -39,13 +39,22 @@ from metastore.drafts import Draft, Drafts
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
-from metastore.names import fold
+from metastore.names import fold, format_path
 from metastore.read_set import ReadSet
 
-__all__ = ["Overlay"]
+__all__ = ["Changed", "Overlay"]
 
 _PAGE = 1000
 _IDS = 32
+
+
+class Changed(NamedTuple):
+    """What a transaction found changed: the versions, where they are known, and by whom."""
+
+    path: str
+    expected: int | None
+    found: int | None
+    principal: str | None
 
 
 class Overlay:
@@ -69,6 +78,24 @@ class Overlay:
     def commit_value(self, operation_id: UUID) -> Commit:
         """Return everything that was read and written as one commit."""
         return self._reads.commit(operation_id, self._principal, self._writes, self._family)
+
+    def changed(self) -> Changed | None:
+        """Return which entity is not as it was read (or written on) any more, after a conflict."""
+        expected = dict(self._reads.entities)
+        for write in self._writes:
+            if isinstance(write, Update) and not self._drafts.is_new(write.id):
+                expected.setdefault(write.id, write.version)
+        for (entity_id, version), known in zip(expected.items(), self._base.by_id(list(expected)), strict=True):
+            node, _ = self._nodes[entity_id]
+            if known is None or not known.live:
+                return Changed(node.name, version, None, None)
+            path = format_path([n.name for n in known.record.chain])
+            if known.record.version != version:
+                return Changed(path, version, known.record.version, known.record.modified_by)
+            for n, above in enumerate(known.record.chain):
+                if self._reads.guards.get(above.id, above.scope_version) != above.scope_version:
+                    return Changed(format_path([a.name for a in known.record.chain[: n + 1]]), None, None, None)
+        return None
 
     def _family(self, entity_id: int) -> str:
         return self._drafts[entity_id].family
@@ -102,8 +129,6 @@ class Overlay:
         return Result(entity_id, 1, now)
 
     def _update(self, write: Update, now: int) -> Result:
-        if write.state == PURGING:
-            raise InvalidArgument("a purge cannot be part of a transaction; purge with the store's manager")
         draft = self._drafts.setdefault(write.id, self._draft(write.id))
         if write.place is not None:
             draft.parent_id, draft.key = write.place.parent_id, write.place.key
@@ -281,7 +306,7 @@ class Overlay:
     def _listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
         there = [] if self._drafts.is_new(parent_id) else self._base_listing(parent_id, kind, family, state)
         mine = [
-            Child(d.key, d.node, d.state, *d.record[1:])
+            Child(d.key, d.node, d.state, *d.record[1:7])
             for d in self._drafts.below(parent_id, state)
             if d.node.kind == kind
         ]
@@ -342,7 +367,7 @@ class Overlay:
                 rows.append(self._owned[owner_id, kind, name])
                 continue
             if base is not None:
-                self._reads.owned[base.id] = base.version
+                self._reads.owned.setdefault(base.id, base)
             elif not self._drafts.is_new(owner_id):
                 self._reads.absent.add(Absent(owner_id, kind, name, owned=True))
             rows.append(base)
@@ -377,7 +402,7 @@ class Overlay:
     def gone(self, parent_id: int, family: str, key: str) -> Child | None:
         draft = self._drafts.at(parent_id, family, key, DROPPED)
         if draft is not None:
-            return Child(key, draft.node, draft.state, *draft.record[1:])
+            return Child(key, draft.node, draft.state, *draft.record[1:7])
         child = self._base.gone(parent_id, family, key)
         if child is not None:
             self.by_id([child.node.id])

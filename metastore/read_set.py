@@ -12,18 +12,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from metastore.commit import Absent, Commit, Expect, Guard, Insert, Listing, Put, Update, Write
+from metastore.commit import Absent, Commit, Delete, Expect, Guard, Insert, Listing, Put, Update, Write
+from metastore.entity import OwnedRecord
 
 __all__ = ["ReadSet"]
 
 
 @dataclass
 class ReadSet:
-    """Guards by id; versions of entities and owned rows by id; absent names; listings."""
+    """Guards by id; versions of entities by id; owned rows as first read, by id; absent names; listings."""
 
     guards: dict[int, int] = field(default_factory=dict)
     entities: dict[int, int] = field(default_factory=dict)
-    owned: dict[int, int] = field(default_factory=dict)
+    owned: dict[int, OwnedRecord] = field(default_factory=dict)
     absent: set[Absent] = field(default_factory=set)
     listings: dict[tuple[int, str, bool], Listing] = field(default_factory=dict)
 
@@ -38,11 +39,24 @@ class ReadSet:
         guards = [Guard(i, scope, exclusive=i in barred) for i, scope in self.guards.items() if i not in exclusive]
         reads: tuple[Expect | Absent | Listing, ...] = (
             *[Expect(i, version) for i, version in self.entities.items() if i not in written],
-            *[Expect(i, version, owned=True) for i, version in self.owned.items()],
+            *[Expect(r.id, r.version, owned=True) for r in self._owned_and_not_written(writes)],
             *absent,
             *self.listings.values(),
         )
         return Commit(operation_id, principal, tuple(guards), reads, tuple(writes))
+
+    def _owned_and_not_written(self, writes: Sequence[Write]) -> Iterator[OwnedRecord]:
+        """Yield the owned rows that were read, without those whose write expects the same version.
+
+        Locked as read and then as written, a row would deadlock with whoever does the same.
+        """
+        written: dict[tuple[int, str, str], int] = {}
+        for write in writes:
+            if isinstance(write, Put | Delete):
+                written.setdefault((write.owner_id, write.kind, write.name), write.version)
+        for row in self.owned.values():
+            if written.get((row.owner_id, row.kind, row.name)) != row.version:
+                yield row
 
 
 def _taken(writes: Sequence[Write], family_of: Callable[[int], str]) -> Iterator[Absent]:

@@ -71,13 +71,13 @@ Attempt = Callable[[View], "Proposal[T] | T"]
 
 @dataclass
 class Session:
-    """One backend, and how it is used. ``trusting`` is off inside a transaction."""
+    """One backend, and how it is used. In a transaction nothing in hand is trusted."""
 
     backend: Backend
     clock: Clock
     policy: RetryPolicy
     principal: str | None
-    trusting: bool = True
+    in_transaction: bool = False
     counters: Counter[str] = field(default_factory=Counter)
     """attempts, commits, and conflicts by cause; of this process only."""
 
@@ -88,7 +88,7 @@ class Session:
         return run(lambda number: self._attempt(attempt, call, number, ends), policy, self.clock, what)
 
     def _attempt(self, attempt: Attempt[T], call: Call, number: int, ends: float) -> T:
-        decided = self._decide(attempt, self.trusting and number == 1)
+        decided = self._decide(attempt, number == 1 and not self.in_transaction)
         if not isinstance(decided, Proposal):
             return decided
         commit = Commit(

@@ -44,15 +44,26 @@ class Store(Managers):
         """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed`."""
         return feed.changes(self._session.backend, self._session.clock, after, limit)
 
-    def transaction(self, *, principal: str | None = None, deadline: float | None = None) -> Transaction:
+    def transaction(
+        self, lease: None = None, *, principal: str | None = None, deadline: float | None = None
+    ) -> Transaction:
         """Begin a transaction: ``with store.transaction() as tx: tx.tables.alter(…)``.
 
         It commits when the block ends; raises VersionConflict if something that it read has changed.
         """
+        _no_lease(lease)
         return Transaction(self._session, Call(principal, deadline))
 
-    def run(self, fn: Callable[[Transaction], T], *, principal: str | None = None, deadline: float | None = None) -> T:
+    def run(
+        self,
+        fn: Callable[[Transaction], T],
+        lease: None = None,
+        *,
+        principal: str | None = None,
+        deadline: float | None = None,
+    ) -> T:
         """Run ``fn(tx)`` in a transaction, again when it conflicts; return its result."""
+        _no_lease(lease)
         return run_transaction(self._session, fn, Call(principal, deadline))
 
     def gc(self, *, retention: timedelta, keep_versions: int = 10) -> Collected:
@@ -118,6 +129,11 @@ class Store(Managers):
 
     def __repr__(self) -> str:
         return f"<Store {redacted(self._url)}>"
+
+
+def _no_lease(lease: object) -> None:
+    if lease is not None:
+        raise InvalidArgument("leases come with a later version; leave lease out")
 
 
 def open_store(url: str | None = None, *, principal: str | None = None, deadline: float = 30.0) -> Store:

@@ -273,7 +273,7 @@ def _must_be_free(siblings: list[Node], entity: Names, names: Names) -> None:
 
 def _taken(entity: Names, what: str, name: str) -> EntityAlreadyExists:
     where = format_path(entity)
-    return EntityAlreadyExists(f"{where}: {name}", f"{where} already has the {what} {name}; choose another name")
+    return EntityAlreadyExists(f"{where}.{name}", f"{where} already has the {what} {name}; choose another name")
 
 
 def _place(siblings: list[Node], entity: Names, names: Names, after: str) -> int:

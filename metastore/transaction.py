@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar, cast
 
+from metastore.backends.port import Backend
 from metastore.errors import InvalidArgument, VersionConflict
 from metastore.managers.every import Managers
-from metastore.overlay import Overlay
+from metastore.overlay import Changed, Overlay
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, run
 from metastore.session import Call, Session
@@ -25,6 +26,13 @@ __all__ = ["Transaction", "run_transaction"]
 T = TypeVar("T")
 _SAME_AGAIN = ("serialization", "lost")
 """Conflicts that say nothing of what was read: the same commit is sent again."""
+
+
+class _NotOpen:
+    """Stands in for the backend before the block begins and after it ended."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InvalidArgument("a transaction is used inside its with block, and once; begin another")
 
 
 class Transaction(Managers):
@@ -39,25 +47,26 @@ class Transaction(Managers):
         self._call = call
         principal = session.principal if call.principal is None else call.principal
         self._overlay = Overlay(session.backend, session.clock, principal)
-        self._over = False
-        inner = Session(self._overlay, session.clock, session.policy, principal, trusting=False)
-        super().__init__(inner)
+        self._begun = False
+        self.refused = False
+        self._inner = Session(cast(Backend, _NotOpen()), session.clock, session.policy, principal, in_transaction=True)
+        super().__init__(self._inner)
 
     def __enter__(self) -> Self:
+        if self._begun:
+            raise InvalidArgument("this transaction was begun already; begin another")
+        self._begun = True
+        self._inner.backend = self._overlay
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._inner.backend = cast(Backend, _NotOpen())
         if kind is None:
-            self.commit()
-        self._over = True
+            self._commit()
 
-    def commit(self) -> None:
-        """Send the commit; a second call is InvalidArgument."""
-        if self._over:
-            raise InvalidArgument("this transaction is over; begin another")
-        self._over = True
+    def _commit(self) -> None:
         policy = _policy(self._outer, self._call)
         ends = self._outer.clock.monotonic() + policy.deadline
         run(lambda _: self._send(ends), policy, self._outer.clock, lambda: "the transaction")
@@ -71,21 +80,26 @@ class Transaction(Managers):
         except Conflict as conflict:
             if conflict.cause in _SAME_AGAIN:
                 raise
-            raise _error(conflict) from None
+            self.refused = True
+            raise _error(conflict, self._overlay.changed()) from None
 
 
 def _policy(session: Session, call: Call) -> RetryPolicy:
     return session.policy if call.deadline is None else replace(session.policy, deadline=float(call.deadline))
 
 
-def _error(conflict: Conflict) -> VersionConflict:
-    return VersionConflict(
-        "the transaction",
-        None,
-        None,
-        f"the transaction was not applied: what it read has changed ({conflict.cause}: {conflict.detail}); "
-        "run it again, or use store.run(fn), which does",
-    )
+def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
+    what, again = "the transaction was not applied: ", "; run it again, or use store.run(fn), which does"
+    if changed is None:
+        path, why = "the transaction", f"a name or a listing that it read has changed ({conflict.cause})"
+        return VersionConflict(path, None, None, what + why + again)
+    if changed.expected is None:
+        why = f"{changed.path} was renamed, moved, dropped, restored, enabled or disabled"
+    else:
+        found = "dropped" if changed.found is None else f"at version {changed.found}"
+        by = "" if changed.principal is None else f" by {changed.principal}"
+        why = f"{changed.path} was expected at version {changed.expected} and is {found}{by}"
+    return VersionConflict(changed.path, changed.expected, changed.found, what + why + again)
 
 
 def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call) -> T:
@@ -93,10 +107,12 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
 
     def attempt(_: int) -> T:
         transaction = Transaction(session, call)
-        result = fn(transaction)
         try:
-            transaction.commit()
+            with transaction:
+                result = fn(transaction)
         except VersionConflict as conflict:
+            if not transaction.refused:  # it is one of fn's own expectations
+                raise
             raise Conflict("read", str(conflict)) from None
         return result
 

@@ -11,7 +11,7 @@ a comment. List elements and map values may be ``not null`` too; a map's key alw
 ``MAX_DEPTH`` deep.
 
 ``str(parse(text))`` is the canonical spelling, which parses to the same type: keywords in lower case, one blank
-after ``,`` and ``:`` (none inside parentheses), precision 6 left out, comments left out: they belong to the
+after ``,`` and ``:`` (none inside parentheses), a precision as it was written, comments left out: they belong to the
 column, not to its type.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, NoReturn, Protocol
 
 from metastore.errors import InvalidArgument
@@ -51,13 +51,14 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """A type without parts: its keyword and its numbers."""
+    """A type without parts: its keyword and its numbers. ``bare``: written without them, for the default."""
 
     name: str
     arguments: tuple[int, ...] = ()
+    bare: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
-        if not self.arguments or (_PARAMETERS[self.name][0] is _PRECISION and self.arguments[0] == _DEFAULT_PRECISION):
+        if self.bare or not self.arguments:
             return self.name
         return f"{self.name}({','.join(map(str, self.arguments))})"
 
@@ -111,7 +112,7 @@ def spell(name: str, fields: Sequence[_Part]) -> str:
     parts = [f"{f.type}" if f.nullable or (name == "map" and f.name == "key") else f"{f.type} not null" for f in fields]
     if name == "struct":
         parts = [f"{_quoted(f.name)}: {part}" for f, part in zip(fields, parts, strict=True)]
-    return f"{name}<{', '.join(parts)}>"
+    return f"{name}<{(',' if name == 'map' else ', ').join(parts)}>"
 
 
 def _quoted(name: str) -> str:
@@ -191,7 +192,8 @@ class _Parser:
             self.fail(f"a type ({_KEYWORDS})")
         self.advance()
         if name in _PARAMETERS:
-            return Atomic(name, self.arguments(name))
+            bare = self.value != "("
+            return Atomic(name, self.arguments(name), bare)
         if name == "external":
             return self.external()
         self.sign("<")

@@ -20,16 +20,16 @@ DROPPED_BEFORE = f"""SELECT id FROM guard WHERE state <> 0 AND state = {DROPPED}
 PURGING_ROOTS = f"SELECT id FROM guard WHERE state <> 0 AND state = {PURGING} ORDER BY id LIMIT :page_size"
 BELOW = """SELECT id, kind FROM guard WHERE parent_id = :entity_id AND state = 0
   UNION ALL SELECT id, kind FROM guard WHERE parent_id = :entity_id AND state <> 0
-  ORDER BY 1 LIMIT :page_size"""
+  LIMIT :page_size"""
 
 _CHILDLESS = """NOT EXISTS (SELECT 1 FROM guard c WHERE c.parent_id = guard.id AND c.state = 0)
     AND NOT EXISTS (SELECT 1 FROM guard c WHERE c.parent_id = guard.id AND c.state <> 0)"""
 
 POSTGRES_DELETE_ENTITIES = f"""WITH doomed AS MATERIALIZED (
   SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND {_CHILDLESS} ORDER BY id FOR UPDATE SKIP LOCKED),
-gone_owned AS (DELETE FROM owned WHERE owner_id IN (SELECT id FROM doomed)),
-gone_entity AS (DELETE FROM entity WHERE id IN (SELECT id FROM doomed)),
-gone AS (DELETE FROM guard WHERE id IN (SELECT id FROM doomed) RETURNING id)
+gone_owned AS (DELETE FROM owned WHERE owner_id = ANY(%(ids)s::bigint[]) AND owner_id IN (SELECT id FROM doomed)),
+gone_entity AS (DELETE FROM entity WHERE id = ANY(%(ids)s::bigint[]) AND id IN (SELECT id FROM doomed)),
+gone AS (DELETE FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND id IN (SELECT id FROM doomed) RETURNING id)
 SELECT count(*) FROM gone"""
 
 SQLITE_DOOMED = f"SELECT id FROM guard WHERE id IN (SELECT value FROM json_each(:ids)) AND {_CHILDLESS}"

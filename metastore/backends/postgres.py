@@ -312,7 +312,9 @@ class _Snapshot:
 
 def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:
     with connection.pipeline():
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")  # all of them at one instant
         cursors = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
+        connection.execute("COMMIT")
     return [resolved(c.fetchone(), len(w.names)) for c, w in zip(cursors, lookups, strict=True)]
 
 

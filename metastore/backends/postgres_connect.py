@@ -37,9 +37,11 @@ _CONNECT_TIMEOUT = (2, 10)
 _POOLED, _MOST = 5, 25
 """How many connections are kept, and how many there may be at once."""
 _SESSION = """SET default_transaction_isolation = 'read committed';
-SET jit = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan"""
+SET jit = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
+SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0"""
 """What waited for a lock looks again: that is READ COMMITTED, whatever the database has by default. And every
-statement of ours goes through an index; a plan made while a table was small must too."""
+statement of ours goes through an index; a plan made while a table was small must too. A generic plan does not
+know how short a page is: it would read, and sort, all children for it (a bitmap has no order), with workers."""
 
 
 class Pool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from metastore.backends.read_sql import _ENTITY, _NODE, ReadSql, from_named
+from metastore.backends.read_sql import _ENTITY, _NODE, _OWNED, _STEPS, ReadSql, from_named
 from metastore.commit import DROPPED, LIVE
 
 __all__ = ["READ"]
@@ -36,7 +36,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
         columns = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
         return from_named(
             f"""WITH RECURSIVE up AS (
-  SELECT g.id AS wanted, 0 AS height, {columns} FROM guard g WHERE g.id IN ({self.ids})
+  SELECT g.id AS wanted, 0 AS height, {columns} FROM guard g WHERE g.id = ANY(%(ids)s::bigint[])
   UNION ALL
   SELECT up.wanted, up.height + 1, {columns}
   FROM up CROSS JOIN {_each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0)
@@ -49,6 +49,18 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
     @cached_property
     def children(self) -> dict[int, str]:
         return {state: self._page(_children(state), "page.k, page.id") for state in (LIVE, DROPPED)}
+
+    @cached_property
+    def owned_by_name(self) -> str:
+        wanted = "o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name"
+        return from_named(
+            f"SELECT w.n, {_OWNED} FROM {self.wanted_owned} CROSS JOIN {_each('owned', 'o', wanted)}", self.parameter
+        )
+
+    @cached_property
+    def _steps(self) -> str:
+        entity, owned = _each("entity", "e", "e.id = o.entity_id"), _each("owned", "w", "w.id = o.entity_id")
+        return _STEPS.format(f"LEFT JOIN {entity} ON true LEFT JOIN {owned} ON true")
 
 
 def _children(state: int) -> str:

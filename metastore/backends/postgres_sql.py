@@ -80,7 +80,7 @@ logged AS (
   SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
     %(changes)s::text, g.scope_version, g.in_use, %(doc)s::text
-  FROM altered JOIN guard g ON g.id = altered.id WHERE {_DURABLE})
+  FROM altered JOIN guard g ON g.id = %(id)s::bigint WHERE {_DURABLE})
 SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at,
   CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found
 FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
@@ -181,12 +181,12 @@ stands AS (
     name = coalesce(w.name, g.name), key = coalesce(w.key, g.key), fold = coalesce(w.fold, g.fold),
     state = coalesce(w.state, g.state), in_use = coalesce(w.in_use, g.in_use),
     dropped_at = CASE WHEN w.state = 0 THEN NULL WHEN w.state = 1 THEN {_NOW} ELSE g.dropped_at END
-  FROM wanted w, go WHERE w.id = g.id AND w.exclusive
+  FROM wanted w, go WHERE w.id = g.id AND g.id = ANY(%(u_ids)s::bigint[]) AND w.exclusive
   RETURNING g.id, g.scope_version, g.in_use),
 altered AS (
   UPDATE entity e SET version = e.version + 1, doc = coalesce(w.doc, e.doc),
     modified_by = %(principal)s::text, modified_at = {_NOW}
-  FROM wanted w, go WHERE w.id = e.id
+  FROM wanted w, go WHERE w.id = e.id AND e.id = ANY(%(u_ids)s::bigint[])
   RETURNING w.ordinal, e.id, e.version, e.doc, e.modified_at)"""
 
 _INSERTS = f"""fresh AS MATERIALIZED (
@@ -229,7 +229,7 @@ owned_deleted AS (
 _DONE_UPDATES = """SELECT a.ordinal, a.id, a.version, NULL::bigint AS owner_id,
     coalesce(s.scope_version, g.scope_version) AS scope_version, coalesce(s.in_use, g.in_use) AS in_use, a.doc,
     a.modified_at AS time
-  FROM altered a JOIN guard g ON g.id = a.id LEFT JOIN stands s ON s.id = a.id"""
+  FROM altered a JOIN guard g ON g.id = a.id AND g.id = ANY(%(u_ids)s::bigint[]) LEFT JOIN stands s ON s.id = a.id"""
 _DONE_INSERTS = """SELECT f.ordinal, m.id, 1::bigint, NULL::bigint, 1::bigint, true, f.doc, m.created_at
   FROM made m JOIN fresh f ON f.id = m.id"""
 _DONE_OWNED = """SELECT w.ordinal, o.id, o.version, o.owner_id, NULL::bigint, NULL::boolean, o.doc, o.modified_at

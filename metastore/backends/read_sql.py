@@ -22,7 +22,7 @@ _OWNED = "o.id, o.owner_id, o.kind, o.name, " + _VERSIONED.format("o")
 _STEPS = """SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
   o.principal, o.time, o.path_before, o.path_after, o.changes, o.scope_version, o.in_use, o.doc,
   coalesce(e.created_by, w.created_by), coalesce(e.created_at, w.created_at)
-FROM operation o LEFT JOIN entity e ON e.id = o.entity_id LEFT JOIN owned w ON w.id = o.entity_id """
+FROM operation o {} """
 
 
 def from_named(sql: str, parameter: str) -> str:
@@ -83,6 +83,10 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
         sql = f"""SELECT EXISTS (SELECT 1 FROM guard
   WHERE parent_id = :entity_id AND state = 0 AND id NOT IN ({self.ids}))"""
         return from_named(sql, self.parameter)
+
+    @cached_property
+    def _steps(self) -> str:
+        return _STEPS.format("LEFT JOIN entity e ON e.id = o.entity_id LEFT JOIN owned w ON w.id = o.entity_id")
 
     def _page(self, inner: str, order: str) -> str:
         return from_named(
@@ -149,14 +153,14 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
     def history(self) -> str:
         """The steps of one entity, oldest first."""
         where = "WHERE o.entity_id = :entity_id AND o.version > :after ORDER BY o.version LIMIT :page_size"
-        return from_named(_STEPS + where, self.parameter)
+        return from_named(self._steps + where, self.parameter)
 
     @cached_property
     def feed(self) -> str:
         """The steps after a position, in the feed's order."""
-        return from_named(_STEPS + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
+        return from_named(self._steps + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
 
     @cached_property
     def steps(self) -> str:
         """What one operation wrote."""
-        return from_named(_STEPS + "WHERE o.operation_id = :operation_id ORDER BY o.ordinal", self.parameter)
+        return from_named(self._steps + "WHERE o.operation_id = :operation_id ORDER BY o.ordinal", self.parameter)

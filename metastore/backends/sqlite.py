@@ -78,15 +78,18 @@ class SqliteBackend:
             raise_read_error(error)
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
-        found: list[Resolved] = []
-        for lookup in lookups:
-            depth = len(lookup.names)
-            if depth > DEEP:
-                found.append(resolve_deep(self, lookup))
-                continue
-            rows = self._rows(_resolve(depth), lookup_parameters(lookup))
-            found.append(resolved(rows[0] if rows else None, depth))
-        return found
+        if any(len(w.names) > DEEP for w in lookups):
+            return [resolve_deep(self, w) for w in lookups]
+        try:
+            with self.pool.connection() as connection:
+                if len(lookups) > 1:
+                    connection.execute("BEGIN")  # all of them at one instant
+                rows = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)).fetchone() for w in lookups]
+                if len(lookups) > 1:
+                    connection.execute("COMMIT")
+        except DRIVER.Error as error:
+            raise_read_error(error)
+        return [resolved(row, len(w.names)) for row, w in zip(rows, lookups, strict=True)]
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         return entities_by_id(self._rows(_READ.by_id, {"ids": json.dumps(list(ids))}), ids)

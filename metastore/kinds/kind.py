@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from inspect import Parameter, signature
 from typing import Any
 
 from metastore.changes import Doc, EntityChange, RemoveProperty, SetComment, SetProperty
@@ -71,15 +73,22 @@ class OwnedKind:
         return {**base_doc(comment, properties), **_checked(self, self.new_doc, (), fields)}
 
 
+@cache
+def _parameters(build: Callable[..., Doc]) -> Mapping[str, Parameter]:
+    return signature(build).parameters
+
+
 def _checked(
     kind: Kind | OwnedKind, build: Callable[..., Doc], args: tuple[Any, ...], fields: Mapping[str, Any]
 ) -> Doc:
-    try:
-        return build(*args, **fields)
-    except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-            raise
-        raise InvalidArgument(f"a {kind.name} can not be made of the fields {sorted(fields)}: {error}") from None
+    known = _parameters(build)
+    unknown = [name for name in fields if name not in known]
+    if unknown:
+        raise InvalidArgument(f"a {kind.name} has no field {', '.join(unknown)}")
+    missing = [n for n, p in known.items() if p.default is p.empty and p.kind is p.KEYWORD_ONLY and n not in fields]
+    if missing:
+        raise InvalidArgument(f"a {kind.name} needs {', '.join(missing)}")
+    return build(*args, **fields)
 
 
 def base_doc(comment: object, properties: object) -> Doc:

@@ -13,7 +13,7 @@ from metastore.commit import Event, Insert, Update
 from metastore.entity import Entity, Node, Record
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.kind import Kind, dump
-from metastore.managers.target import find_parent, missing, root_or_last
+from metastore.managers.target import find_parent, missing_parent, root_or_last
 from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.placing import check_in_use, guards_of, key_under, lookup
 from metastore.session import Proposal, Results, View
@@ -79,7 +79,7 @@ def _place(view: View, kind: Kind, path: Path, parent: Entity | None) -> tuple[t
         names = parse_path(path)
         (found,) = view.backend.resolve([lookup(kind, names)])
         if len(found.nodes) < len(names) - 1:
-            raise missing(names, found.nodes)
+            raise missing_parent(names, found.nodes)
         return found.nodes[: len(names) - 1], names[-1], found.record
     name = clean_name(path[0] if isinstance(path, tuple) and len(path) == 1 else path)
     parents = find_parent(view, kind, parent)

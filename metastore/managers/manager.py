@@ -192,7 +192,7 @@ class Manager(Generic[E]):
             return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
 
         for nodes, child in pages(backend, kind, parent, read):
-            yield cast(E, kind.entity(Record((*nodes, child.node), *child[3:])))
+            yield cast(E, kind.entity(Record((*nodes, child.node), *child[3:], live=state == LIVE)))
 
     def names(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[str]:
         """Yield the children's names, ordered by code point. Raises EntityNotFound for a missing parent."""
@@ -306,7 +306,7 @@ class Manager(Generic[E]):
         call = call_of(options)
         actor = self._actor(call)
         entity_id = self._run(lambda view: moving.purge(view, self._kind, target, actor), call, "purge", target)
-        if entity_id:
+        if entity_id and not self._session.in_transaction:  # gc deletes it otherwise
             delete_tree(self._session.backend, entity_id)
         return bool(entity_id)
 

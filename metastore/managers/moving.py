@@ -16,7 +16,7 @@ from metastore.entity import Entity, Node, Record
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, NotEmpty, VersionConflict
 from metastore.kinds import KINDS
 from metastore.kinds.kind import Kind
-from metastore.managers.target import Target, find, missing, root_or_last
+from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import check_in_use, guards_of, key_under, lookup
 from metastore.session import Proposal, Results, View
@@ -110,7 +110,7 @@ def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]
     if len(nodes) == len(wanted) and nodes[-1].id != own:
         raise EntityAlreadyExists(format_path(wanted))
     if len(nodes) < len(wanted) - 1:
-        raise missing(wanted, nodes)
+        raise missing_parent(wanted, nodes)
     return nodes[: len(wanted) - 1]
 
 
@@ -145,15 +145,16 @@ def restore(
 ) -> Proposal[Entity]:
     """Propose to bring back what was dropped last at ``path``, or the one with ``entity_id``."""
     names = parse_path(path)
-    wanted = names if to is None else parse_path(to)
+    record, old_parents = _dropped(view, kind, names, entity_id)
+    own_name = record.chain[-1].name if entity_id is None else names[-1]  # a folding catalog finds it by another
+    wanted = (*names[:-1], own_name) if to is None else parse_path(to)
     if to is not None and len(wanted) == 1 and len(names) > 1:
         wanted = (*names[:-1], wanted[0])
-    record, old_parents = _dropped(view, kind, names, entity_id)
     (found,) = view.backend.resolve([lookup(kind, wanted)])
     if len(found.nodes) == len(wanted):
         raise EntityAlreadyExists(format_path(wanted))
     if len(found.nodes) < len(wanted) - 1:
-        raise missing(wanted, found.nodes)
+        raise missing_parent(wanted, found.nodes)
     parents, node = found.nodes, record.chain[-1]
     if any(n.id == node.id for n in parents):
         raise InvalidArgument(f"{format_path(names)} cannot be restored below itself")
@@ -195,8 +196,9 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
 def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal[int] | int:
     """Propose to make an entity unrestorable; its id, or 0 if there is nothing. gc does the rest."""
     if isinstance(target, Entity):
+        names_of(kind, target)
         known = view.backend.by_id([target.id])[0]
-        if known is None or known.record.chain[-1].kind != kind.name:
+        if known is None:
             return 0
         record, own_state = known.record, known.state
         if own_state == PURGING:

@@ -10,7 +10,7 @@ from metastore.names import Path, format_path, parse_path
 from metastore.placing import lookup
 from metastore.session import View
 
-__all__ = ["Target", "find", "find_parent", "missing", "names_of", "root_or_last"]
+__all__ = ["Target", "find", "find_parent", "missing", "missing_parent", "names_of", "root_or_last"]
 
 Target = Path | Entity
 
@@ -28,7 +28,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
     """Return the live entity that ``target`` means, or raise EntityNotFound."""
     names = names_of(kind, target)
     if isinstance(target, Entity):
-        if view.guess():
+        if target.record.live and view.guess():
             return target.record
         known = view.backend.by_id([target.id])[0]
         if known is None or not known.live:
@@ -44,7 +44,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
 
 
 def missing(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
-    """The error for a path that ends after ``nodes``; it names the ancestor that is missing."""
+    """The error for a path that ends after ``nodes``."""
     path = format_path(names)
     if len(nodes) < len(names) - 1:
         ancestor = format_path(names[: len(nodes) + 1])
@@ -52,12 +52,18 @@ def missing(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
     return EntityNotFound(path)
 
 
+def missing_parent(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
+    """The error for a new path whose parents end after ``nodes``; its path is the ancestor to create."""
+    ancestor = format_path(names[: len(nodes) + 1])
+    return EntityNotFound(ancestor, f"{ancestor} does not exist; create it before {format_path(names)}")
+
+
 def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
     """Return the nodes of ``parent``, which must be able to hold a ``kind``."""
     if not isinstance(parent, Entity) or parent.kind not in kind.parents:
         what = getattr(parent, "kind", type(parent).__name__)
         raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents) or 'root'}, not a {what}")
-    if view.guess():
+    if parent.record.live and view.guess():
         return parent.record.chain
     known = view.backend.by_id([parent.id])[0]
     if known is None or not known.live:

@@ -173,5 +173,5 @@ def _leaf(kind: spark.DataType) -> str:
     if isinstance(kind, (spark.CharType, spark.VarcharType)):
         return f"{'char' if isinstance(kind, spark.CharType) else 'varchar'}({kind.length})"
     if _TIME is not None and isinstance(kind, _TIME):
-        return f"time({kind.precision})"
+        return "time" if kind.precision == 6 else f"time({kind.precision})"
     return str(External(kind.simpleString()))

@@ -47,16 +47,21 @@ def test_a_closed_store(kept: ms.Store, kept_url: str) -> None:
 
 
 def test_a_transaction_that_outlives_its_store(kept: ms.Store, kept_url: str) -> None:
-    with ms.open(kept_url) as store:
-        tx = store.transaction()
-        tx.tables.alter(TABLE, ms.SetComment("x"))
-    refused(ms.InvalidArgument, tx.commit, "closed")
+    def outlive() -> None:
+        with ms.open(kept_url) as store, store.transaction() as tx:
+            tx.tables.alter(TABLE, ms.SetComment("x"))
+            store.close()
+
+    refused(ms.InvalidArgument, outlive, "closed")
 
 
 def test_a_transaction_is_committed_once(kept: ms.Store) -> None:
     tx = kept.transaction()
-    tx.commit()
-    refused(ms.InvalidArgument, tx.commit, "over")
+    refused(ms.InvalidArgument, lambda: tx.tables.load(TABLE), "with block")
+    with tx:
+        tx.tables.load(TABLE)
+    refused(ms.InvalidArgument, lambda: tx.tables.alter(TABLE, ms.SetComment("x")), "with block")
+    refused(ms.InvalidArgument, tx.__enter__, "begun already")
 
 
 def test_a_store_cannot_be_pickled(kept: ms.Store) -> None:

@@ -114,7 +114,7 @@ def test_ls_as_json(run: Run) -> None:
 def test_show_a_table(run: Run) -> None:
     out = run("show", "lake.c.s.t", "--kind", "table").stdout
     assert out.splitlines()[0] == "table lake.c.s.t"
-    for part in ("by tester", "file:/data/t", "parquet", "1,234,567 rows", "map<string, list<int>>", RED, "the key"):
+    for part in ("by tester", "file:/data/t", "parquet", "1,234,567 rows", "map<string,list<int>>", RED, "the key"):
         assert part in out, part
     (header,) = (line.split() for line in out.splitlines() if line.startswith("Name"))
     assert header == ["Name", "Type", "Nullable", "Default", "Comment", "Nulls", "Min", "Max"]

@@ -120,7 +120,7 @@ class TestOwnWrites:
         with ground.store.transaction() as tx:
             tx.tables.create("m.c.two.new")
         with pytest.raises(ms.InvalidArgument):
-            tx.commit()
+            tx.tables.create("m.c.two.newer")
 
 
 class TestBelowADroppedAncestor:

@@ -130,7 +130,7 @@ def test_a_length_that_arrow_refuses_is_in_the_metadata() -> None:
         (pa.large_list(pa.field("item", pa.int8(), nullable=False)), "list<byte not null>"),
         (pa.list_view(pa.int8()), "list<byte>"),
         (pa.large_list_view(pa.int8()), "list<byte>"),
-        (pa.map_(pa.string(), pa.field("v", pa.int8(), nullable=False)), "map<string, byte not null>"),
+        (pa.map_(pa.string(), pa.field("v", pa.int8(), nullable=False)), "map<string,byte not null>"),
         (pa.struct([]), "struct<>"),
         (pa.struct([pa.field("a b", pa.int8(), nullable=False)]), "struct<`a b`: byte not null>"),
         (pa.uuid(), "uuid"),

@@ -103,9 +103,9 @@ def test_ten_columns_are_less_than_a_kilobyte() -> None:
 
 
 def test_the_parts_of_a_nested_type() -> None:
-    column = Column("a", "struct<x: list<map<int, date>>, y: int not null>")
+    column = Column("a", "struct<x: list<map<int,date>>, y: int not null>")
     x, y = column.fields
-    assert (x.name, x.type, y.nullable) == ("x", "list<map<int, date>>", False)
+    assert (x.name, x.type, y.nullable) == ("x", "list<map<int,date>>", False)
     key, value = x.fields[0].fields
     assert (x.fields[0].name, key.name, value.name, key.nullable, value.type) == (
         "element",
@@ -168,7 +168,7 @@ def test_names_are_compared_exactly() -> None:
 
 def test_a_maps_key_is_never_nullable() -> None:
     column = with_fields(Column("m", "int", comment="c"), "map", [Column("key", "int"), Column("value", "int")])
-    assert column == Column("m", "map<int, int>", comment="c")
+    assert column == Column("m", "map<int,int>", comment="c")
 
 
 def test_find() -> None:

@@ -52,7 +52,7 @@ def test_columns_come_back_exactly(columns: tuple[Column, ...]) -> None:
         ("string", T.StringType()),
         ("binary", T.BinaryType()),
         ("list<int not null>", T.ArrayType(T.IntegerType(), False)),
-        ("map<string, int not null>", T.MapType(T.StringType(), T.IntegerType(), False)),
+        ("map<string,int not null>", T.MapType(T.StringType(), T.IntegerType(), False)),
         ("struct<b: int not null>", T.StructType([T.StructField("b", T.IntegerType(), False)])),
         ('external("null")', T.NullType()),
         ('external("interval")', T.CalendarIntervalType()),

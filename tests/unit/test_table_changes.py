@@ -44,7 +44,7 @@ def orders() -> Doc:
         Column("id", "long", nullable=False),
         Column("ts", "timestamp", comment="when"),
         Column("items", "list<struct<sku: string comment 'code', price: decimal(10,2)>>"),
-        Column("tags", "map<string, int>"),
+        Column("tags", "map<string,int>"),
         Column("address", "struct<city: string, `zip code`: int>"),
         Column("a.b", "int"),
     ]
@@ -188,7 +188,7 @@ def test_a_value_that_is_set_back_leaves_no_trace() -> None:
     )
     changed = applied(orders(), *there)
     assert column(changed, "id") == Column("id", "long", nullable=False, default="0", comment="c", auto_increment=True)
-    assert column(changed, "tags").type == "map<string, int not null>"
+    assert column(changed, "tags").type == "map<string,int not null>"
     assert (changed["location"], changed["format"]) == ("x", "lance")
     assert changed["indexes"] == [{"name": "u", "columns": ["id"], "type": "unique"}]
     assert applied(changed, *back) == orders()

@@ -22,13 +22,14 @@ def test_a_canonical_text_is_its_own_spelling(text: str) -> None:
         ("  Decimal ( 10 , 2 )\n", "decimal(10,2)"),
         ("decimal(038,0)", "decimal(38,0)"),
         ("time", "time"),
-        ("timestamp(6)", "timestamp"),
+        ("timestamp(6)", "timestamp(6)"),
+        ("timestamp", "timestamp"),
         ("TIMESTAMPTZ ( 3 )", "timestamptz(3)"),
         ("varchar(20)", "varchar(20)"),
         ("fixed(2147483647)", "fixed(2147483647)"),
         ("List<Int NOT null>", "list<int not null>"),
-        ("map<string,int>", "map<string, int>"),
-        ("map<string not null, int not null comment 'x'>", "map<string, int not null>"),
+        ("map< string , int >", "map<string,int>"),
+        ("map<string not null,int not null comment 'x'>", "map<string,int not null>"),
         ("struct<a:int not null,b:string>", "struct<a: int not null, b: string>"),
         ("struct<>", "struct<>"),
         ("struct<`a`: int, `b c`: int, `d``e`: int>", "struct<a: int, `b c`: int, `d``e`: int>"),
@@ -50,7 +51,7 @@ def test_what_a_parsed_type_is() -> None:
     field = Field("a", Atomic("decimal", (5, 2)), comment="it's")
     assert parse("struct<a: decimal(5,2) comment 'it''s'>") == Nested("struct", (field,))
     key, value = Field("key", Atomic("uuid"), False), Field("value", Atomic("date"))
-    assert parse("map<uuid, date>") == Nested("map", (key, value))
+    assert parse("map<uuid,date>") == Nested("map", (key, value))
 
 
 @pytest.mark.parametrize(
