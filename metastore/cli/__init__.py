@@ -1,6 +1,6 @@
 """The command line, ``metastore``. Nothing is imported until it is used; :mod:`metastore.cli.app` has the commands.
 
-Exit codes: 0 done, 1 a user's error or a violation found, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 a user's error or a violation found, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        return _say(f"{error.format_message()} See: metastore --help", 2)  # click's, whichever click typer uses
+        return _say(f"{error.format_message()} See: metastore --help", 1)  # click's, whichever click typer uses
 
 
 def _say(message: str, code: int) -> int:

@@ -101,7 +101,7 @@ BROKEN = {
     "an error not on the last line": ("```python\n1 / 0  # raises: ZeroDivisionError\nx = 1\n```", "ZeroDivisionError"),
     "a command that fails": ("```console\n$ metastore show no.such.thing\n```", "exit 1"),
     "a command that does not fail": ("```console\n$ metastore ls  # exit 1\n```", "exit 0"),
-    "no such command": ("```console\n$ metastore frobnicate\n```", "exit 2"),
+    "no such command": ("```console\n$ metastore frobnicate\n```", "exit 1"),
 }
 
 
