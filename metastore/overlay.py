@@ -79,6 +79,10 @@ class Overlay:
         """Return everything that was read and written as one commit."""
         return self._reads.commit(operation_id, self._principal, self._writes, self._family)
 
+    def reads_value(self, operation_id: UUID) -> Commit:
+        """Return what was read as a commit that writes nothing."""
+        return self._reads.commit(operation_id, self._principal, (), self._family)
+
     def changed(self) -> Changed | None:
         """Return which entity is not as it was read (or written on) any more, after a conflict."""
         expected = dict(self._reads.entities)
@@ -193,6 +197,8 @@ class Overlay:
             there = base.nodes[level] if in_step and level < len(base.nodes) else None
             if draft is None and there is None and not in_step:
                 there = self._base_child(parent, family, name)
+            if there is not None and Absent(parent.id, family, key) in self._reads.absent:
+                there = None  # it came since, and the commit will be refused: until then nothing has changed
             if draft is not None:
                 in_step = in_step and there is not None and there.id == draft.node.id
                 parent = draft.node

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 
 from metastore.backends.port import Backend
-from metastore.errors import InvalidArgument, VersionConflict
+from metastore.commit import Committed
+from metastore.errors import InvalidArgument, MetastoreError, VersionConflict
 from metastore.managers.every import Managers
 from metastore.overlay import Changed, Overlay
 from metastore.retry.policy import RetryPolicy
@@ -48,7 +49,7 @@ class Transaction(Managers):
         principal = session.principal if call.principal is None else call.principal
         self._overlay = Overlay(session.backend, session.clock, principal)
         self._begun = False
-        self.refused = False
+        self.sent = self.refused = False
         self._inner = Session(cast(Backend, _NotOpen()), session.clock, session.policy, principal, in_transaction=True)
         super().__init__(self._inner)
 
@@ -67,9 +68,17 @@ class Transaction(Managers):
             self._commit()
 
     def _commit(self) -> None:
+        self.sent = True
         policy = _policy(self._outer, self._call)
         ends = self._outer.clock.monotonic() + policy.deadline
         run(lambda _: self._send(ends), policy, self._outer.clock, lambda: "the transaction")
+
+    def holds(self) -> bool:
+        """Whether all that the block has read is still so, at one instant."""
+        commit = self._overlay.reads_value(self._outer.clock.operation_id())
+        if not commit.guards and not commit.reads:
+            return True
+        return isinstance(self._outer.backend.commit(commit), Committed)
 
     def _send(self, ends: float) -> None:
         commit = self._overlay.commit_value(self._outer.clock.operation_id())
@@ -110,10 +119,11 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         try:
             with transaction:
                 result = fn(transaction)
-        except VersionConflict as conflict:
-            if not transaction.refused:  # it is one of fn's own expectations
-                raise
-            raise Conflict("read", str(conflict)) from None
+        except MetastoreError as error:
+            # an error of fn's own is the caller's, unless it rests on reads of different instants
+            if transaction.refused or (not transaction.sent and not transaction.holds()):
+                raise Conflict("read", str(error)) from None
+            raise
         return result
 
     return run(attempt, _policy(session, call), session.clock, lambda: "the transaction")

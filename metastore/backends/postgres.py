@@ -261,6 +261,7 @@ class PostgresBackend:
         try:
             with self.pool.connection() as connection:
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                connection.execute("SET LOCAL statement_timeout = 0")
                 yield _Snapshot(connection)
                 connection.execute("ROLLBACK")
         except psycopg.Error as error:

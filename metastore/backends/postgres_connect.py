@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
-from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
+from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["Pool", "raise_read_error"]
@@ -34,6 +34,8 @@ _DEFAULTS: dict[str, Any] = {
 }
 _CONNECT_TIMEOUT = (2, 10)
 """The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds."""
+_LONGEST = 2**31 - 1
+"""The longest statement_timeout, in milliseconds."""
 _POOLED, _MOST = 5, 25
 """How many connections are kept, and how many there may be at once."""
 _SESSION = """SET default_transaction_isolation = 'read committed';
@@ -87,7 +89,7 @@ class Pool:
         settings = "SELECT pg_backend_pid(), current_setting('transaction_isolation')"
         ((pid, isolation),) = connection.execute(settings).fetchall()
         if pid == connection.info.backend_pid:
-            connection.execute(_SESSION)
+            connection.execute(f"{_SESSION}; SET statement_timeout = {min(math.ceil(self._timeout * 1000), _LONGEST)}")
             return connection
         connection.prepare_threshold = None
         if isolation != "read committed":
@@ -188,16 +190,23 @@ def raise_read_error(error: psycopg.Error) -> NoReturn:
     raise _translated(error) from error
 
 
+_AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again later")
+_MEANINGS: dict[Verdict, tuple[type[MetastoreError], str]] = {
+    Verdict.SCHEMA: (MigrationNeeded, "the database has no fitting schema ({}); run: metastore migrate"),
+    Verdict.REJECTED: (InvalidArgument, "the database refuses a value: {}"),
+    Verdict.UNAVAILABLE: _AGAIN,
+    Verdict.UNKNOWN: _AGAIN,
+    Verdict.RETRY: _AGAIN,
+}
+
+
 def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
-    verdict, text = of_sqlstate(error.sqlstate), _first_line(error)
+    text, verdict = _first_line(error), of_sqlstate(error.sqlstate)
+    if error.sqlstate == "57014":
+        return DeadlineExceeded(f"the database did not answer within the store's deadline: {text}; call again later")
     if isinstance(error, psycopg.DataError):
-        return InvalidArgument(f"the database refuses a value: {text}")
-    if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
-        return error
-    if verdict is Verdict.SCHEMA:
-        return MigrationNeeded(f"the database has no fitting schema ({text}); run: metastore migrate")
-    if verdict in (Verdict.UNAVAILABLE, Verdict.UNKNOWN, Verdict.RETRY):
-        return BackendUnavailable(f"the database cannot do this now: {text}; try again later")
-    if verdict is Verdict.REJECTED:
-        return InvalidArgument(f"the database refuses a value: {text}")
-    return error
+        verdict = Verdict.REJECTED
+    elif error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
+        return error  # the client refused it: a defect of ours
+    meaning, message = _MEANINGS.get(verdict, (None, ""))
+    return error if meaning is None else meaning(message.format(text))

@@ -78,11 +78,17 @@ class Manager(Generic[E]):
         def attempt(view: View) -> Proposal[Entity] | Entity:
             return create(view, wish, doc, path, parent, if_exists, actor)
 
+        rounds = 0
         while True:
             try:
                 return cast(E, self._session.run(attempt, call, lambda: f"create {self._kind.name} {path!r}"))
             except EntityNotFound:
-                if not options.get("parents") or parent is not None or not self._make_parents(path, options):
+                if not options.get("parents") or parent is not None:
+                    raise
+                rounds += 1
+                if self._session.in_transaction and rounds > len(parse_path(path)):
+                    raise  # what it read is of two instants: another round would find the same
+                if not self._make_parents(path, options):
                     raise
 
     def _make_parents(self, path: Path, options: CreateOptions) -> bool:

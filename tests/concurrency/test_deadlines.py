@@ -1,0 +1,32 @@
+"""A database that does not answer in time: the store's deadline ends the wait, and nothing is written."""
+
+from __future__ import annotations
+
+import time
+
+import psycopg
+import pytest
+
+import metastore as ms
+from metastore.urls import parse_url
+
+
+@pytest.mark.postgres
+def test_a_lock_that_somebody_keeps_ends_with_the_deadline(postgres_url: str) -> None:
+    """A foreign session holds the rows of a table, and the table itself, for as long as it likes."""
+    with ms.open(postgres_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        table = store.tables.create("m.c.s.t", parents=True)
+    plain = parse_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain) as foreign, ms.open(postgres_url, deadline=1.0) as store:
+        foreign.execute("SELECT * FROM entity FOR UPDATE")
+        began = time.monotonic()
+        with pytest.raises(ms.DeadlineExceeded):
+            store.tables.alter(table, ms.SetComment("x"))
+        foreign.execute("LOCK TABLE guard IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(ms.DeadlineExceeded):
+            store.tables.load("m.c.s.t")
+        assert time.monotonic() - began < 10
+        foreign.rollback()
+        assert store.tables.load("m.c.s.t") == table
