@@ -288,6 +288,10 @@ class Overlay:
             entity_id = parent_id
         return tuple(reversed(nodes))
 
+    def hold(self, guards: Guards) -> bool:
+        """They are validated when the transaction commits."""
+        return True
+
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         if any(self._drafts.below(entity_id)):
             return True

@@ -20,7 +20,7 @@ def resolve_deep(backend: Backend, lookup: Lookup) -> Resolved:
     while True:
         found = _walk(backend, lookup)
         guards = [(n.id, n.scope_version) for n in found.nodes]
-        if not guards or backend.names(lookup.start.id, "", "", "", 1, guards).held:
+        if not guards or backend.hold(guards):
             return found
 
 

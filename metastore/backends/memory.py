@@ -16,7 +16,19 @@ from uuid import UUID
 
 from metastore.backends.memory_commit import Refused, apply
 from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
-from metastore.backends.port import FORMAT, ROOT, Child, Guards, Known, Lookup, Page, Resolved, Snapshot, Step
+from metastore.backends.port import (
+    FORMAT,
+    ROOT,
+    TOMBSTONES_STAY,
+    Child,
+    Guards,
+    Known,
+    Lookup,
+    Page,
+    Resolved,
+    Snapshot,
+    Step,
+)
 from metastore.clock import Clock
 from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID, Commit, Committed, Conflicted, Outcome
 from metastore.entity import Node, OwnedRecord, Record
@@ -92,6 +104,10 @@ class MemoryBackend:
         record = Record(tuple([_node(s) for s in chain]), *self._tables.bodies[entity_id])
         states = [s.state for s in chain]
         return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
+
+    def hold(self, guards: Guards) -> bool:
+        with self._lock:
+            return self._held(guards)
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         with self._lock:
@@ -207,7 +223,7 @@ class MemoryBackend:
             self._collected = max([self._collected, *(s for s in gone if s is not None)])
             kept = [s for s in self._tables.steps if s.seq is None or s.seq not in gone]
             if after == 0:  # tombstones have no position: they go with the first batch
-                kept = [s for s in kept if s.seq is not None or s.time >= before]
+                kept = [s for s in kept if s.seq is not None or s.time >= before - TOMBSTONES_STAY]
             others = len(self._tables.steps) - len(kept) - versions
             self._tables.steps[:] = kept
             return (looked[-1].seq if looked else None), versions, others

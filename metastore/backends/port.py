@@ -15,12 +15,28 @@ from uuid import UUID
 from metastore.commit import ROOT_ID, Commit, Outcome
 from metastore.entity import Node, OwnedRecord, Record
 
-__all__ = ["FORMAT", "ROOT", "Backend", "Child", "Embedded", "Known", "Lookup", "Page", "Resolved", "Snapshot", "Step"]
+__all__ = [
+    "FORMAT",
+    "ROOT",
+    "TOMBSTONES_STAY",
+    "Backend",
+    "Child",
+    "Embedded",
+    "Known",
+    "Lookup",
+    "Page",
+    "Resolved",
+    "Snapshot",
+    "Step",
+]
 
 T = TypeVar("T")
 
 FORMAT = 1
 """The format of the schema that this program needs; migrations count it up in ``info``."""
+
+TOMBSTONES_STAY = 3_600_000_000
+"""How much longer than the retention a tombstone stays (µs): an original may be late."""
 
 ROOT = Node(ROOT_ID, "root", "", 1, True, False)
 """Where every path starts."""
@@ -130,6 +146,10 @@ class Backend(Protocol):
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         """Return each entity, in whatever state."""
+        ...
+
+    def hold(self, guards: Guards) -> bool:
+        """Whether all these (id, scope version) are true, at one instant."""
         ...
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:

@@ -21,14 +21,14 @@ from metastore.backends import collect_sql, verify_sql
 from metastore.backends import postgres_sql as sql
 from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
 from metastore.backends.deep import DEEP, resolve_deep
-from metastore.backends.port import Child, Guards, Known, Lookup, Page, Resolved, Step
+from metastore.backends.port import TOMBSTONES_STAY, Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.backends.postgres_commit import Statement, alter, create, statements
 from metastore.backends.postgres_connect import Pool, raise_read_error
 from metastore.backends.postgres_read import READ as _READ
 from metastore.backends.read_sql import from_named
 from metastore.commit import LIVE, Cause, Commit, Committed, Conflicted, Insert, Outcome, Result, Unknown, Update
 from metastore.entity import OwnedRecord
-from metastore.errors import MigrationNeeded
+from metastore.errors import BackendUnavailable, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["PostgresBackend"]
@@ -39,8 +39,8 @@ _resolve = cache(_READ.resolve)
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
-_NEW_EPOCH = """UPDATE info SET epoch = %(epoch)s, origin = d.oid::text FROM pg_database d
-  WHERE d.datname = current_database() AND origin <> d.oid::text RETURNING epoch"""
+_NEW_ORIGIN = """UPDATE info SET origin = %(origin)s, epoch = CASE origin WHEN '' THEN epoch ELSE %(epoch)s END
+  WHERE origin <> %(origin)s RETURNING epoch"""
 
 
 class PostgresBackend:
@@ -140,6 +140,9 @@ class PostgresBackend:
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         return entities_by_id(self._rows(_READ.by_id, {"ids": list(ids)}), ids)
+
+    def hold(self, guards: Guards) -> bool:
+        return bool(self._rows(_READ.hold, _guard_parameters(guards))[0][0] == len(guards))
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         return bool(self._rows(_READ.has_children, {"entity_id": entity_id, "ids": list(besides)})[0][0])
@@ -252,7 +255,7 @@ class PostgresBackend:
         ((last, versions, others),) = self._rows(collect_sql.POSTGRES_DELETE_STEPS, parameters)
         if after == 0:
             tombstones = "DELETE FROM operation WHERE seq IS NULL AND time < %(before)s RETURNING 1"
-            others += len(self._rows(tombstones, {"before": before}))
+            others += len(self._rows(tombstones, {"before": before - TOMBSTONES_STAY}))
         return last, versions, others
 
     @contextmanager
@@ -272,17 +275,22 @@ class PostgresBackend:
     def format(self) -> tuple[int, int] | None:
         """A restored copy of a database is another database: it gets an epoch of its own."""
         try:
-            rows = self._rows(
-                """SELECT format, compatible_from, origin = (SELECT oid::text FROM pg_database
-                WHERE datname = current_database()) FROM info""",
-                {},
-            )
+            ((found, compatible, origin),) = self._rows("SELECT format, compatible_from, origin FROM info", {})
         except MigrationNeeded:
             return None
-        ((found, compatible, at_home),) = rows
-        if not at_home:
-            self._rows(_NEW_EPOCH, {"epoch": f"{self.now():014x}"})
+        here = self._origin()
+        if origin != here:
+            self._rows(_NEW_ORIGIN, {"origin": here, "epoch": f"{self.now():014x}"})
         return found, compatible
+
+    def _origin(self) -> str:
+        """Return what tells this database from its copies: the cluster's number and the database's."""
+        try:
+            ((cluster,),) = self._rows("SELECT system_identifier::text FROM pg_control_system()", {})
+        except BackendUnavailable:  # a server that does not tell everybody
+            cluster = "?"
+        ((database,),) = self._rows("SELECT oid::text FROM pg_database WHERE datname = current_database()", {})
+        return f"{cluster}/{database}"
 
     def ping(self) -> None:
         self._rows("SELECT 1", {})

@@ -88,6 +88,11 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
     def _steps(self) -> str:
         return _STEPS.format("LEFT JOIN entity e ON e.id = o.entity_id LEFT JOIN owned w ON w.id = o.entity_id")
 
+    @cached_property
+    def hold(self) -> str:
+        """How many of the guards are true."""
+        return from_named(self.held, self.parameter)
+
     def _page(self, inner: str, order: str) -> str:
         return from_named(
             f"""SELECT held.n, page.* FROM (SELECT ({self.held}) AS n) AS held

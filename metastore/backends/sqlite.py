@@ -17,7 +17,7 @@ from uuid import UUID
 from metastore.backends import collect_sql, verify_sql
 from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
 from metastore.backends.deep import DEEP, resolve_deep
-from metastore.backends.port import Child, Guards, Known, Lookup, Page, Resolved, Step
+from metastore.backends.port import TOMBSTONES_STAY, Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.backends.read_sql import ReadSql
 from metastore.backends.sqlite_commit import Refused, apply
 from metastore.backends.sqlite_connect import DRIVER, Pool, raise_read_error
@@ -93,6 +93,9 @@ class SqliteBackend:
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         return entities_by_id(self._rows(_READ.by_id, {"ids": json.dumps(list(ids))}), ids)
+
+    def hold(self, guards: Guards) -> bool:
+        return bool(self._rows(_READ.hold, {"guards": json.dumps(list(guards))})[0][0] == len(guards))
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         parameters = {"entity_id": entity_id, "ids": json.dumps(list(besides))}
@@ -205,7 +208,7 @@ class SqliteBackend:
                 highest = max((row[0] for row in doomed), default=0)
                 connection.execute("UPDATE info SET collected_seq = max(collected_seq, ?)", (highest,))
                 tombstones = "DELETE FROM operation WHERE seq IS NULL AND time < ?"
-                others = connection.execute(tombstones, (before,)).rowcount if after == 0 else 0
+                others = connection.execute(tombstones, (before - TOMBSTONES_STAY,)).rowcount if after == 0 else 0
         except DRIVER.Error as error:
             raise_read_error(error)
         versions = sum(row[3] for row in doomed)

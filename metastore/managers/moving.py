@@ -203,6 +203,8 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
         record, own_state = known.record, known.state
         if own_state == PURGING:
             return target.id
+        if own_state == LIVE and not known.live:
+            return 0  # nothing that a path leads to, and not dropped itself: it goes with what was
     else:
         try:
             record, own_state = find(view, kind, target), LIVE

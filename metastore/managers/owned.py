@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.arguments import positive_integer
-from metastore.backends.port import Page
+from metastore.backends.port import Backend, Page
 from metastore.commit import Delete, Event, Put
 from metastore.entity import Node, Owned, OwnedRecord
 from metastore.errors import EntityAlreadyExists, EntityNotFound
@@ -25,6 +25,7 @@ from metastore.managers.manager import CallOptions, call_of
 from metastore.managers.target import Target, find
 from metastore.names import clean_name, format_path
 from metastore.placing import check_in_use, guards_of
+from metastore.retry.runner import Conflict
 from metastore.session import Proposal, Results, Session, View
 
 __all__ = ["OwnedManager", "Partitions", "Statistics"]
@@ -67,10 +68,14 @@ class OwnedManager(Generic[O]):
 
     def load(self, owner: Target, name: str) -> O:
         """Return one row. Raises EntityNotFound."""
-        record = find(View(self._session.backend, False), self._owner, owner)
-        (found,) = self._session.backend.owned_by_name([record.chain[-1].id], self._kind.name, [clean_name(name)])
+        backend, name = self._session.backend, clean_name(name)
+        while True:
+            nodes = find(View(backend, False), self._owner, owner).chain
+            (found,) = backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
+            if _still(backend, nodes):
+                break
         if found is None:
-            path = format_path((*[n.name for n in record.chain], name))
+            path = format_path((*[n.name for n in nodes], name))
             raise EntityNotFound(path, f"{path}: there is no such {self._kind.name}")
         return cast(O, self._kind.row(found))
 
@@ -95,7 +100,7 @@ class OwnedManager(Generic[O]):
         def attempt(view: View) -> Proposal[O] | O:
             nodes, path = self._place(view, owner, row.name)
             if not view.guessed:
-                self._check_absent(view, nodes[-1].id, row.name, path)
+                self._check_absent(view, nodes, row.name, path)
             write = Put(nodes[-1].id, self._kind.name, row.name, 0, row.doc, self._event("create", None, path))
 
             def finish(results: Results) -> O:
@@ -129,7 +134,10 @@ class OwnedManager(Generic[O]):
                 for name, record in zip(names, known, strict=True)
                 if (w := self._difference(owner_id, name, record, wanted.get(name), format_path((*path, name))))
             ]
-            return Proposal(guards_of(nodes), tuple(writes), len) if writes else 0
+            if not writes:
+                _check_still(view, nodes)
+                return 0
+            return Proposal(guards_of(nodes), tuple(writes), len)
 
         return self._session.run(attempt, call_of(options), lambda: f"write {len(names)} of kind {self._kind.name}")
 
@@ -156,6 +164,7 @@ class OwnedManager(Generic[O]):
                 return False
             (found,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
             if found is None:
+                _check_still(view, nodes)
                 return False
             event = self._event("drop", path, None)
             write = Delete(nodes[-1].id, self._kind.name, name, found.version, event)
@@ -169,12 +178,24 @@ class OwnedManager(Generic[O]):
         check_in_use(record.chain[:-1])
         return record.chain, format_path((*[n.name for n in record.chain], name))
 
-    def _check_absent(self, view: View, owner_id: int, name: str, path: str) -> None:
-        if view.backend.owned_by_name([owner_id], self._kind.name, [name])[0] is not None:
+    def _check_absent(self, view: View, nodes: tuple[Node, ...], name: str, path: str) -> None:
+        if view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])[0] is not None:
+            _check_still(view, nodes)
             raise EntityAlreadyExists(path, f"{path}: there is a {self._kind.name} of this name already")
 
     def _event(self, action: str, before: str | None, after: str | None) -> Event:
         return Event(self._kind.name, action, before, after)
+
+
+def _still(backend: Backend, nodes: tuple[Node, ...]) -> bool:
+    """Whether the path that led to an owner led there until now, hence when its rows were read."""
+    return backend.hold([(n.id, n.scope_version) for n in nodes])
+
+
+def _check_still(view: View, nodes: tuple[Node, ...]) -> None:
+    """Before a call settles without a commit, whose guards would check it."""
+    if not _still(view.backend, nodes):
+        raise Conflict("ancestor", f"{format_path([n.name for n in nodes])} was renamed, moved or dropped meanwhile")
 
 
 class Partitions(OwnedManager[Partition]):

@@ -123,18 +123,14 @@ def upgrade() -> None:
         sa.Column("last_id", _ID, nullable=False),
         sa.Column("last_seq", _ID, nullable=False),
     )
-    origin = "sqlite"
     if dialect == "postgresql":
         op.execute("CREATE SEQUENCE entity_id_seq CACHE 1")
         op.execute("CREATE SEQUENCE change_seq CACHE 1")
-        origin = str(
-            op.get_bind().scalar(sa.text("SELECT oid::text FROM pg_database WHERE datname = current_database()"))
-        )
     for statement in _TRIGGER[dialect]:
         op.execute(statement)
     epoch = f"{time.time_ns() // 1000:014x}"
-    row = sa.text("INSERT INTO info VALUES (1, 1, 1, :epoch, :origin, 0, 0, 0)")
-    op.get_bind().execute(row, {"epoch": epoch, "origin": origin})
+    row = sa.text("INSERT INTO info VALUES (1, 1, 1, :epoch, '', 0, 0, 0)")
+    op.get_bind().execute(row, {"epoch": epoch})
     op.execute("INSERT INTO guard VALUES (0, -1, 'root', 'root', '', '', false, 0, true, 1, NULL)")
 
 
