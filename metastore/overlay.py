@@ -26,11 +26,9 @@ from metastore.commit import (
     Absent,
     Commit,
     Committed,
-    Delete,
     Insert,
     Listing,
     Outcome,
-    Put,
     Result,
     Update,
     Write,
@@ -40,6 +38,7 @@ from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
 from metastore.names import fold, format_path
+from metastore.overlay_owned import OwnedOverlay
 from metastore.read_set import ReadSet
 
 __all__ = ["Changed", "Overlay"]
@@ -66,7 +65,7 @@ class Overlay:
         self._principal = principal
         self._reads = ReadSet()
         self._drafts = Drafts()
-        self._owned: dict[tuple[int, str, str], OwnedRecord | None] = {}
+        self._owned = OwnedOverlay(base, self._reads, self._drafts.is_new)
         self._writes: list[Write] = []
         self._nodes: dict[int, tuple[Node, int]] = {}
         self._records: dict[int, tuple[Record, int]] = {}
@@ -122,7 +121,8 @@ class Overlay:
             return self._insert(write, now)
         if isinstance(write, Update):
             return self._update(write, now)
-        return self._write_owned(write, now)
+        self._writes.append(write)
+        return self._owned.write(write, self._principal, now)
 
     def _insert(self, write: Insert, now: int) -> Result:
         entity_id = self._next_id()
@@ -161,17 +161,6 @@ class Overlay:
         above = record.chain[-2] if len(record.chain) > 1 else ROOT
         key = fold(node.name) if above.fold else node.name
         return Draft(node, parent_id, KINDS[node.kind].family, key, state, record)
-
-    def _write_owned(self, write: Put | Delete, now: int) -> Result:
-        self._writes.append(write)
-        key = (write.owner_id, write.kind, write.name)
-        if isinstance(write, Delete):
-            self._owned[key] = None
-            return Result(0, write.version + 1, now)
-        audit = (self._principal, now, self._principal, now)
-        record = OwnedRecord(0, write.owner_id, write.kind, write.name, write.version + 1, write.doc, *audit)
-        self._owned[key] = record
-        return Result(record.id, record.version, now)
 
     def _next_id(self) -> int:
         if not self._ids:
@@ -347,41 +336,10 @@ class Overlay:
     # --- owned rows
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
-        rows = {} if self._drafts.is_new(owner_id) else {r.name: r for r in self._base_owned(owner_id, kind)}
-        for (owner, of_kind, name), record in self._owned.items():
-            if (owner, of_kind) == (owner_id, kind):
-                rows.pop(name, None)
-                if record is not None:
-                    rows[name] = record
-        return Page(True, [rows[name] for name in sorted(rows) if name > after][:limit])
-
-    def _base_owned(self, owner_id: int, kind: str) -> list[OwnedRecord]:
-        rows: list[OwnedRecord] = []
-        while True:
-            page = self._base.owned(owner_id, kind, rows[-1].name if rows else "", _PAGE, ())
-            rows += page.rows
-            if len(page.rows) < _PAGE:
-                break
-        members = frozenset((r.id, r.version) for r in rows)
-        self._reads.listings.setdefault((owner_id, kind, True), Listing(owner_id, kind, members, owned=True))
-        return rows
+        return Page(True, [r for r in self._owned.listing(owner_id, kind) if r.name > after][:limit])
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        wanted = [(o, n) for o, n in zip(owner_ids, names, strict=True) if not self._drafts.is_new(o)]
-        found = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []
-        there = dict(zip(wanted, found, strict=True))
-        rows: list[OwnedRecord | None] = []
-        for owner_id, name in zip(owner_ids, names, strict=True):
-            base = there.get((owner_id, name))
-            if (owner_id, kind, name) in self._owned:
-                rows.append(self._owned[owner_id, kind, name])
-                continue
-            if base is not None:
-                self._reads.owned.setdefault(base.id, base)
-            elif not self._drafts.is_new(owner_id):
-                self._reads.absent.add(Absent(owner_id, kind, name, owned=True))
-            rows.append(base)
-        return rows
+        return self._owned.by_name(owner_ids, kind, names)
 
     # --- noting what was read
 

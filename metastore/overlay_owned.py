@@ -1,0 +1,73 @@
+"""The owned rows that a transaction sees: those of the database, with its own over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from metastore.backends.port import Backend
+from metastore.commit import Absent, Delete, Listing, Put, Result
+from metastore.entity import OwnedRecord
+from metastore.read_set import ReadSet
+
+__all__ = ["OwnedOverlay"]
+
+_PAGE = 1000
+
+
+class OwnedOverlay:
+    """What was written, by (owner, kind, name); None is deleted. ``is_new``: the transaction made this owner."""
+
+    def __init__(self, base: Backend, reads: ReadSet, is_new: Callable[[int], bool]) -> None:
+        self._base = base
+        self._reads = reads
+        self._is_new = is_new
+        self._written: dict[tuple[int, str, str], OwnedRecord | None] = {}
+
+    def write(self, write: Put | Delete, principal: str | None, now: int) -> Result:
+        """Lay a write over what is there; the id is not known before the commit."""
+        key = (write.owner_id, write.kind, write.name)
+        if isinstance(write, Delete):
+            self._written[key] = None
+        else:
+            audit = (principal, now, principal, now)
+            self._written[key] = OwnedRecord(
+                0, write.owner_id, write.kind, write.name, write.version + 1, write.doc, *audit
+            )
+        return Result(0, write.version + 1, now)
+
+    def listing(self, owner_id: int, kind: str) -> list[OwnedRecord]:
+        """Return an owner's rows, by name; the database's are noted as a listing."""
+        rows = {} if self._is_new(owner_id) else {r.name: r for r in self._there(owner_id, kind)}
+        for (owner, of_kind, name), record in self._written.items():
+            if (owner, of_kind) == (owner_id, kind):
+                rows.pop(name, None)
+                if record is not None:
+                    rows[name] = record
+        return [rows[name] for name in sorted(rows)]
+
+    def _there(self, owner_id: int, kind: str) -> list[OwnedRecord]:
+        rows: list[OwnedRecord] = []
+        while True:
+            page = self._base.owned(owner_id, kind, rows[-1].name if rows else "", _PAGE, ())
+            rows += page.rows
+            if len(page.rows) < _PAGE:
+                break
+        members = frozenset((r.id, r.version) for r in rows)
+        self._reads.listings.setdefault((owner_id, kind, True), Listing(owner_id, kind, members, owned=True))
+        return rows
+
+    def by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
+        """Return the row of each (owner, name); what the database has, and has not, is noted."""
+        wanted = [(o, n) for o, n in zip(owner_ids, names, strict=True) if not self._is_new(o)]
+        found = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []
+        there = dict(zip(wanted, found, strict=True))
+        return [self._row(o, kind, n, there.get((o, n))) for o, n in zip(owner_ids, names, strict=True)]
+
+    def _row(self, owner_id: int, kind: str, name: str, there: OwnedRecord | None) -> OwnedRecord | None:
+        if (owner_id, kind, name) in self._written:
+            return self._written[owner_id, kind, name]
+        if there is not None:
+            self._reads.owned.setdefault(there.id, there)
+        elif not self._is_new(owner_id):
+            self._reads.absent.add(Absent(owner_id, kind, name, owned=True))
+        return there
