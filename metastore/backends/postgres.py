@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -86,12 +86,11 @@ class PostgresBackend:
     def _send(self, statement: Statement) -> tuple[Any, ...] | Outcome:
         """Send one statement; return its row, or the outcome that its error means."""
         try:
-            with self.pool.connection() as connection:
-                row = connection.execute(statement.text, statement.parameters).fetchone()
+            row = self.pool.fetch_one(statement.text, statement.parameters)
         except psycopg.Error as error:
             return self._failed(error)
         assert row is not None
-        return cast("tuple[Any, ...]", row)
+        return row
 
     def _failed(self, error: psycopg.Error) -> Outcome:
         outcome = _outcome_of(error)

@@ -19,9 +19,10 @@ from metastore.entity import Entity, Owned
 from metastore.errors import InvalidArgument
 from metastore.names import clean_text, format_path
 
-__all__ = ["COMMON_CHANGES", "MAX_DOC", "Kind", "OwnedKind", "base_doc", "dump", "no_fields"]
+__all__ = ["COMMON_CHANGES", "MAX_DOC", "Kind", "OwnedKind", "base_doc", "dump", "no_fields", "to_json"]
 
-_to_json = json.JSONEncoder(separators=(",", ":")).encode
+to_json = json.JSONEncoder(separators=(",", ":")).encode
+"""Write JSON as it is stored: compact, and ASCII, so that any database encoding holds it."""
 MAX_DOC = 1 << 20
 """The largest document, in bytes of JSON."""
 
@@ -105,7 +106,7 @@ def base_doc(comment: object, properties: object) -> Doc:
 
 def dump(doc: Mapping[str, Any], path: tuple[str, ...]) -> str:
     """Return ``doc`` as the JSON text that is stored: ASCII, so that any database encoding holds it."""
-    text = _to_json(doc)
+    text = to_json(doc)
     if len(text) > MAX_DOC:
         raise InvalidArgument(f"{format_path(path)}: the document has {len(text)} bytes; at most {MAX_DOC} are allowed")
     return text

@@ -103,14 +103,19 @@ def _existing(
     return rewrite(wish.kind, record, wish.replacing(json.loads(record.doc)), "[]", actor)
 
 
-def rewrite(kind: Kind, record: Record, doc: Doc, changes: str, actor: str | None) -> Proposal[Entity] | Entity:
-    """Propose a new document for an entity; one that is equal settles it."""
+def rewrite(
+    kind: Kind, record: Record, doc: Doc, changes: str, actor: str | None, *, same_order: bool = False
+) -> Proposal[Entity] | Entity:
+    """Propose a new document for an entity; one that is equal settles it.
+
+    With ``same_order`` of its keys, another text is another document.
+    """
     names = tuple([n.name for n in record.chain])
     parents = record.chain[:-1]
     check_in_use(parents)
     text, path = dump(doc, names), format_path(names)
-    # equal documents are mostly equal texts, and always of equal length
-    if len(text) == len(record.doc) and (text == record.doc or doc == json.loads(record.doc)):
+    may_be_equal = not same_order and len(text) == len(record.doc)
+    if text == record.doc or (may_be_equal and doc == json.loads(record.doc)):
         return kind.entity(record)
     write = Update(record.chain[-1].id, record.version, Event(kind.name, "alter", path, path, changes), doc=text)
 

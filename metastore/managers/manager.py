@@ -14,13 +14,13 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 from metastore.arguments import integer, items, known_keywords, positive_integer, shown
 from metastore.backends.port import Child, Page
-from metastore.changes import EntityChange, encode
+from metastore.changes import Doc, EntityChange, encode
 from metastore.collecting import delete_tree
 from metastore.commit import DROPPED, LIVE
 from metastore.entity import Entity, Node, Record, Version
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds import KINDS
-from metastore.kinds.kind import Kind, dump
+from metastore.kinds.kind import Kind, dump, to_json
 from metastore.managers import moving
 from metastore.managers.creating import IfExists, Wish, check_if_exists, create, create_chunk, rewrite
 from metastore.managers.listing import pages, parent_nodes
@@ -249,10 +249,11 @@ class Manager(Generic[E]):
             moving.check_version(record, expected_version)
             names = tuple([n.name for n in record.chain])
             doc = json.loads(record.doc)
+            before = _order(doc)
             for change in changes:
                 change.apply(doc, names)
-            encoded = json.dumps(encode(changes), separators=(",", ":"))
-            return rewrite(self._kind, record, doc, encoded, actor)
+            encoded = to_json(encode(changes))
+            return rewrite(self._kind, record, doc, encoded, actor, same_order=_order(doc) == before)
 
         return self._run_for_entity(attempt, call, "alter", target)
 
@@ -329,6 +330,10 @@ class Manager(Generic[E]):
 
     def _run_for_entity(self, attempt: Attempt[Entity], call: Call, verb: str, target: Target) -> E:
         return cast(E, self._run(attempt, call, verb, target))
+
+
+def _order(doc: Doc) -> list[list[str]]:
+    return [list(value) for value in doc.values() if isinstance(value, dict)]
 
 
 def call_of(options: CallOptions) -> Call:

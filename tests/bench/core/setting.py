@@ -95,13 +95,13 @@ def connect(url: str) -> psycopg.Connection[Any]:
 def captured() -> Iterator[list[tuple[str, dict[str, Any]]]]:
     """Collect what is sent through psycopg meanwhile: (text, parameters)."""
     sent: list[tuple[str, dict[str, Any]]] = []
-    execute: Callable[..., Any] = psycopg.Connection.execute
+    execute: Callable[..., Any] = psycopg.Cursor.execute
 
-    def spy(connection: Any, query: str, parameters: Any = None, **options: Any) -> Any:
+    def spy(cursor: Any, query: str, parameters: Any = None, **options: Any) -> Any:
         sent.append((query, dict(parameters or {})))
-        return execute(connection, query, parameters, **options)
+        return execute(cursor, query, parameters, **options)
 
-    with patch.object(psycopg.Connection, "execute", spy):
+    with patch.object(psycopg.Cursor, "execute", spy):
         yield sent
 
 
