@@ -11,7 +11,7 @@ from metastore.errors import InvalidArgument, NotInUse
 from metastore.kinds.kind import Kind
 from metastore.names import fold, format_path
 
-__all__ = ["check_in_use", "guards_of", "key_under", "kind_at", "lookup"]
+__all__ = ["both", "check_in_use", "guards_of", "key_under", "kind_at", "lookup"]
 
 _UPPER = ("metalake", "catalog")
 
@@ -45,6 +45,15 @@ def kind_at(depth: int) -> str:
 def guards_of(nodes: Sequence[Node]) -> tuple[Guard, ...]:
     """Return the guards of an entity below ``nodes``; below the root, the root's."""
     return tuple([Guard(n.id, n.scope_version) for n in nodes]) or (Guard(ROOT.id, ROOT.scope_version),)
+
+
+def both(first: Sequence[Node], second: Sequence[Node]) -> tuple[Guard, ...]:
+    """Return the guards of two chains, of which the first was read before the second.
+
+    What stands in both is guarded as it was read first: had it changed between the two reads, the
+    first chain, and the path that the event says, would not be true at the commit.
+    """
+    return tuple({g.id: g for g in guards_of(second) + guards_of(first)}.values())
 
 
 def check_in_use(nodes: Sequence[Node]) -> None:

@@ -2,7 +2,7 @@
 
     boolean byte short int long float double decimal(p,s) date time(p) timestamp(p) timestamptz(p)
     interval_year interval_day string varchar(n) char(n) fixed(n) binary uuid
-    list<t>   map<k, v>   struct<a: t not null, b: t comment 'text', …>   external("any text")
+    list<t>   map<k,v>   struct<a: t not null, b: t comment 'text', …>   external("any text")
 
 Keywords ignore case, white space is free. ``1 <= p <= 38`` and ``0 <= s <= p`` for decimal; ``0 <= p <= 9``
 for the times, 6 when it is left out; ``1 <= n <= 2**31 - 1``. A struct's field name that is more than letters,

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
+from metastore.clock import SYSTEM
 from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlite
 
@@ -73,8 +74,8 @@ class Pool:
         try:
             waits = min(self._timeout, _LONGEST)
             connection = DRIVER.connect(self._database, timeout=waits, isolation_level=None, check_same_thread=False)
-            if not self._in_memory and connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                _set_wal(connection)
+            if not self._in_memory:
+                _use_wal(connection, waits)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
         except DRIVER.Error as error:
@@ -132,13 +133,24 @@ def _before_fork() -> None:
 os.register_at_fork(before=_before_fork)
 
 
-def _set_wal(connection: Any) -> None:
-    """Switch to WAL; a file that cannot be written stays as it is, and can be read."""
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-    except DRIVER.Error as error:
-        if of_sqlite(getattr(error, "sqlite_errorcode", None)) is not Verdict.UNAVAILABLE:
-            raise
+def _use_wal(connection: Any, patience: float) -> None:
+    """Switch to WAL, if the file is not in it yet; one that cannot be written stays as it is, and can be read.
+
+    SQLite does not wait (busy_timeout) for others who open a new file at the same moment: we do.
+    """
+    ends = SYSTEM.monotonic() + patience
+    while True:
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except DRIVER.Error as error:
+            verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
+            if verdict is Verdict.UNAVAILABLE:
+                return
+            if verdict is not Verdict.RETRY or SYSTEM.monotonic() > ends:
+                raise
+        SYSTEM.sleep(SYSTEM.uniform(0.0, 0.02))
 
 
 def raise_read_error(error: Exception) -> NoReturn:

@@ -18,7 +18,7 @@ from metastore.kinds import KINDS
 from metastore.kinds.kind import Kind
 from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last
 from metastore.names import Path, format_path, parse_path
-from metastore.placing import check_in_use, guards_of, key_under, lookup
+from metastore.placing import both, check_in_use, guards_of, key_under, lookup
 from metastore.session import Proposal, Results, View
 
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
@@ -93,10 +93,10 @@ def rename(
             f"{_path(record)} cannot move to a catalog that compares names differently (fold_case); copy it instead"
         )
     place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), node.fold if kind.container else parent.fold)
-    guards = {g.id: g for g in guards_of(parents) + guards_of(new_parents)}
+    guards = both(parents, new_parents)
     after = (*new_parents, node._replace(name=place.name, fold=place.fold))
     exclusive = _Exclusive(kind, record, actor)
-    return exclusive.propose("rename" if same_parent else "move", after, tuple(guards.values()), place=place)
+    return exclusive.propose("rename" if same_parent else "move", after, guards, place=place)
 
 
 def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]) -> tuple[Node, ...]:
@@ -166,8 +166,8 @@ def restore(
     place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), fold)
     after = (*parents, node._replace(name=place.name, fold=fold))
     # the old place is guarded too: gc may have begun to delete all that is below it
-    guards = {g.id: g for g in guards_of(old_parents) + guards_of(parents)}
-    return _Exclusive(kind, record, actor).propose("restore", after, tuple(guards.values()), state=LIVE, place=place)
+    guards = both(old_parents, parents)
+    return _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
 
 
 def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | None) -> tuple[Record, tuple[Node, ...]]:

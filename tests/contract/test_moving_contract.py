@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
 import metastore as ms
+from metastore.backends.port import Backend, Lookup, Resolved
 from tests.contract.ground import Ground, interrupted
 
 
@@ -188,3 +190,41 @@ class TestDrop:
             ground.store.tables.rename(ground.table, "u")
         assert ground.store.tables.drop(ground.table) is False
         assert ground.store.tables.load("m.c.one.t") == new
+
+
+class Between:
+    """A backend that does something before its second path is resolved."""
+
+    def __init__(self, backend: Backend, action: Callable[[], object]) -> None:
+        self._backend = backend
+        self._action = action
+        self._resolved = 0
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        self._resolved += 1
+        if self._resolved == 2:
+            self._action()
+        return self._backend.resolve(lookups)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+
+def test_a_common_ancestor_that_moves_between_the_two_reads_of_a_move(ground: Ground) -> None:
+    """What the feed says of a move was true at its commit: the old path too, of an ancestor that moved meanwhile."""
+    store, session = ground.store, ground.store._session
+    for path in ("m.c.p.both", "m.c.q"):
+        store.schemas.create(path, parents=True, if_exists="return")
+    store.tables.create("m.c.p.both.t")
+    backend = session.backend
+
+    def move_the_ancestor() -> None:
+        session.backend = backend
+        store.schemas.rename("m.c.p.both", "m.c.q.both")
+
+    session.backend = cast(Backend, Between(backend, move_the_ancestor))
+    with pytest.raises(ms.EntityNotFound):
+        store.tables.rename("m.c.p.both.t", "m.c.q.both.u")
+    session.backend = backend
+    assert store.tables.exists("m.c.q.both.t")
+    assert store.verify() == []

@@ -35,7 +35,7 @@ PAIRS = [
     ("list<int>", "list<long>", "list<long>"),
     ("list<int not null>", "list<int>", "list<int>"),
     ("list<int>", "list<string>", None),
-    ("map<string, int>", "map<string, double>", "map<string, double>"),
+    ("map<string,int>", "map<string,double>", "map<string,double>"),
     ("struct<a: int, b: string>", "struct<a: long, c: date>", "struct<a: long, b: string, c: date>"),
     ("struct<a: int not null>", "struct<b: int not null>", "struct<a: int, b: int>"),
     ("struct<a: int>", "list<int>", None),
