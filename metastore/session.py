@@ -17,7 +17,7 @@ from metastore.arguments import positive_seconds
 from metastore.backends.port import Backend, Step
 from metastore.clock import Clock
 from metastore.commit import Commit, Committed, Conflicted, Guard, Result, Write
-from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, OutcomeUnknown
+from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MetastoreError, OutcomeUnknown
 from metastore.names import clean_text
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, run
@@ -133,7 +133,7 @@ class Session:
                 if self.backend.forbid(commit.operation_id):
                     raise Conflict("lost", "the connection was lost before the commit was applied")
                 return _results(self.backend.steps(commit.operation_id), len(commit.writes))
-            except BackendUnavailable:
+            except (BackendUnavailable, DeadlineExceeded):  # the original may still be in flight
                 if self.clock.monotonic() + wait > ends:
                     raise OutcomeUnknown(commit.operation_id) from None
             self.clock.sleep(self.clock.uniform(0.0, wait))

@@ -384,7 +384,7 @@ def _outcome_of(error: psycopg.Error) -> Outcome:
 
 
 def _outcome_of_rows(commit: Commit, rows: list[tuple[Any, ...]]) -> Outcome:
-    guards, reads, own, *_ = rows[0]  # of several stages each holds, or the pipeline would have failed
+    guards, reads, own, *_ = rows[0]  # of several stages each holds, or all would have failed
     if not (guards and reads and own):
         return Conflicted("ancestor" if not guards else "read" if not reads else "self")
     results: list[Result | None] = [None] * len(commit.writes)

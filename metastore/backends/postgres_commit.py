@@ -100,16 +100,16 @@ def statements(commit: Commit) -> list[Statement]:
     written = {w.id for w in updates}
     reads = [r for r in commit.reads if isinstance(r, Expect) and (r.owned or r.id not in written)]
     checks, stages = _checks(commit, updates), _stages(commit.writes)
-    pipeline: list[Statement] = []
+    before: list[Statement] = []
     if checks or len(stages) > 1 or _mixed({g.id for g in shared}, set(barred)):
-        pipeline += _lock_runs(sql.LOCK_GUARDS, {g.id for g in shared}, set(barred))
+        before += _lock_runs(sql.LOCK_GUARDS, {g.id for g in shared}, set(barred))
     read_ids = {r.id for r in reads if not r.owned}
     if len(stages) > 1 or _mixed(read_ids, written):
-        pipeline += _lock_runs(sql.LOCK_ENTITIES, read_ids, written)
-    pipeline += checks
+        before += _lock_runs(sql.LOCK_ENTITIES, read_ids, written)
+    before += checks
     if len(stages) == 1:
-        return [*pipeline, _batch(commit, shared, barred, reads, stages[0], must=False)]
-    return [*pipeline, *_in_stages(commit, shared, barred, reads, stages)]
+        return [*before, _batch(commit, shared, barred, reads, stages[0], must=False)]
+    return [*before, *_in_stages(commit, shared, barred, reads, stages)]
 
 
 def _stages(writes: Sequence[Write]) -> list[list[int]]:

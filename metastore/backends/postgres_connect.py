@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: opened, pooled, and their errors translated, in one place.
 
-Connections are in autocommit: a statement is its own transaction, and so is what one pipeline
-sends before its Sync. Behind a pooler (recognised by a backend id that is not the server's)
+Connections are in autocommit: a statement is its own transaction, and so are the
+statements of one message. Behind a pooler (recognised by a backend id that is not the server's)
 nothing is kept in the session: no prepared statements, no settings.
 """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from metastore.backends.read_sql import _ENTITY, _NODE, _OWNED, _STEPS, ReadSql, from_named
+from metastore.backends.read_sql import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
 from metastore.commit import DROPPED, LIVE
 
 __all__ = ["READ"]
@@ -22,10 +22,10 @@ def _each(table: str, alias: str, condition: str) -> str:
 
 class _PostgresRead(ReadSql):
     def resolve(self, depth: int) -> str:
-        nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
+        nodes = ", ".join(NODE.format(f"g{n}") for n in range(1, depth + 1))
         levels = "".join(f"LEFT JOIN {_level(n)} ON true\n" for n in range(2, depth + 1))
         return from_named(
-            f"""SELECT {nodes}, {_ENTITY} FROM guard g1
+            f"""SELECT {nodes}, {ENTITY} FROM guard g1
 {levels}LEFT JOIN {_each("entity", "e", f"e.id = g{depth}.id")} ON true
 WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1""",
             self.parameter,
@@ -40,7 +40,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
   UNION ALL
   SELECT up.wanted, up.height + 1, {columns}
   FROM up CROSS JOIN {_each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0)
-SELECT up.wanted, up.state, {_NODE.format("up")}, {_ENTITY}
+SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}
 FROM up LEFT JOIN {_each("entity", "e", "e.id = up.id AND up.height = 0")} ON true
 WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
             self.parameter,
@@ -54,18 +54,18 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
     def owned_by_name(self) -> str:
         wanted = "o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name"
         return from_named(
-            f"SELECT w.n, {_OWNED} FROM {self.wanted_owned} CROSS JOIN {_each('owned', 'o', wanted)}", self.parameter
+            f"SELECT w.n, {OWNED} FROM {self.wanted_owned} CROSS JOIN {_each('owned', 'o', wanted)}", self.parameter
         )
 
     @cached_property
     def _steps(self) -> str:
         entity, owned = _each("entity", "e", "e.id = o.entity_id"), _each("owned", "w", "w.id = o.entity_id")
-        return _STEPS.format(f"LEFT JOIN {entity} ON true LEFT JOIN {owned} ON true")
+        return STEPS.format(f"LEFT JOIN {entity} ON true LEFT JOIN {owned} ON true")
 
 
 def _children(state: int) -> str:
     after = "g.key > :after_key" if state == LIVE else f"g.state <> {LIVE} AND (g.key, g.id) > (:after_key, :after_id)"
-    return f"""SELECT g.key AS k, {_NODE.format("g")}, g.state, {_ENTITY}
+    return f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
   FROM (SELECT * FROM guard g WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind
     AND g.state = {state} AND {after} ORDER BY {"g.key" if state == LIVE else "g.key, g.id"} LIMIT :page_size) g
   CROSS JOIN {_each("entity", "e", "e.id = g.id")}"""

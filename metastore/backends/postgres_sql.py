@@ -259,7 +259,7 @@ _MUST = ", ln(CASE WHEN ok.guards AND ok.reads AND ok.own THEN 1 ELSE 0 END)"
 def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: bool) -> str:
     """Return the statement for a commit that has these kinds of writes; with none, it only checks.
 
-    With ``must``, it fails (READ) when a precondition does not hold, so that what is pipelined
+    With ``must``, it fails (READ) when a precondition does not hold, so that what is sent
     with it is not applied either.
     """
     skip = "ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING" if skip_existing else ""

@@ -13,13 +13,13 @@ from functools import cached_property
 
 from metastore.commit import DROPPED, LIVE
 
-__all__ = ["ReadSql", "from_named"]
+__all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql", "from_named"]
 
-_NODE = "{0}.id, {0}.kind, {0}.name, {0}.scope_version, {0}.in_use, {0}.fold"
+NODE = "{0}.id, {0}.kind, {0}.name, {0}.scope_version, {0}.in_use, {0}.fold"
 _VERSIONED = "{0}.version, {0}.doc, {0}.created_by, {0}.created_at, {0}.modified_by, {0}.modified_at"
-_ENTITY = _VERSIONED.format("e")
-_OWNED = "o.id, o.owner_id, o.kind, o.name, " + _VERSIONED.format("o")
-_STEPS = """SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
+ENTITY = _VERSIONED.format("e")
+OWNED = "o.id, o.owner_id, o.kind, o.name, " + _VERSIONED.format("o")
+STEPS = """SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
   o.principal, o.time, o.path_before, o.path_after, o.changes, o.scope_version, o.in_use, o.doc,
   coalesce(e.created_by, w.created_by), coalesce(e.created_at, w.created_at)
 FROM operation o {} """
@@ -52,10 +52,10 @@ class ReadSql:
 
     def resolve(self, depth: int) -> str:
         """One path of ``depth`` names: its nodes, and the entity of the last."""
-        nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
+        nodes = ", ".join(NODE.format(f"g{n}") for n in range(1, depth + 1))
         levels = "".join(_level(n, f":f{n}", f":n{n}", f":k{n}") for n in range(2, depth + 1))
         return from_named(
-            f"""SELECT {nodes}, {_ENTITY} FROM guard g1
+            f"""SELECT {nodes}, {ENTITY} FROM guard g1
 {levels}LEFT JOIN entity e ON e.id = g{depth}.id
 WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1""",
             self.parameter,
@@ -71,7 +71,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
   UNION ALL
   SELECT up.wanted, up.height + 1, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
   FROM up JOIN guard g ON g.id = up.parent_id WHERE up.parent_id <> 0)
-SELECT up.wanted, up.state, {_NODE.format("up")}, {_ENTITY}
+SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}
 FROM up LEFT JOIN entity e ON e.id = up.id AND up.height = 0
 WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
             self.parameter,
@@ -86,7 +86,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
 
     @cached_property
     def _steps(self) -> str:
-        return _STEPS.format("LEFT JOIN entity e ON e.id = o.entity_id LEFT JOIN owned w ON w.id = o.entity_id")
+        return STEPS.format("LEFT JOIN entity e ON e.id = o.entity_id LEFT JOIN owned w ON w.id = o.entity_id")
 
     @cached_property
     def hold(self) -> str:
@@ -105,7 +105,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
         """A page of children with their documents, by state."""
         return {
             state: self._page(
-                f"""SELECT g.key AS k, {_NODE.format("g")}, g.state, {_ENTITY}
+                f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
   FROM guard g JOIN entity e ON e.id = g.id
   WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind AND g.state = {state}
     AND {"g.key > :after_key" if state == LIVE else f"g.state <> {LIVE} AND (g.key, g.id) > (:after_key, :after_id)"}
@@ -129,7 +129,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     def gone(self) -> str:
         """The child of this name that was dropped last."""
         return from_named(
-            f"""SELECT g.key, {_NODE.format("g")}, g.state, {_ENTITY}
+            f"""SELECT g.key, {NODE.format("g")}, g.state, {ENTITY}
 FROM guard g JOIN entity e ON e.id = g.id
 WHERE g.parent_id = :parent_id AND g.family = :family AND g.key = :key AND g.state <> {LIVE} AND g.state = {DROPPED}
 ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
@@ -140,7 +140,7 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
     def owned(self) -> str:
         """A page of owned rows."""
         return self._page(
-            f"""SELECT {_OWNED} FROM owned o
+            f"""SELECT {OWNED} FROM owned o
   WHERE o.owner_id = :owner_id AND o.kind = :kind AND o.name > :after_key ORDER BY o.name LIMIT :page_size""",
             "page.name",
         )
@@ -149,7 +149,7 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
     def owned_by_name(self) -> str:
         """Many owned rows of one kind, each led by the number of its wish (from 0)."""
         return from_named(
-            f"""SELECT w.n, {_OWNED} FROM {self.wanted_owned} JOIN owned o
+            f"""SELECT w.n, {OWNED} FROM {self.wanted_owned} JOIN owned o
   ON o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name""",
             self.parameter,
         )

@@ -69,6 +69,7 @@ def read_csv(path: str, compression: str | None) -> TextFacts:
     try:
         return _read(path, compression, sample, encoding)
     except pa.ArrowInvalid as error:
+        # pyarrow has no code for it: its (untranslated) message is all there is
         if "UTF8" not in str(error) or encoding != "UTF-8":
             raise
         return _read(path, compression, sample, "ISO-8859-1")
@@ -106,6 +107,7 @@ def _guess(path: str, compression: str | None, dialect: Dialect, encoding: str) 
                     for guess, cells in zip(guesses, batch.columns, strict=True):
                         _look(guess, cells)
         except pa.ArrowInvalid as error:
+            # likewise
             if "straddl" not in str(error):
                 raise
         else:

@@ -8,6 +8,8 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore.clock import SYSTEM
+from metastore.commit import Commit
 from metastore.urls import parse_url
 
 
@@ -30,3 +32,17 @@ def test_a_lock_that_somebody_keeps_ends_with_the_deadline(postgres_url: str) ->
         assert time.monotonic() - began < 10
         foreign.rollback()
         assert store.tables.load("m.c.s.t") == table
+
+
+@pytest.mark.postgres
+def test_an_original_that_is_still_in_flight_leaves_the_outcome_unknown(postgres_url: str) -> None:
+    """The tombstone waits for it past the deadline: nobody may say then that it was not applied."""
+    operation = SYSTEM.operation_id()
+    plain = parse_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain) as original, ms.open(postgres_url, deadline=1.0) as store:
+        original.execute(
+            "INSERT INTO operation (operation_id, ordinal, action, time) VALUES (%s, 0, 'alter', 0)", (operation,)
+        )
+        with pytest.raises(ms.OutcomeUnknown) as caught:
+            store._session._resolve(Commit(operation, None), SYSTEM.monotonic() + 1.0)
+        assert caught.value.operation_id == operation
