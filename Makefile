@@ -5,7 +5,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 UV ?= $(shell command -v uv 2>/dev/null)
 WORKERS ?= 2
-EXTRAS := spark,sample,sqlite,test,dev
+EXTRAS := spark,sample,sqlite,metrics,test,dev
 
 BIN := .venv/bin
 STAMP := .venv/.stamp-installed
@@ -15,10 +15,10 @@ SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java run test check bench bench-core clean
+.PHONY: help setup java run test check bench bench-core bench-contention bench-contention-full clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## set up .venv, once for each pyproject.toml
 
@@ -42,6 +42,12 @@ bench: $(STAMP) ## measure the whole: several processes on SQLite and PostgreSQL
 
 bench-core: $(STAMP) ## measure the core: one commit, one connection
 	$(BIN)/python -m tests.bench.core $(ARGS)
+
+bench-contention: $(STAMP) ## measure contention: the cells that have a bar, 8 minutes
+	$(BIN)/python -m tests.bench.contention $(ARGS)
+
+bench-contention-full: $(STAMP) ## measure contention: all policies, loads and numbers of processes, 2.5 hours
+	$(BIN)/python -m tests.bench.contention --full $(ARGS)
 
 clean: ## remove what was built, .venv too
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from metastore.changes import RemoveProperty, SetComment, SetProperty
+from metastore.clock import SYSTEM as _SYSTEM
 from metastore.collecting import Collected
 from metastore.columns import Column
 from metastore.entity import Change, Entity, Version
@@ -18,6 +19,7 @@ from metastore.errors import (
     NotInUse,
     OutcomeUnknown,
     RetriesExhausted,
+    ScopeFrozen,
     VersionConflict,
 )
 from metastore.kinds.catalog import Catalog
@@ -28,6 +30,9 @@ from metastore.kinds.schema import Schema
 from metastore.kinds.statistic import Statistic
 from metastore.kinds.table import Table
 from metastore.layout import Index
+from metastore.metrics import Snapshot
+from metastore.results import Outcome
+from metastore.stats import Stats
 from metastore.store import Store, migrate
 from metastore.store import open_store as open
 from metastore.table_changes import (
@@ -47,6 +52,9 @@ from metastore.table_changes import (
     SetLocation,
 )
 from metastore.violations import Violation
+
+new_operation_id = _SYSTEM.operation_id
+"""A new UUIDv7, for ``operation_id=`` of a mutation."""
 
 __all__ = [
     "FIRST",
@@ -72,6 +80,7 @@ __all__ = [
     "MoveColumn",
     "NotEmpty",
     "NotInUse",
+    "Outcome",
     "OutcomeUnknown",
     "Partition",
     "RemoveProperty",
@@ -79,6 +88,7 @@ __all__ = [
     "RetriesExhausted",
     "RetypeColumn",
     "Schema",
+    "ScopeFrozen",
     "SetAutoIncrement",
     "SetColumnComment",
     "SetColumnDefault",
@@ -87,12 +97,15 @@ __all__ = [
     "SetFormat",
     "SetLocation",
     "SetProperty",
+    "Snapshot",
     "Statistic",
+    "Stats",
     "Store",
     "Table",
     "Version",
     "VersionConflict",
     "Violation",
     "migrate",
+    "new_operation_id",
     "open",
 ]

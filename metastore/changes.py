@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.names import clean_text, format_path
 
-__all__ = ["UNSET", "EntityChange", "RemoveProperty", "SetComment", "SetProperty", "decode", "encode"]
+__all__ = ["FORMAT", "UNSET", "EntityChange", "RemoveProperty", "SetComment", "SetProperty", "decode", "encode"]
 
 Doc = dict[str, Any]
 
@@ -34,6 +34,11 @@ class _Unset:
 
 
 UNSET: Final = _Unset()
+
+FORMAT: Final = 1
+"""The format of the changes that this program writes. A program applies other people's only up to its own:
+a change that means something else than before, or a new one, counts it up."""
+
 _registry: dict[str, type[EntityChange]] = {}
 
 

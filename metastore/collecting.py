@@ -55,6 +55,7 @@ def delete_tree(backend: Backend, entity_id: int) -> int:
 def delete_steps(backend: Backend, before: int, keep: int) -> tuple[int, int]:
     """Delete old history; return how many versions of what exists, and how many others."""
     after, versions, others = 0, 0, 0
+    backend.forget(before)
     while True:
         last, some, more = backend.delete_steps(before, keep, after, 2 * _BATCH)
         versions, others = versions + some, others + more

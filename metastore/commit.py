@@ -7,8 +7,9 @@ A backend applies a commit in one attempt and answers with an outcome:
 * :class:`Conflicted`: nothing was applied, because a precondition did not hold; it says which;
 * :class:`Unknown`: the acknowledgement was lost; only the operation id can tell.
 
-Preconditions that later protocols add (marks, intents, lease tokens) become further fields
-here; a backend checks them in the same statement or transaction.
+A commit is always one logical operation, whose operation id is written with it. Operations that
+are written down before they are applied (intents), and those that came to nothing, are an
+:class:`Entry`; what applies other people's intents is a :class:`Help`.
 """
 
 from __future__ import annotations
@@ -18,24 +19,31 @@ from typing import Literal
 from uuid import UUID
 
 __all__ = [
+    "CLAIMABLE",
     "DROPPED",
     "LIVE",
+    "PENDING",
     "PURGING",
     "ROOT_ID",
     "Absent",
+    "Caller",
     "Cause",
     "Commit",
     "Committed",
     "Conflicted",
     "Delete",
+    "Entry",
     "Event",
     "Expect",
     "Guard",
+    "Help",
     "Insert",
     "Listing",
+    "Mark",
     "Outcome",
     "Place",
     "Put",
+    "Resolution",
     "Result",
     "Unknown",
     "Update",
@@ -47,6 +55,12 @@ ROOT_ID = 0
 
 LIVE, DROPPED, PURGING = 0, 1, 2
 """The states of a guard row. What is purging can not be restored and is deleted by gc."""
+
+PENDING = "pending"
+"""The action of an operation that is written down and not decided yet: an intent."""
+
+CLAIMABLE = ("forbidden", "moved", "expired", "cancelled")
+"""The actions of operations that are not applied, and that only their owner may take up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +194,17 @@ Write = Insert | Update | Put | Delete
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """An operation id that the caller gave: when it was made (µs), and the fingerprint of the arguments.
+
+    An id from the future, or so old that gc may have forgotten it, is refused inside the commit.
+    """
+
+    issued: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """One operation, ready to be applied in one attempt."""
 
@@ -190,6 +215,15 @@ class Commit:
     writes: tuple[Write, ...] = ()
     skip_existing: bool = False
     """Inserts whose name is taken are left out, instead of failing the commit."""
+    claim: int = 0
+    """The number under which the operation's row was claimed, which this commit replaces; 0: it has none yet."""
+    caller: Caller | None = None
+    held: int | None = None
+    """The guard that carries this operation's mark. It must still do so; the commit takes it away."""
+    overlook: bool = False
+    """Pending intents do not hinder it: they are not understood, or the scope is frozen and they wait."""
+    patience: int | None = None
+    """How long to wait for others' locks, in milliseconds, before it is a conflict ("busy"); None: no matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +235,85 @@ class Result:
     time: int
 
 
-Cause = Literal["ancestor", "self", "name", "not_empty", "read", "serialization", "operation"]
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An operation to write down without applying it: an intent, or what came to nothing.
+
+    ``action`` is pending, failed or unchanged. ``path`` is where an intent's entity must be when
+    it is applied; None: it means the id, wherever that is. ``seconds`` until an intent expires.
+    """
+
+    operation_id: UUID
+    action: Literal["pending", "failed", "unchanged"]
+    principal: str | None
+    entity_id: int | None = None
+    kind: str | None = None
+    path: str | None = None
+    changes: str | None = None
+    format: int | None = None
+    seconds: float = 0.0
+    result: str | None = None
+    claim: int = 0
+    caller: Caller | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What becomes of one intent: applied (alter), failed, unchanged, moved or expired.
+
+    An applied one makes a version, whose document is ``doc``.
+    """
+
+    operation_id: UUID
+    action: Literal["alter", "failed", "unchanged", "moved", "expired"]
+    principal: str | None
+    doc: str | None = None
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """Resolve intents of one entity, in order, with one compare-and-swap of its row.
+
+    All of them must still be pending. ``path`` is where the entity is, which the guards hold.
+    """
+
+    guards: tuple[Guard, ...]
+    id: int
+    version: int
+    path: str
+    resolutions: tuple[Resolution, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Announce an exclusive operation on a scope: guards step aside for it until ``seconds`` have passed.
+
+    A freeze bumps the scope version as well, which waits for the writers in flight; it must be
+    ``scope_version`` before, and the guards must hold. It never waits for another mark.
+    """
+
+    operation_id: UUID
+    id: int
+    seconds: float
+    scope_version: int | None = None
+    guards: tuple[Guard, ...] = ()
+
+
+Cause = Literal[
+    "ancestor",
+    "self",
+    "name",
+    "not_empty",
+    "read",
+    "serialization",
+    "operation",
+    "pending",
+    "marked",
+    "busy",
+    "stale_id",
+    "claim",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +328,11 @@ class Conflicted:
     """Nothing was applied. ``cause`` says which precondition failed:
 
     ancestor (a guard), self (the version of what is written), name (taken), not_empty, read (a
-    validated read), serialization (the database gave up: deadlock, lock time-out), operation
-    (the operation id is known already). ``found`` is the version found, where it is known.
+    validated read), serialization (the database gave up: a deadlock), operation (the operation
+    id is known already), pending (intents that the commit does not resolve), marked (another
+    operation is announced on a scope, or has just had its turn), busy (a lock was not to be had
+    within the patience), stale_id (a caller's operation id that is too old, or from the future),
+    claim (the operation's row is not ours any more). ``found`` is the version found, where known.
     """
 
     cause: Cause

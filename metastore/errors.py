@@ -22,6 +22,7 @@ __all__ = [
     "NotInUse",
     "OutcomeUnknown",
     "RetriesExhausted",
+    "ScopeFrozen",
     "VersionConflict",
 ]
 
@@ -98,10 +99,23 @@ class RetriesExhausted(MetastoreError):
     """The policy's attempts are used up; the operation was not applied. Next step: call again later."""
 
 
+class ScopeFrozen(MetastoreError):
+    """Another operation had the scope for itself until the deadline; nothing was written.
+
+    ``operation`` is the id of the operation in the way: a freeze, or an exclusive operation such as
+    a rename. Next step: call again later, or with a longer ``deadline=`` (``timeout=`` of a freeze).
+    """
+
+    def __init__(self, operation: UUID, message: str | None = None) -> None:
+        super().__init__(message or f"operation {operation} has the scope for itself; call again later")
+        self.operation = operation
+
+
 class OutcomeUnknown(MetastoreError):
     """The acknowledgement was lost and the database could not be asked within the deadline.
 
-    Next step: look whether ``operation_id`` is in the entity's history before repeating the call.
+    Next step: ``store.outcome(error.operation_id)`` says what became of it; or repeat the call with
+    ``operation_id=error.operation_id``, which applies it at most once.
     """
 
     def __init__(self, operation_id: UUID, message: str | None = None) -> None:
@@ -111,6 +125,9 @@ class OutcomeUnknown(MetastoreError):
 
 class BackendUnavailable(MetastoreError):
     """The database cannot be reached or refuses us; nothing was written. Next step: see the message."""
+
+    transient = False
+    """Whether it is worth trying again: a mutation does so until its deadline."""
 
 
 class MigrationNeeded(MetastoreError):

@@ -82,6 +82,10 @@ class Overlay:
         """Return what was read as a commit that writes nothing."""
         return self._reads.commit(operation_id, self._principal, (), self._family)
 
+    def require(self, entity_id: int, scope_version: int) -> None:
+        """Note a scope that the transaction has for itself: its commit guards it, whatever is done."""
+        self._reads.guards[entity_id] = scope_version
+
     def changed(self) -> Changed | None:
         """Return which entity is not as it was read (or written on) any more, after a conflict."""
         expected = dict(self._reads.entities)

@@ -1,28 +1,33 @@
-"""How a manager's attempt meets the database: read, decide, commit, and again if it lost.
+"""What all calls of one store share, and what a manager hands over: a request.
 
-A manager hands over an *attempt*: a function that reads through a :class:`View`, decides with
-pure functions, and returns either a :class:`Proposal` to commit or the value itself. On the
-first attempt the view trusts the entities that the caller has in hand, which saves the read; an
-error or a no-op that rests on such a guess is decided again from a fresh read.
+A request holds an *attempt*: a function that reads through a :class:`View`, decides with pure
+functions, and returns either a :class:`Proposal` to commit or the value itself. On the first
+attempt the view trusts the entities that the caller has in hand, which saves the read; an error or
+a no-op that rests on such a guess is decided again from a fresh read. How a request becomes one
+operation, however many attempts it takes, is in :mod:`metastore.operation`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from uuid import RFC_4122, UUID
 
 from metastore.arguments import positive_seconds
 from metastore.backends.port import Backend, Step
+from metastore.changes import EntityChange
 from metastore.clock import Clock
-from metastore.commit import Commit, Committed, Conflicted, Guard, Result, Write
-from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MetastoreError, OutcomeUnknown
+from metastore.commit import Guard, Result, Write
+from metastore.entity import Node
+from metastore.errors import InvalidArgument
+from metastore.guesses import Hot, Recent
+from metastore.metrics import Metrics
 from metastore.names import clean_text
+from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
-from metastore.retry.runner import Conflict, run
 
-__all__ = ["Attempt", "Call", "Proposal", "Session", "View"]
+__all__ = ["Attempt", "Call", "Merge", "Proposal", "Request", "Results", "Session", "View"]
 
 T = TypeVar("T")
 Results = tuple[Result | None, ...]
@@ -40,33 +45,86 @@ class Proposal(Generic[T]):
 
 @dataclass(frozen=True)
 class Call:
-    """What one call brings along: who asks, and how long it may take (seconds)."""
+    """What one call brings along: who asks, how long it may take (seconds), and its operation id."""
 
     principal: str | None = None
     deadline: float | None = None
+    operation_id: UUID | None = None
 
     def __post_init__(self) -> None:
         if self.principal is not None and ("\x00" in clean_text(self.principal, "the principal") or not self.principal):
             raise InvalidArgument("the principal must be a non-empty string without NUL")
         if self.deadline is not None:
             positive_seconds(self.deadline, "a deadline")
+        if self.operation_id is not None:
+            object.__setattr__(self, "operation_id", _uuid7(self.operation_id))
+
+
+def _uuid7(value: object) -> UUID:
+    try:
+        found = value if isinstance(value, UUID) else UUID(value) if isinstance(value, str) else None
+    except ValueError:
+        found = None
+    if found is None or found.version != 7 or found.variant != RFC_4122:
+        raise InvalidArgument(f"an operation id is a UUIDv7, from ms.new_operation_id(), not {value!r}")
+    return found
 
 
 class View:
     """What one attempt sees: the backend, and whether what is in hand may be trusted."""
 
-    def __init__(self, backend: Backend, trusting: bool) -> None:
+    def __init__(self, backend: Backend, trusting: bool, recent: Recent | None = None) -> None:
         self.backend = backend
         self.trusting = trusting
         self.guessed = False
+        self._recent = recent
 
     def guess(self) -> bool:
         """Whether the attempt may use what is in hand instead of reading; if so, it is noted."""
         self.guessed = self.guessed or self.trusting
         return self.trusting
 
+    def newest(self, chain: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Return the nodes above and at a scope as they were seen last: a better guess than what is in hand."""
+        return chain if self._recent is None else self._recent.chain(chain)
+
+    def saw(self, chain: tuple[Node, ...]) -> None:
+        """Note where a scope was found."""
+        if self._recent is not None:
+            self._recent.note(chain)
+
 
 Attempt = Callable[[View], "Proposal[T] | T"]
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Changes whose preconditions lie in the entity's own row, so that anybody can apply them.
+
+    ``names``: the path that the call means; None: the entity with ``entity_id``, wherever it is.
+    """
+
+    kind: str
+    names: tuple[str, ...] | None
+    entity_id: int | None
+    changes: tuple[EntityChange, ...]
+
+
+@dataclass(frozen=True)
+class Request(Generic[T]):
+    """What a manager asks for."""
+
+    verb: str
+    what: Callable[[], str]
+    attempt: Attempt[T]
+    replay: Callable[[Sequence[Step]], T]
+    """From the rows that the operation wrote to what the call returns."""
+    arguments: Callable[[], Any]
+    """The call's arguments as JSON values, which a repeat with the same operation id must have too."""
+    merge: Merge | None = None
+    """What can be announced when it loses; None: it cannot."""
+    exclusive: bool = False
+    """It bumps a scope version, and may mark the scope when it loses."""
 
 
 @dataclass
@@ -78,77 +136,15 @@ class Session:
     policy: RetryPolicy
     principal: str | None
     in_transaction: bool = False
-    counters: Counter[str] = field(default_factory=Counter)
-    """attempts, commits, and conflicts by cause; of this process only."""
+    metrics: Metrics = field(default_factory=Metrics)
+    bucket: TokenBucket = field(init=False)
+    hot: Hot = field(init=False)
+    recent: Recent = field(default_factory=Recent)
 
-    def run(self, attempt: Attempt[T], call: Call, what: Callable[[], str]) -> T:
-        """Run ``attempt`` until its proposal is committed or it settles on a value."""
-        policy = self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
-        ends = self.clock.monotonic() + policy.deadline
-        return run(lambda number: self._attempt(attempt, call, number, ends), policy, self.clock, what)
-
-    def _attempt(self, attempt: Attempt[T], call: Call, number: int, ends: float) -> T:
-        decided = self._decide(attempt, number == 1 and not self.in_transaction)
-        if not isinstance(decided, Proposal):
-            return decided
-        commit = Commit(
-            self.clock.operation_id(),
-            self.principal if call.principal is None else call.principal,
-            decided.guards,
-            (),
-            decided.writes,
-            decided.skip_existing,
-        )
-        return decided.finish(self.commit(commit, ends))
-
-    def _decide(self, attempt: Attempt[T], trusting: bool) -> Proposal[T] | T:
-        view = View(self.backend, trusting)
-        try:
-            decided = attempt(view)
-            if isinstance(decided, Proposal) or not view.guessed:
-                return decided
-        except MetastoreError:
-            if not view.guessed:
-                raise
-        return attempt(View(self.backend, False))
-
-    def commit(self, commit: Commit, ends: float) -> Results:
-        """Send ``commit`` once; return its results, or raise Conflict when it was not applied."""
-        self.counters["attempts"] += 1
-        outcome = self.backend.commit(commit)
-        if isinstance(outcome, Committed):
-            self.counters["commits"] += 1
-            return outcome.results
-        if isinstance(outcome, Conflicted):
-            self.counters[f"conflicts_{outcome.cause}"] += 1
-            raise Conflict(outcome.cause, _detail(outcome))
-        self.counters["unknown"] += 1
-        return self._resolve(commit, ends)
-
-    def _resolve(self, commit: Commit, ends: float) -> Results:
-        """Find out what became of a commit whose answer was lost; make it impossible if it was not applied."""
-        wait = self.policy.base
-        while True:
-            try:
-                if self.backend.forbid(commit.operation_id):
-                    raise Conflict("lost", "the connection was lost before the commit was applied")
-                return _results(self.backend.steps(commit.operation_id), len(commit.writes))
-            except (BackendUnavailable, DeadlineExceeded):  # the original may still be in flight
-                if self.clock.monotonic() + wait > ends:
-                    raise OutcomeUnknown(commit.operation_id) from None
-            self.clock.sleep(self.clock.uniform(0.0, wait))
-            wait = min(wait * 2, self.policy.cap)
+    def __post_init__(self) -> None:
+        self.bucket = TokenBucket(_TOKENS, _TOKENS_PER_SECOND, self.clock)
+        self.hot = Hot(self.clock)
 
 
-def _detail(outcome: Conflicted) -> str:
-    where = "" if outcome.id is None else f"entity {outcome.id}"
-    found = "" if outcome.found is None else f" is at version {outcome.found}"
-    return (where + found) or "changed meanwhile"
-
-
-def _results(steps: list[Step], writes: int) -> Results:
-    results: list[Result | None] = [None] * writes
-    for step in steps:
-        if step.entity_id is not None and step.version is not None:
-            results[step.ordinal] = Result(step.entity_id, step.version, step.time)
-    return tuple(results)
+_TOKENS, _TOKENS_PER_SECOND = 100, 20.0
+"""How many retries without anybody's success a process may make at once, and per second."""

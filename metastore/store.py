@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from uuid import UUID
 
-from metastore import collecting, feed, verifying
+from metastore import collecting, feed, stats, verifying
 from metastore.arguments import positive_integer
 from metastore.backends.port import FORMAT, Backend, Embedded
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
 from metastore.entity import Change
 from metastore.errors import InvalidArgument, MigrationNeeded
+from metastore.freezing import FreezableSchemas
+from metastore.kinds import KINDS
 from metastore.managers import moving
 from metastore.managers.every import Managers
-from metastore.retry.policy import RetryPolicy
-from metastore.session import Call, Session
+from metastore.metrics import Snapshot
+from metastore.operation import perform
+from metastore.results import Outcome, outcome_of
+from metastore.retry.policy import Hook, RetryPolicy
+from metastore.session import Call, Request, Session
+from metastore.stats import Stats
 from metastore.transaction import Transaction, run_transaction
 from metastore.urls import parse_url, redacted
 from metastore.violations import Violation
@@ -39,6 +46,7 @@ class Store(Managers):
         self._session = Session(backend, clock, policy, principal)
         self._url = url
         super().__init__(self._session)
+        self.schemas: FreezableSchemas = FreezableSchemas(self._session, KINDS["schema"])
 
     def changes(self, *, after: str | None = None, limit: int | None = None) -> Iterator[Change]:
         """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed`."""
@@ -90,11 +98,18 @@ class Store(Managers):
         while ids := [i for i in self._session.backend.dropped_before(before, 100 + len(seen)) if i not in seen]:
             for entity_id in ids:
                 seen.add(entity_id)
-                self._session.run(
-                    lambda view, i=entity_id: moving.collect(view, i, before, self._session.principal),  # type: ignore[misc]
-                    Call(),
-                    lambda i=entity_id: f"collect {i}",  # type: ignore[misc]
-                )
+                self._collect(entity_id, before)
+
+    def _collect(self, entity_id: int, before: int) -> None:
+        request = Request[int](
+            "collect",
+            lambda: f"collect {entity_id}",
+            lambda view: moving.collect(view, entity_id, before, self._session.principal),
+            lambda steps: steps[0].entity_id or 0,
+            list,
+            exclusive=True,
+        )
+        perform(self._session, request, Call())
 
     def verify(self) -> list[Violation]:
         """Check the invariants of the whole database, while others go on writing; [] is what one hopes for.
@@ -103,10 +118,27 @@ class Store(Managers):
         """
         return verifying.verify(self._session.backend)
 
+    def outcome(self, operation_id: UUID | str) -> Outcome:
+        """Return what became of an operation. It changes nothing: to settle one, repeat the call with its id.
+
+        Raises InvalidArgument for what is no UUIDv7.
+        """
+        call = Call(operation_id=operation_id)  # type: ignore[arg-type]
+        assert call.operation_id is not None
+        return outcome_of(self._session.backend.steps(call.operation_id))
+
+    def metrics(self) -> Snapshot:
+        """Return what this process saw of its operations since the store was opened; see docs/metrics.md."""
+        return self._session.metrics.snapshot()
+
+    def stats(self) -> Stats:
+        """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
+        return stats.collect(self._session.backend)
+
     @property
     def counters(self) -> Counter[str]:
         """Attempts, commits, and conflicts by cause, of this process since the store was opened."""
-        return Counter(self._session.counters)
+        return self._session.metrics.counters()
 
     def ping(self) -> None:
         """Ask the database for an answer. Raises BackendUnavailable."""
@@ -136,18 +168,21 @@ def _no_lease(lease: object) -> None:
         raise InvalidArgument("leases come with a later version; leave lease out")
 
 
-def open_store(url: str | None = None, *, principal: str | None = None, deadline: float = 30.0) -> Store:
+def open_store(
+    url: str | None = None, *, principal: str | None = None, deadline: float = 30.0, hooks: Iterable[Hook] = ()
+) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
     SQLite migrates itself. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
-    ``deadline`` is in seconds and holds for each call.
+    ``deadline`` is in seconds and holds for each call. Each hook is called with a frozen
+    :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation.
     """
     parsed = parse_url(url)
     Call(principal, deadline)
     backend = _backend(parsed, float(deadline))
     try:
         _check_format(parsed, backend)
-        return Store(parsed, backend, RetryPolicy(deadline=float(deadline)), principal, SYSTEM)
+        return Store(parsed, backend, RetryPolicy(deadline=float(deadline), hooks=tuple(hooks)), principal, SYSTEM)
     except BaseException:
         backend.close()
         raise

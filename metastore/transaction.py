@@ -10,22 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
+from uuid import UUID
 
 from metastore.backends.port import Backend
-from metastore.commit import Committed
-from metastore.errors import InvalidArgument, MetastoreError, VersionConflict
+from metastore.commit import Commit, Committed, Unknown, Update
+from metastore.deadlines import until
+from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, ScopeFrozen, VersionConflict
 from metastore.managers.every import Managers
 from metastore.overlay import Changed, Overlay
 from metastore.retry.policy import RetryPolicy
-from metastore.retry.runner import Conflict, run
+from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Call, Session
+from metastore.settling import ask_until_it_answers, help_others, in_the_way
 
-__all__ = ["Transaction", "run_transaction"]
+__all__ = ["Transaction", "effort_of", "policy_of", "run_transaction"]
 
 T = TypeVar("T")
-_SAME_AGAIN = ("serialization", "lost")
+_SAME_AGAIN = ("serialization", "busy")
 """Conflicts that say nothing of what was read: the same commit is sent again."""
 
 
@@ -49,6 +53,11 @@ class Transaction(Managers):
         principal = session.principal if call.principal is None else call.principal
         self._overlay = Overlay(session.backend, session.clock, principal)
         self._begun = False
+        self._id = session.clock.operation_id()
+        self._claim = 0
+        self._held: int | None = None
+        self._overlook = False
+        self._in_the_way: UUID | None = None
         self.sent = self.refused = False
         self._inner = Session(cast(Backend, _NotOpen()), session.clock, session.policy, principal, in_transaction=True)
         super().__init__(self._inner)
@@ -69,9 +78,15 @@ class Transaction(Managers):
 
     def _commit(self) -> None:
         self.sent = True
-        policy = _policy(self._outer, self._call)
-        ends = self._outer.clock.monotonic() + policy.deadline
-        run(lambda _: self._send(ends), policy, self._outer.clock, lambda: "the transaction")
+        session, policy = self._outer, policy_of(self._outer, self._call)
+        ends = session.clock.monotonic() + policy.deadline
+        try:
+            with until(ends):
+                run(lambda _: self._send(ends), effort_of(session, policy, self._id))
+        except DeadlineExceeded as error:
+            if self._in_the_way is None:
+                raise
+            raise ScopeFrozen(self._in_the_way, f"operation {self._in_the_way} is in the way: {error}") from None
 
     def holds(self) -> bool:
         """Whether all that the block has read is still so, at one instant."""
@@ -81,20 +96,58 @@ class Transaction(Managers):
         return isinstance(self._outer.backend.commit(commit), Committed)
 
     def _send(self, ends: float) -> None:
-        commit = self._overlay.commit_value(self._outer.clock.operation_id())
+        commit = self._overlay.commit_value(self._id)
         if not commit.writes and not commit.reads:
             return
-        try:
-            self._outer.commit(commit, ends)
-        except Conflict as conflict:
-            if conflict.cause in _SAME_AGAIN:
-                raise
+        commit = replace(commit, claim=self._claim, held=self._held, overlook=self._overlook)
+        outcome = self._outer.backend.commit(commit)
+        if isinstance(outcome, Committed):
+            self._held = None
+            return
+        if isinstance(outcome, Unknown):
+            claim = ask_until_it_answers(self._outer, self._id, ends)
+            if claim is None:
+                self._held = None
+                return
+            self._claim = claim
+            raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
+        self._outer.metrics.conflict("transaction", outcome.cause, outcome.id)
+        if outcome.cause == "marked":
+            self._step_aside(commit)
+        if outcome.cause == "pending":
+            updated = [w.id for w in commit.writes if isinstance(w, Update)]
+            self._overlook = not all(list(map(partial(help_others, self._outer), updated)))
+            raise Conflict("pending", "others' changes were pending", 0.0)
+        conflict = Conflict(outcome.cause, "changed meanwhile")
+        if outcome.cause in _SAME_AGAIN:
+            raise conflict
+        self.refused = True
+        raise _error(conflict, self._overlay.changed()) from None
+
+    def _step_aside(self, commit: Commit) -> NoReturn:
+        ids = [*[g.id for g in commit.guards], *[w.id for w in commit.writes if isinstance(w, Update)]]
+        found = in_the_way(self._outer.backend, ids, self._id)
+        self._in_the_way = found.other
+        if self._held is not None and not found.held:
             self.refused = True
-            raise _error(conflict, self._overlay.changed()) from None
+            raise VersionConflict(
+                "the frozen scope",
+                None,
+                None,
+                "the freeze's ttl was over before its commit; nothing was written; freeze again, with a longer ttl",
+            )
+        wait = found.quiet if found.other is None and found.quiet else None
+        raise Conflict("marked", f"operation {found.other} has the scope for itself", wait)
 
 
-def _policy(session: Session, call: Call) -> RetryPolicy:
+def policy_of(session: Session, call: Call) -> RetryPolicy:
+    """Return the session's policy with the call's own deadline."""
     return session.policy if call.deadline is None else replace(session.policy, deadline=float(call.deadline))
+
+
+def effort_of(session: Session, policy: RetryPolicy, operation_id: UUID, what: str = "the transaction") -> Effort:
+    """Return how a transaction is tried."""
+    return Effort(policy, session.clock, session.bucket, lambda: what, operation_id)
 
 
 def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
@@ -126,4 +179,4 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             raise
         return result
 
-    return run(attempt, _policy(session, call), session.clock, lambda: "the transaction")
+    return run(attempt, effort_of(session, policy_of(session, call), session.clock.operation_id()))

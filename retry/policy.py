@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from uuid import UUID
 
-__all__ = ["Attempt", "RetryPolicy"]
+__all__ = ["Attempt", "Hook", "RetryPolicy"]
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One failed attempt, as hooks see it. Times are seconds."""
+    """One attempt, as hooks see it. Times are seconds."""
 
+    what: str
+    """The call: its verb, kind and target."""
+    operation_id: UUID | None
     number: int
-    cause: str
+    cause: str | None
+    """What it lost to (see ``metastore.commit.Cause``); None: the call is done."""
     elapsed: float
+    """Since the call began."""
     wait: float
     """How long is waited before the next one; 0 if there is none."""
+
+
+Hook = Callable[[Attempt], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +34,14 @@ class RetryPolicy:
 
     The wait is *full jitter* (Brooker, "Exponential Backoff And Jitter", 2015): a random time
     between 0 and ``min(cap, base * 2 ** (n - 1))`` seconds. ``attempts`` None: only the deadline
-    (seconds for the whole call) ends it. Each hook is called with every failed attempt.
+    (seconds for the whole call) ends it. Each hook is called with every attempt.
     """
 
     attempts: int | None = None
     deadline: float = 30.0
     base: float = 0.002
     cap: float = 0.25
-    hooks: tuple[Callable[[Attempt], None], ...] = ()
+    hooks: tuple[Hook, ...] = ()
 
     def ceiling(self, attempt: int) -> float:
         """Return the longest wait after attempt number ``attempt``, in seconds."""

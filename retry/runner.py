@@ -8,48 +8,74 @@ no more than one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
 
 from metastore.clock import Clock
 from metastore.errors import DeadlineExceeded, RetriesExhausted
+from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, RetryPolicy
 
 if TYPE_CHECKING:
     import tenacity
 
-__all__ = ["Conflict", "run"]
+__all__ = ["Conflict", "Effort", "run"]
 
 T = TypeVar("T")
 
+_NOBODY_WON = ("lost", "serialization", "busy", "unavailable")
+"""Causes that say nothing of anybody's success: such retries alone must not keep a sick database busy."""
+
 
 class Conflict(Exception):
-    """This attempt lost. ``cause`` says to what; ``detail`` is for the message."""
+    """This attempt lost. ``cause`` says to what; ``detail`` is for the message.
 
-    def __init__(self, cause: str, detail: str) -> None:
+    ``wait`` is how long to wait for the next one, in seconds; None: what the policy says.
+    """
+
+    def __init__(self, cause: str, detail: str, wait: float | None = None) -> None:
         super().__init__(cause, detail)
         self.cause = cause
         self.detail = detail
+        self.wait = wait
 
 
-def run(attempt: Callable[[int], T], policy: RetryPolicy, clock: Clock, what: Callable[[], str]) -> T:
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How one call is tried, and what is said of it if it fails."""
+
+    policy: RetryPolicy
+    clock: Clock
+    bucket: TokenBucket
+    what: Callable[[], str]
+    operation_id: UUID | None = None
+    winner: Callable[[], str] | None = None
+    """Asked once, when the call gives up: who won."""
+
+
+def run(attempt: Callable[[int], T], effort: Effort) -> T:
     """Call ``attempt(1)``, ``attempt(2)`` … until one returns; return what it returned.
 
-    Raises DeadlineExceeded or RetriesExhausted, which name ``what()``, the attempts, the time and
-    the last conflict.
+    Raises DeadlineExceeded or RetriesExhausted, which name the call, the attempts, the time, the
+    last conflict and who won it.
     """
-    started = clock.monotonic()
+    started = effort.clock.monotonic()
     try:
-        return attempt(1)
+        result = attempt(1)
     except Conflict as conflict:
-        return _run_again(attempt, policy, clock, what, started, conflict)
+        return _run_again(attempt, effort, started, conflict)
+    if effort.policy.hooks:
+        _Progress(effort, started, None).report(0.0)
+    return result
 
 
 class _Progress:
     """What is known of a call's attempts so far, in tenacity's terms."""
 
-    def __init__(self, policy: RetryPolicy, clock: Clock, started: float, first: Conflict) -> None:
-        self._policy = policy
-        self._clock = clock
+    def __init__(self, effort: Effort, started: float, first: Conflict | None) -> None:
+        self._effort = effort
+        self._policy = effort.policy
         self._started = started
         self.number = 1
         self.last = first
@@ -58,32 +84,35 @@ class _Progress:
         return self.elapsed() >= self._policy.deadline
 
     def elapsed(self) -> float:
-        return self._clock.monotonic() - self._started
+        return self._effort.clock.monotonic() - self._started
 
     def stop(self, _: tenacity.RetryCallState) -> bool:
         return self.overdue() or (self._policy.attempts is not None and self.number >= self._policy.attempts)
 
     def wait(self, _: tenacity.RetryCallState) -> float:
         left = max(0.0, self._policy.deadline - self.elapsed())
-        return self._clock.uniform(0.0, min(self._policy.ceiling(self.number), left))
+        assert self.last is not None
+        wait = self.last.wait
+        if wait is None:
+            wait = self._effort.clock.uniform(0.0, self._policy.ceiling(self.number))
+        if self.last.cause in _NOBODY_WON:
+            wait = max(wait, self._effort.bucket.take())
+        return min(wait, left)
 
     def report(self, wait: float) -> None:
-        failed = Attempt(self.number, self.last.cause, self.elapsed(), wait)
+        if not self._policy.hooks:
+            return
+        cause = None if self.last is None else self.last.cause
+        effort = self._effort
+        seen = Attempt(effort.what(), effort.operation_id, self.number, cause, self.elapsed(), wait)
         for hook in self._policy.hooks:
-            hook(failed)
+            hook(seen)
 
 
-def _run_again(
-    attempt: Callable[[int], T],
-    policy: RetryPolicy,
-    clock: Clock,
-    what: Callable[[], str],
-    started: float,
-    first: Conflict,
-) -> T:
+def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, first: Conflict) -> T:
     import tenacity  # noqa: PLC0415  (its import costs more than most calls)
 
-    progress = _Progress(policy, clock, started, first)
+    progress = _Progress(effort, started, first)
     unreported: Conflict | None = first
 
     def step() -> T:
@@ -102,16 +131,23 @@ def _run_again(
         retry=tenacity.retry_if_exception_type(Conflict),
         wait=progress.wait,
         stop=progress.stop,
-        sleep=clock.sleep,
+        sleep=effort.clock.sleep,
         before_sleep=lambda state: progress.report(state.upcoming_sleep),
     )
     try:
-        return retrying(step)
+        result = retrying(step)
     except tenacity.RetryError:
         progress.report(0.0)
+    else:
+        progress.last = None
+        progress.report(0.0)
+        return result
+    last = progress.last
+    assert last is not None
+    winner = "" if effort.winner is None else effort.winner()
     message = (
-        f"{what()} was not applied: {progress.number} attempts in {progress.elapsed():.3f} s all conflicted, the last "
-        f"one on {progress.last.cause} ({progress.last.detail}); call again"
+        f"{effort.what()} was not applied: {progress.number} attempts in {progress.elapsed():.3f} s all conflicted, "
+        f"the last one on {last.cause} ({last.detail}{winner}); call again"
     )
     if progress.overdue():
         raise DeadlineExceeded(message + ", with a longer deadline if this goes on")

@@ -60,8 +60,8 @@ gone AS (
   DELETE FROM operation o USING doomed d WHERE o.operation_id = d.operation_id AND o.ordinal = d.ordinal
   RETURNING o.seq, d.alive),
 noted AS (
-  UPDATE info SET collected_seq = greatest(collected_seq, g.last) FROM (SELECT max(seq) AS last FROM gone) g
-  WHERE g.last IS NOT NULL)
+  UPDATE info SET collected_seq = greatest(collected_seq, g.last)
+  FROM (SELECT coalesce(max(seq), 0) AS last FROM gone) g WHERE g.last > collected_seq)
 SELECT (SELECT max(seq) FROM batch), (SELECT count(*) FROM gone WHERE alive),
   (SELECT count(*) FROM gone WHERE NOT alive)"""
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.backends.port import Child, Known, Lookup, Page, Resolved, Step
-from metastore.commit import LIVE, PURGING
+from metastore.backends.port import Child, Known, Lookup, Page, Pending, Resolved, Step
+from metastore.commit import LIVE, PENDING, PURGING
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.names import fold
 
-__all__ = ["child", "entities_by_id", "lookup_parameters", "owned_record", "page", "resolved", "step"]
+__all__ = [
+    "child",
+    "entities_by_id",
+    "lookup_parameters",
+    "owned_record",
+    "page",
+    "pending",
+    "resolved",
+    "step",
+    "steps_of_json",
+]
 
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -83,3 +94,17 @@ def step(row: Row) -> Step:
     operation_id = row[0] if isinstance(row[0], UUID) else UUID(row[0])
     in_use = None if row[14] is None else bool(row[14])
     return Step(*(operation_id, *row[1:14], in_use, *row[15:]))
+
+
+def steps_of_json(text: str) -> list[Step]:
+    """Return rows of the operation table from a JSON array of objects."""
+    return [step([one[name] for name in Step._fields]) for one in json.loads(text)]
+
+
+def pending(
+    steps: Sequence[Step], chain: Iterable[Row], entity_id: int, operation_id: UUID | None, now: int
+) -> Pending:
+    """Return an entity, whose rows lead from the root down to it, with its intents among ``steps``."""
+    own = next((s for s in steps if s.operation_id == operation_id), None)
+    intents = [s for s in steps if s.action == PENDING and s.entity_id == entity_id]
+    return Pending(entities_by_id(chain, [entity_id])[0], own, intents, now)

@@ -10,11 +10,12 @@ gone with the object, and belongs to one process.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
 from metastore.backends.memory_commit import Refused, apply
+from metastore.backends.memory_intents import help_intents, set_mark, write_down
 from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
 from metastore.backends.port import (
     FORMAT,
@@ -24,19 +25,35 @@ from metastore.backends.port import (
     Guards,
     Known,
     Lookup,
+    Marked,
     Page,
+    Pending,
     Resolved,
     Snapshot,
     Step,
 )
+from metastore.backends.stats_sql import DatabaseStats
 from metastore.clock import Clock
-from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID, Commit, Committed, Conflicted, Outcome
+from metastore.commit import (
+    CLAIMABLE,
+    DROPPED,
+    LIVE,
+    PENDING,
+    PURGING,
+    ROOT_ID,
+    Commit,
+    Committed,
+    Conflicted,
+    Entry,
+    Help,
+    Mark,
+    Outcome,
+    Result,
+)
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.names import fold
 
 __all__ = ["MemoryBackend"]
-
-_FORBIDDEN = "forbidden"
 
 
 class MemoryBackend:
@@ -54,23 +71,97 @@ class MemoryBackend:
     # --- commit
 
     def commit(self, commit: Commit) -> Outcome:
+        return self._attempt(lambda tables, now: apply(tables, commit, now))
+
+    def _attempt(self, change: Callable[[Tables, int], tuple[Result | None, ...]]) -> Outcome:
+        """Let ``change`` work on a copy of the tables, which takes their place if nothing was refused."""
         with self._lock:
             changed = self._tables.copy()
             try:
-                results = apply(changed, commit, self._clock.micros())
+                results = change(changed, self._clock.micros())
             except Refused as refused:
                 return Conflicted(refused.cause, refused.id, refused.found)
             self._tables = changed
             return Committed(results)
 
-    def forbid(self, operation_id: UUID) -> bool:
+    # --- operations that are written down
+
+    def write_down(self, entry: Entry) -> Outcome:
+        def write(tables: Tables, now: int) -> tuple[Result | None, ...]:
+            write_down(tables, entry, now)
+            return ()
+
+        return self._attempt(write)
+
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         with self._lock:
-            known = self.steps(operation_id)
-            if not known:
+            intents = self._tables.pending(entity_id)
+            chosen = [s for n, s in enumerate(intents) if n < limit or s.operation_id == operation_id]
+            own = None if operation_id is None else self._tables.row_of(operation_id)
+            known = self._known(entity_id)
+            return Pending(known, own and self._shown(own), chosen, self._clock.micros())
+
+    def help(self, help: Help) -> Outcome:
+        return self._attempt(lambda tables, now: help_intents(tables, help, now))
+
+    def forbid(self, operation_id: UUID) -> int | None:
+        with self._lock:
+            row = self._tables.row_of(operation_id)
+            if row is None:
                 nothing = (None,) * 5
-                tombstone = Step(operation_id, 0, *nothing, _FORBIDDEN, None, self._clock.micros(), *(None,) * 8)
-                self._tables.steps.append(tombstone)
-            return not known or known[0].action == _FORBIDDEN
+                self._tables.steps.append(
+                    Step(operation_id, 0, *nothing, "forbidden", None, self._clock.micros(), *(None,) * 8, attempt=1)
+                )
+                return 1
+            if row.action not in CLAIMABLE:
+                return None
+            attempt = (row.attempt or 0) + 1
+            self._tables.replace_step(row, row._replace(attempt=attempt, time=self._clock.micros()))
+            return attempt
+
+    def cancel(self, operation_id: UUID) -> bool:
+        with self._lock:
+            row = self._tables.row_of(operation_id)
+            if row is None or row.action != PENDING:
+                return False
+            self._tables.replace_step(row, row._replace(action="cancelled", attempt=(row.attempt or 0) + 1))
+            return True
+
+    # --- marks
+
+    def mark(self, mark: Mark) -> Outcome:
+        return self._attempt(lambda tables, now: (set_mark(tables, mark, now),))
+
+    def unmark(self, entity_id: int, operation_id: UUID) -> bool:
+        with self._lock:
+            stand = self._tables.stands.get(entity_id)
+            if stand is None or stand.mark != operation_id:
+                return False
+            self._tables.stands[entity_id] = stand.unmarked(self._clock.micros())
+            return True
+
+    def marked(self, ids: Sequence[int]) -> list[Marked]:
+        with self._lock:
+            now, found = self._clock.micros(), list[Marked]()
+            for stand in (self._tables.stands[i] for i in ids if i in self._tables.stands):
+                until = stand.marked_until if stand.mark else stand.quiet_until
+                if stand.mark or (until or 0) > now:
+                    found.append(Marked(stand.id, stand.mark, ((until or 0) - now) / 1_000_000))
+            return found
+
+    def clear(self, entity_id: int, operation_id: UUID) -> bool:
+        with self._lock:
+            now, stand = self._clock.micros(), self._tables.stands.get(entity_id)
+            if stand is None or stand.mark != operation_id or (stand.marked_until or 0) > now:
+                return False
+            self._tables.stands[entity_id] = stand.unmarked(now)._replace(scope_version=stand.scope_version + 1)
+            return True
+
+    def stats(self, since: int, limit: int) -> DatabaseStats:
+        with self._lock:
+            now = self._clock.micros()
+            pending = [s.time for s in self._tables.steps if s.action == PENDING]
+            return DatabaseStats(now, FORMAT, len(pending), min(pending, default=None), (), ())
 
     # --- entities
 
@@ -213,6 +304,10 @@ class MemoryBackend:
                     del self._tables.owned[key]
             return len(doomed)
 
+    def forget(self, before: int) -> None:
+        with self._lock:
+            self._tables.drawn["forgotten"] = max(self._tables.drawn["forgotten"], before)
+
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
         with self._lock:
             looked = self.feed(after, limit).rows
@@ -222,8 +317,9 @@ class MemoryBackend:
             gone = {s.seq for s in doomed}
             self._collected = max([self._collected, *(s for s in gone if s is not None)])
             kept = [s for s in self._tables.steps if s.seq is None or s.seq not in gone]
-            if after == 0:  # tombstones have no position: they go with the first batch
-                kept = [s for s in kept if s.seq is not None or s.time >= before - TOMBSTONES_STAY]
+            if after == 0:  # what has no position goes with the first batch
+                long_ago, now = before - TOMBSTONES_STAY, self._clock.micros()
+                kept = [s for s in kept if s.seq is not None or s.time >= long_ago or (s.deadline or 0) > now]
             others = len(self._tables.steps) - len(kept) - versions
             self._tables.steps[:] = kept
             return (looked[-1].seq if looked else None), versions, others

@@ -9,16 +9,23 @@ called throws the tables away.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from uuid import UUID
+
 from metastore.backends.memory_tables import Body, Stand, Tables
-from metastore.backends.port import Step
+from metastore.backends.port import DRIFT, Step
+from metastore.changes import FORMAT
 from metastore.commit import (
+    CLAIMABLE,
     DROPPED,
     LIVE,
     Absent,
+    Caller,
     Cause,
     Commit,
     Delete,
     Expect,
+    Guard,
     Insert,
     Listing,
     Put,
@@ -28,7 +35,7 @@ from metastore.commit import (
 )
 from metastore.entity import OwnedRecord
 
-__all__ = ["Refused", "apply"]
+__all__ = ["Refused", "apply", "check_caller", "check_guards", "take_claim"]
 
 
 class Refused(Exception):
@@ -43,20 +50,46 @@ class Refused(Exception):
 
 def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
     """Check what ``commit`` rests on, and write; return the results in the writes' order."""
-    if any(step.operation_id == commit.operation_id for step in tables.steps):
-        raise Refused("operation")
-    _check_guards(tables, commit)
+    check_caller(tables, commit.caller, now)
+    take_claim(tables, commit.operation_id, commit.claim)
+    check_guards(tables, commit.guards, commit.operation_id)
+    if commit.held is not None and tables.stands[commit.held].mark != commit.operation_id:
+        raise Refused("marked", commit.held)
     for read in commit.reads:
         _check_read(tables, read)
     applying = _Applying(tables, commit, now)
-    return tuple([applying.write(write) for write in commit.writes])
+    results = tuple([applying.write(write) for write in commit.writes])
+    if commit.held is not None and tables.stands[commit.held].mark == commit.operation_id:
+        tables.stands[commit.held] = tables.stands[commit.held].unmarked(now)
+    return results
 
 
-def _check_guards(tables: Tables, commit: Commit) -> None:
-    for guard in commit.guards:
+def check_caller(tables: Tables, caller: Caller | None, now: int) -> None:
+    """Refuse an operation id from the future, or one that may have been forgotten."""
+    if caller is not None and not tables.drawn["forgotten"] + DRIFT <= caller.issued <= now + DRIFT:
+        raise Refused("stale_id")
+
+
+def take_claim(tables: Tables, operation_id: UUID, claim: int) -> None:
+    """Remove the row that was claimed; without a claim there must be none."""
+    row = tables.row_of(operation_id)
+    if claim == 0:
+        if row is not None:
+            raise Refused("operation")
+        return
+    if row is None or row.action not in CLAIMABLE or row.attempt != claim:
+        raise Refused("claim")
+    tables.steps.remove(row)
+
+
+def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | None) -> None:
+    """Refuse what does not hold: a scope version, or another operation's mark."""
+    for guard in guards:
         stand = tables.stands.get(guard.id)
         if stand is None or stand.scope_version != guard.scope_version:
             raise Refused("ancestor", guard.id, stand and stand.scope_version)
+        if stand.mark not in (None, operation_id):
+            raise Refused("marked", guard.id)
 
 
 def _check_read(tables: Tables, read: Expect | Absent | Listing) -> None:
@@ -81,13 +114,21 @@ def _check_read(tables: Tables, read: Expect | Absent | Listing) -> None:
             raise Refused("read", read.parent_id)
 
 
-def _check_update(tables: Tables, update: Update) -> None:
+def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> None:
     body = tables.bodies.get(update.id)
     if body is None or body.version != update.version:
         raise Refused("self", update.id, body and body.version)
-    scope = tables.stands[update.id].scope_version
-    if update.scope_version is not None and scope != update.scope_version:
-        raise Refused("ancestor", update.id, scope)
+    stand = tables.stands[update.id]
+    if stand.mark not in (None, commit.operation_id):
+        raise Refused("marked", update.id)
+    if update.scope_version is None:
+        understood = [s for s in tables.pending(update.id) if (s.format or 0) <= FORMAT]
+        if understood and not commit.overlook:
+            raise Refused("pending", update.id)
+    elif stand.scope_version != update.scope_version:
+        raise Refused("ancestor", update.id, stand.scope_version)
+    elif commit.held != update.id and (stand.quiet_until or 0) > now:
+        raise Refused("marked", update.id)
     if update.empty and any(s.state == LIVE for s in tables.children(update.id)):
         raise Refused("not_empty", update.id)
 
@@ -121,9 +162,11 @@ class _Applying:
         return self._log(write, new, 1, write.doc, self._tables.stands[new])
 
     def _update(self, write: Update) -> Result:
-        _check_update(self._tables, write)
+        _check_update(self._tables, self._commit, write, self._now)
         if write.scope_version is not None:
             self._tables.stands[write.id] = self._moved(self._tables.stands[write.id], write)
+            for intent in self._tables.pending(write.id):
+                self._tables.replace_step(intent, intent._replace(action="moved", attempt=(intent.attempt or 0) + 1))
         else:
             assert (write.place, write.state, write.in_use) == (None, None, None), "needs a new scope version"
         old = self._tables.bodies[write.id]
@@ -144,6 +187,8 @@ class _Applying:
         if write.state is not None:
             dropped_at = {LIVE: None, DROPPED: self._now}.get(write.state, stand.dropped_at)
             after = after._replace(state=write.state, dropped_at=dropped_at)
+        if after.mark == self._commit.operation_id:
+            after = after.unmarked(self._now)
         if after.state == LIVE:
             other = self._tables.live_child(after.parent_id, after.family, after.key)
             if other is not None and other.id != after.id:
@@ -201,6 +246,7 @@ class _Applying:
             doc=doc,
             created_by=None,
             created_at=None,
+            digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
         )
         self._ordinal += 1
         self._tables.steps.append(step)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from metastore.backends.port import Step
-from metastore.commit import LIVE
+from metastore.backends.port import QUIET, Step
+from metastore.commit import LIVE, PENDING
 from metastore.entity import OwnedRecord
 
 __all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
@@ -33,6 +34,15 @@ class Stand(NamedTuple):
     in_use: bool
     scope_version: int
     dropped_at: int | None
+    mark: UUID | None = None
+    marked_at: int | None = None
+    marked_until: int | None = None
+    quiet_until: int | None = None
+
+    def unmarked(self, now: int) -> Stand:
+        """Return the guard without its mark, and with the others' turn after it."""
+        quiet = now + max(QUIET, now - (self.marked_at or now))
+        return self._replace(mark=None, marked_at=None, marked_until=None, quiet_until=quiet)
 
 
 class Body(NamedTuple):
@@ -55,8 +65,8 @@ class Tables:
     owned: dict[OwnedKey, OwnedRecord] = field(default_factory=dict)
     """By owner, kind and name."""
     steps: list[Step] = field(default_factory=list)
-    """In the order of their positions."""
-    drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0})
+    """In the order of their positions; those without one anywhere between."""
+    drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0})
 
     def copy(self) -> Tables:
         """Return tables that can be changed without changing these."""
@@ -73,6 +83,20 @@ class Tables:
         """Return the next id or position."""
         self.drawn[what] += 1
         return self.drawn[what]
+
+    def row_of(self, operation_id: UUID) -> Step | None:
+        """Return the first row of an operation."""
+        return next((s for s in self.steps if s.operation_id == operation_id and s.ordinal == 0), None)
+
+    def pending(self, entity_id: int) -> list[Step]:
+        """Return an entity's intents, oldest first."""
+        found = [s for s in self.steps if s.entity_id == entity_id and s.action == PENDING]
+        return sorted(found, key=lambda s: (s.time, s.operation_id))
+
+    def replace_step(self, old: Step, new: Step) -> None:
+        """Replace the row of an operation; the new one comes last."""
+        self.steps.remove(old)
+        self.steps.append(new)
 
     def children(self, parent_id: int) -> Iterator[Stand]:
         """Yield the children of ``parent_id`` in whatever state."""

@@ -12,11 +12,14 @@ from contextlib import AbstractContextManager
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
-from metastore.commit import ROOT_ID, Commit, Outcome
+from metastore.backends.stats_sql import DatabaseStats
+from metastore.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
 from metastore.entity import Node, OwnedRecord, Record
 
 __all__ = [
+    "DRIFT",
     "FORMAT",
+    "QUIET",
     "ROOT",
     "TOMBSTONES_STAY",
     "Backend",
@@ -24,7 +27,9 @@ __all__ = [
     "Embedded",
     "Known",
     "Lookup",
+    "Marked",
     "Page",
+    "Pending",
     "Resolved",
     "Snapshot",
     "Step",
@@ -32,11 +37,17 @@ __all__ = [
 
 T = TypeVar("T")
 
-FORMAT = 1
+FORMAT = 2
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
 """How much longer than the retention a tombstone stays (µs): an original may be late."""
+
+QUIET = 50_000
+"""How long a scope takes no new mark after one was cleared (µs), at least: the others' turn."""
+
+DRIFT = 60_000_000
+"""How far a caller's clock may be from the database's (µs), for operation ids that callers give."""
 
 ROOT = Node(ROOT_ID, "root", "", 1, True, False)
 """Where every path starts."""
@@ -111,6 +122,34 @@ class Step(NamedTuple):
     doc: str | None
     created_by: str | None
     created_at: int | None
+    attempt: int | None = None
+    deadline: int | None = None
+    digest: str | None = None
+    result: str | None = None
+    format: int | None = None
+
+
+class Pending(NamedTuple):
+    """One entity and its intents, at one instant."""
+
+    known: Known | None
+    """The entity; None: it was purged."""
+    own: Step | None
+    """The row of the operation that asks."""
+    intents: list[Step]
+    """Those that are pending, oldest first; that of the operation that asks is always among them."""
+    now: int
+    """The database's time, in microseconds since 1970."""
+
+
+class Marked(NamedTuple):
+    """What stands in the way of a commit at one guard."""
+
+    id: int
+    mark: UUID | None
+    """The exclusive operation that is announced; None: it is over, and others have their turn."""
+    seconds: float
+    """How long until the mark is expired (then negative), or until the others' turn is over."""
 
 
 Guards = Sequence[tuple[int, int]]
@@ -219,6 +258,10 @@ class Backend(Protocol):
         """Delete what no path leads to any more, with its owned rows, unless it has children."""
         ...
 
+    def forget(self, before: int) -> None:
+        """Refuse operation ids that are older than ``before`` from now on: their rows may be deleted."""
+        ...
+
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
         """Look at ``limit`` steps after a position; delete what is older than ``before`` and not needed.
 
@@ -227,12 +270,55 @@ class Backend(Protocol):
         """
         ...
 
-    def forbid(self, operation_id: UUID) -> bool:
-        """Make sure that this operation is never applied; False: it was applied already."""
+    # --- operations that are written down
+
+    def write_down(self, entry: Entry) -> Outcome:
+        """Insert an operation's row, or replace the one that was claimed. One attempt."""
+        ...
+
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
+        """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks."""
+        ...
+
+    def help(self, help: Help) -> Outcome:
+        """Resolve intents. One attempt; a result for each of them."""
+        ...
+
+    def forbid(self, operation_id: UUID) -> int | None:
+        """Make impossible whatever was sent for this operation and is not applied yet.
+
+        Returns the number under which its owner may claim it; None: it is pending or decided.
+        """
+        ...
+
+    def cancel(self, operation_id: UUID) -> bool:
+        """Withdraw an intent; False: it is not pending."""
         ...
 
     def steps(self, operation_id: UUID) -> list[Step]:
         """Return what an operation wrote."""
+        ...
+
+    # --- marks
+
+    def mark(self, mark: Mark) -> Outcome:
+        """Set a mark where there is none and nobody else has his turn. One attempt, without waiting for a mark."""
+        ...
+
+    def unmark(self, entity_id: int, operation_id: UUID) -> bool:
+        """Take one's own mark away; False: it is gone."""
+        ...
+
+    def marked(self, ids: Sequence[int]) -> list[Marked]:
+        """Return what stands in the way at these guards."""
+        ...
+
+    def clear(self, entity_id: int, operation_id: UUID) -> bool:
+        """Take away another's mark that has expired, with a new scope version; False: there is none."""
+        ...
+
+    def stats(self, since: int, limit: int) -> DatabaseStats:
+        """Return what ``metastore stats`` shows: of the last ``since`` microseconds, at most ``limit`` of each."""
         ...
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:

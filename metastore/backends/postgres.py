@@ -18,15 +18,41 @@ import psycopg
 from sqlalchemy.engine import URL
 
 from metastore.backends import collect_sql, verify_sql
+from metastore.backends import postgres_intents as intents
 from metastore.backends import postgres_sql as sql
-from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
+from metastore.backends.decode import (
+    child,
+    entities_by_id,
+    lookup_parameters,
+    owned_record,
+    page,
+    pending,
+    resolved,
+    step,
+    steps_of_json,
+)
 from metastore.backends.deep import DEEP, resolve_deep
-from metastore.backends.port import TOMBSTONES_STAY, Child, Guards, Known, Lookup, Page, Resolved, Step
-from metastore.backends.postgres_commit import Statement, alter, create, statements
+from metastore.backends.port import TOMBSTONES_STAY, Child, Guards, Known, Lookup, Marked, Page, Pending, Resolved, Step
+from metastore.backends.postgres_commit import Statement, alter, create, preludes, statements
 from metastore.backends.postgres_connect import Pool, raise_read_error
 from metastore.backends.postgres_read import READ as _READ
 from metastore.backends.read_sql import from_named
-from metastore.commit import LIVE, Cause, Commit, Committed, Conflicted, Insert, Outcome, Result, Unknown, Update
+from metastore.backends.stats_sql import DatabaseStats, postgres_stats
+from metastore.commit import (
+    LIVE,
+    Cause,
+    Commit,
+    Committed,
+    Conflicted,
+    Entry,
+    Help,
+    Insert,
+    Mark,
+    Outcome,
+    Result,
+    Unknown,
+    Update,
+)
 from metastore.entity import OwnedRecord
 from metastore.errors import BackendUnavailable, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlstate
@@ -34,11 +60,14 @@ from metastore.retry.classify import Verdict, of_sqlstate
 __all__ = ["PostgresBackend"]
 
 T = TypeVar("T")
+Row = tuple[Any, ...]
 
 _resolve = cache(_READ.resolve)
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
+_FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
+  AND coalesce(deadline, 0) < {sql.NOW} RETURNING 1"""
 _NEW_ORIGIN = """UPDATE info SET origin = %(origin)s, epoch = CASE origin WHEN '' THEN epoch ELSE %(epoch)s END
   WHERE origin <> %(origin)s RETURNING epoch"""
 
@@ -57,40 +86,26 @@ class PostgresBackend:
         """Apply ``commit`` in one round trip."""
         if len(commit.writes) == 1 and not commit.reads and not any(g.exclusive for g in commit.guards):
             (write,) = commit.writes
-            if isinstance(write, Insert) and write.id is None and not commit.skip_existing:
-                return self._create(commit, create(commit, write))
-            if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
-                return self._alter(commit, write, alter(commit, write))
-        return self._send_all(commit, statements(commit))
+            if commit.claim or commit.held is not None or commit.skip_existing or commit.overlook:
+                pass  # rare: the general form knows these
+            elif isinstance(write, Insert) and write.id is None:
+                return self._one(commit, create(commit, write), lambda row: _created(commit, row))
+            elif isinstance(write, Update) and write.scope_version is None and write.doc is not None:
+                return self._one(commit, alter(commit, write), lambda row: _altered(commit, write, row))
+        return self._all(
+            [*preludes(commit), *statements(commit)], lambda rows: _outcome_of_rows(commit, rows), commit.patience
+        )
 
-    def _create(self, commit: Commit, statement: Statement) -> Outcome:
-        row = self._send(statement)
-        if not isinstance(row, tuple):
-            return row
-        held, new_id, time = row
-        if new_id is not None:
-            return Committed((Result(new_id, 1, time),))
-        return Conflicted("ancestor" if held < len(commit.guards) else "name")
-
-    def _alter(self, commit: Commit, write: Update, statement: Statement) -> Outcome:
-        row = self._send(statement)
-        if not isinstance(row, tuple):
-            return row
-        held, version, time, found = row
-        if version is not None:
-            return Committed((Result(write.id, version, time),))
-        if held < len(commit.guards):
-            return Conflicted("ancestor")
-        return Conflicted("self", write.id, found if found != write.version else None)
-
-    def _send(self, statement: Statement) -> tuple[Any, ...] | Outcome:
-        """Send one statement; return its row, or the outcome that its error means."""
+    def _one(self, commit: Commit, statement: Statement, outcome: Callable[[Row], Outcome]) -> Outcome:
+        """Send one statement; return the outcome that its row, or its error, means."""
+        if commit.caller is not None:
+            return self._all([*preludes(commit), statement], lambda rows: outcome(rows[0]))
         try:
             row = self.pool.fetch_one(statement.text, statement.parameters)
         except psycopg.Error as error:
             return self._failed(error)
         assert row is not None
-        return row
+        return outcome(row)
 
     def _failed(self, error: psycopg.Error) -> Outcome:
         outcome = _outcome_of(error)
@@ -98,13 +113,63 @@ class PostgresBackend:
             self.pool.forget()
         return outcome
 
-    def _send_all(self, commit: Commit, statements: list[Statement]) -> Outcome:
+    def _all(
+        self, statements: list[Statement], outcome: Callable[[list[Row]], Outcome], patience: int | None = None
+    ) -> Outcome:
+        """Send the statements as one transaction; return the outcome that their rows, or an error, mean."""
         try:
             with self.pool.connection() as connection:
                 rows = _rows_of_writes(connection, statements)
+        except psycopg.errors.LockNotAvailable as error:
+            return self._failed(error) if patience is None else Conflicted("busy")
         except psycopg.Error as error:
             return self._failed(error)
-        return _outcome_of_rows(commit, rows)
+        return outcome(rows)
+
+    # --- operations that are written down, and marks
+
+    def write_down(self, entry: Entry) -> Outcome:
+        return self._all(intents.write_down_statements(entry), lambda _: Committed(()))
+
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
+        parameters = {"ids": [entity_id], "id": entity_id, "own": operation_id, "limit": limit}
+        rows = self._rows(intents.PENDING_OF, parameters)
+        chain = [row[2:] for row in rows if row[2] is not None]
+        return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1])
+
+    def help(self, help: Help) -> Outcome:
+        return self._all([intents.help_statement(help)], lambda rows: _helped(help, rows[0]))
+
+    def forbid(self, operation_id: UUID) -> int | None:
+        """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
+        try:
+            return int(self._rows(intents.FORBID, {"operation_id": operation_id})[0][0])
+        except psycopg.errors.UniqueViolation:
+            rows = self._rows(intents.FORBID_AGAIN, {"operation_id": operation_id})
+            return rows[0][0] if rows else None
+
+    def cancel(self, operation_id: UUID) -> bool:
+        return bool(self._rows(intents.CANCEL, {"operation_id": operation_id}))
+
+    def mark(self, mark: Mark) -> Outcome:
+        def outcome(rows: list[Row]) -> Outcome:
+            if not rows:
+                return Conflicted("marked" if mark.scope_version is None else "ancestor", mark.id)
+            return Committed((Result(mark.id, *rows[0]),))
+
+        return self._all(intents.mark_statements(mark), outcome)
+
+    def unmark(self, entity_id: int, operation_id: UUID) -> bool:
+        return bool(self._rows(intents.UNMARK, {"id": entity_id, "operation_id": operation_id}))
+
+    def marked(self, ids: Sequence[int]) -> list[Marked]:
+        return [Marked(row[0], row[1], float(row[2])) for row in self._rows(intents.MARKED, {"ids": list(ids)})]
+
+    def clear(self, entity_id: int, operation_id: UUID) -> bool:
+        return bool(self._rows(intents.CLEAR, {"id": entity_id, "operation_id": operation_id}))
+
+    def stats(self, since: int, limit: int) -> DatabaseStats:
+        return postgres_stats(self._rows, since, limit)
 
     # --- reads
 
@@ -221,17 +286,6 @@ class PostgresBackend:
         rows = self._rows("SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s)", {"count": count})
         return [row[0] for row in rows]
 
-    def forbid(self, operation_id: UUID) -> bool:
-        """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
-        tombstone = """INSERT INTO operation (operation_id, ordinal, action, time)
-          VALUES (%(operation_id)s, 0, 'forbidden', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-          RETURNING 1"""
-        try:
-            self._rows(tombstone, {"operation_id": operation_id})
-        except psycopg.errors.UniqueViolation:
-            return self.steps(operation_id)[0].action == "forbidden"
-        return True
-
     # --- gc
 
     def now(self) -> int:
@@ -249,12 +303,16 @@ class PostgresBackend:
     def delete_entities(self, ids: Sequence[int]) -> int:
         return int(self._rows(collect_sql.POSTGRES_DELETE_ENTITIES, {"ids": list(ids)})[0][0])
 
+    def forget(self, before: int) -> None:
+        """Waits for the commits in flight that have looked whether their id may be forgotten."""
+        sql = "UPDATE info SET forgotten = greatest(forgotten, %(before)s) RETURNING 1"
+        self._rows(sql, {"before": before})
+
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
         parameters = {"before": before, "keep": keep, "after": after, "limit": limit}
         ((last, versions, others),) = self._rows(collect_sql.POSTGRES_DELETE_STEPS, parameters)
         if after == 0:
-            tombstones = "DELETE FROM operation WHERE seq IS NULL AND time < %(before)s RETURNING 1"
-            others += len(self._rows(tombstones, {"before": before - TOMBSTONES_STAY}))
+            others += len(self._rows(_FORGET, {"before": before - TOMBSTONES_STAY}))
         return last, versions, others
 
     @contextmanager
@@ -360,12 +418,43 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
     return rows
 
 
-_CHECKS: dict[str | None, Cause] = {sql.NOT_EMPTY: "not_empty", sql.READ: "read"}
+_CHECKS: dict[str | None, Cause] = {
+    sql.NOT_EMPTY: "not_empty",
+    sql.READ: "read",
+    sql.CLAIM: "claim",
+    sql.STALE_ID: "stale_id",
+}
 _UNIQUE: dict[str | None, Cause] = {
     "guard_live_name": "name",
     "owned_pkey": "name",
     "operation_pkey": "operation",
 }
+
+
+def _created(commit: Commit, row: Row) -> Outcome:
+    held, new_id, time, marked = row
+    if new_id is not None:
+        return Committed((Result(new_id, 1, time),))
+    return Conflicted("name" if held == len(commit.guards) else "marked" if marked else "ancestor")
+
+
+def _altered(commit: Commit, write: Update, row: Row) -> Outcome:
+    held, version, time, found, marked = row
+    if version is not None:
+        return Committed((Result(write.id, version, time),))
+    if marked or held < len(commit.guards):
+        return Conflicted("marked" if marked else "ancestor")
+    # the version may be as expected in this statement's snapshot, and another one after the wait
+    return Conflicted("self" if found != write.version else "pending", write.id, found)
+
+
+def _helped(help_: Help, row: Row) -> Outcome:
+    held, cas, time, found, marked = row
+    if time is not None:
+        return Committed(tuple([Result(help_.id, help_.version, time)] * len(help_.resolutions)))
+    if marked or held < len(help_.guards):
+        return Conflicted("marked" if marked else "ancestor")
+    return Conflicted("pending" if cas else "self", help_.id, found)
 
 
 def _outcome_of(error: psycopg.Error) -> Outcome:
@@ -383,12 +472,14 @@ def _outcome_of(error: psycopg.Error) -> Outcome:
     return raise_read_error(error)
 
 
-def _outcome_of_rows(commit: Commit, rows: list[tuple[Any, ...]]) -> Outcome:
-    guards, reads, own, *_ = rows[0]  # of several stages each holds, or all would have failed
-    if not (guards and reads and own):
-        return Conflicted("ancestor" if not guards else "read" if not reads else "self")
+def _outcome_of_rows(commit: Commit, rows: list[Row]) -> Outcome:
+    guards, reads, own, free, marked, *_ = rows[0]  # of several stages each holds, or all would have failed
+    if not guards:
+        return Conflicted("marked" if marked else "ancestor")
+    if not (reads and own and free):
+        return Conflicted("read" if not reads else "self" if not own else "pending")
     results: list[Result | None] = [None] * len(commit.writes)
-    for _, _, _, ordinal, row_id, version, at, *_ in rows:
+    for _, _, _, _, _, ordinal, row_id, version, at, *_ in rows:
         if ordinal is not None:
             results[ordinal] = Result(row_id, version, at)
     return Committed(tuple(results))

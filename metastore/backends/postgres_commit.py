@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from metastore.backends import postgres_sql as sql
 from metastore.commit import (
     Absent,
+    Caller,
     Commit,
     Delete,
     Event,
@@ -21,7 +23,7 @@ from metastore.commit import (
     Write,
 )
 
-__all__ = ["Statement", "alter", "create", "statements"]
+__all__ = ["Statement", "alter", "caller", "create", "guards", "plain", "preludes", "statements", "texts"]
 
 
 class Statement(NamedTuple):
@@ -37,11 +39,13 @@ class Statement(NamedTuple):
 # that a statement is prepared again when ids outgrow it.
 
 
-def _plain(values: Iterable[int | bool | None]) -> str:
+def plain(values: Iterable[object]) -> str:
+    """Return an array of values that need no quotes."""
     return "{" + ",".join(["NULL" if v is None else str(v) for v in values]) + "}"
 
 
-def _texts(values: Iterable[str | None]) -> str:
+def texts(values: Iterable[str | None]) -> str:
+    """Return an array of texts."""
     return "{" + ",".join(["NULL" if v is None else _quoted(v) for v in values]) + "}"
 
 
@@ -49,8 +53,9 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _guards(guards: Sequence[Guard]) -> dict[str, Any]:
-    pairs = sorted([(g.id, g.scope_version) for g in guards])
+def guards(held: Sequence[Guard]) -> dict[str, Any]:
+    """Return the parameters of shared guards."""
+    pairs = sorted([(g.id, g.scope_version) for g in held])
     ids, scopes = ",".join([str(i) for i, _ in pairs]), ",".join([str(s) for _, s in pairs])
     return {"guard_ids": f"{{{ids}}}", "guard_scopes": f"{{{scopes}}}"}
 
@@ -59,13 +64,30 @@ def _event(event: Event) -> dict[str, Any]:
     return {"kind": event.kind, "action": event.action, "path_after": event.path_after, "changes": event.changes}
 
 
+def caller(given: Caller | None, operation_id: UUID, claim: int) -> list[Statement]:
+    """What must hold of a caller's operation id, and of one that was claimed, before its row is written."""
+    found: list[Statement] = []
+    if given is not None:
+        found.append(Statement(sql.CALLER, {"issued": given.issued}))
+    if claim:
+        found.append(Statement(sql.CLAIMED, {"operation_id": operation_id, "claim": claim}))
+    return found
+
+
+def preludes(commit: Commit) -> list[Statement]:
+    """What is sent before the statements of a commit, in its transaction."""
+    patience = [] if commit.patience is None else [Statement(sql.PATIENCE, {"patience": commit.patience})]
+    return patience + caller(commit.caller, commit.operation_id, commit.claim)
+
+
 def create(commit: Commit, write: Insert) -> Statement:
     """A single new entity."""
     parameters = {
-        **_guards(commit.guards),
+        **guards(commit.guards),
         **_event(write.event),
         "operation_id": commit.operation_id,
         "principal": commit.principal,
+        "digest": commit.caller and commit.caller.digest,
         "parent_id": write.parent_id,
         "family": write.family,
         "name": write.name,
@@ -73,29 +95,30 @@ def create(commit: Commit, write: Insert) -> Statement:
         "fold": write.fold,
         "doc": write.doc,
     }
-    return Statement(sql.CREATE, parameters)
+    return Statement(sql.CREATE, parameters, writes=True)
 
 
 def alter(commit: Commit, write: Update) -> Statement:
     """A single entity with a new document."""
     parameters = {
-        **_guards(commit.guards),
+        **guards(commit.guards),
         **_event(write.event),
         "path_before": write.event.path_before,
         "operation_id": commit.operation_id,
         "principal": commit.principal,
+        "digest": commit.caller and commit.caller.digest,
         "id": write.id,
         "version": write.version,
         "doc": write.doc,
     }
-    return Statement(sql.ALTER, parameters)
+    return Statement(sql.ALTER, parameters, writes=True)
 
 
 def statements(commit: Commit) -> list[Statement]:
     """Everything else: locks and checks where they are needed, then one statement that writes."""
     updates = [w for w in commit.writes if isinstance(w, Update)]
     exclusive = {w.id: w.scope_version for w in updates if w.scope_version is not None}
-    barred = {g.id: g.scope_version for g in commit.guards if g.exclusive} | exclusive
+    barred = {g.id: g.scope_version for g in commit.guards if g.exclusive or g.id == commit.held} | exclusive
     shared = [g for g in commit.guards if g.id not in barred]
     written = {w.id for w in updates}
     reads = [r for r in commit.reads if isinstance(r, Expect) and (r.owned or r.id not in written)]
@@ -107,9 +130,16 @@ def statements(commit: Commit) -> list[Statement]:
     if len(stages) > 1 or _mixed(read_ids, written):
         before += _lock_runs(sql.LOCK_ENTITIES, read_ids, written)
     before += checks
+    release = commit.held is not None and commit.held not in exclusive
+    # what is sent with a statement that finds nothing to do must not be applied either
+    must = len(stages) > 1 or release or commit.claim > 0
     if len(stages) == 1:
-        return [*before, _batch(commit, shared, barred, reads, stages[0], must=False)]
-    return [*before, *_in_stages(commit, shared, barred, reads, stages)]
+        before.append(_batch(commit, shared, barred, reads, stages[0], must))
+    else:
+        before += _in_stages(commit, shared, barred, reads, stages)
+    if release:
+        before.append(Statement(sql.RELEASE, {"held": commit.held, "operation_id": commit.operation_id}))
+    return before
 
 
 def _stages(writes: Sequence[Write]) -> list[list[int]]:
@@ -155,7 +185,7 @@ def _mixed(shared: set[int], exclusive: set[int]) -> bool:
 def _lock_runs(texts: dict[bool, str], shared: set[int], exclusive: set[int]) -> list[Statement]:
     """Lock by id, each row once in its strongest mode: one statement for each run of one mode."""
     runs = groupby(sorted(shared | exclusive), key=lambda i: i in exclusive)
-    return [Statement(texts[mode], {"ids": _plain(ids)}) for mode, ids in runs]
+    return [Statement(texts[mode], {"ids": plain(ids)}) for mode, ids in runs]
 
 
 def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
@@ -166,7 +196,7 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
         found.append(
             Statement(
                 sql.check_empty,
-                {"ids": _plain(emptied), "leaving": _plain(leaving)},
+                {"ids": plain(emptied), "leaving": plain(leaving)},
             )
         )
     for owned, text in ((False, sql.check_absent), (True, sql.check_absent_owned)):
@@ -174,9 +204,9 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
         if not absent:
             continue
         columns = {
-            "parents": _plain([r.parent_id for r in absent]),
-            "families": _texts([r.family for r in absent]),
-            "keys": _texts([r.key for r in absent]),
+            "parents": plain([r.parent_id for r in absent]),
+            "families": texts([r.family for r in absent]),
+            "keys": texts([r.key for r in absent]),
         }
         found.append(Statement(text, columns))
     for read in commit.reads:
@@ -185,8 +215,8 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
             parameters = {
                 "parent_id": read.parent_id,
                 "kind": read.kind,
-                "ids": _plain([m[0] for m in members]),
-                "versions": _plain([m[1] for m in members]),
+                "ids": plain([m[0] for m in members]),
+                "versions": plain([m[1] for m in members]),
             }
             found.append(Statement(sql.check_listing[read.owned], parameters))
     return found
@@ -203,31 +233,34 @@ def _batch(
     rows = sorted((r for r in reads if r.owned), key=lambda r: r.id)
     bar_ids = sorted(barred)
     parameters: dict[str, Any] = {
-        **_guards(shared),
-        "bar_ids": _plain(bar_ids),
-        "bar_scopes": _plain([barred[i] for i in bar_ids]),
-        "read_ids": _plain([r.id for r in entities]),
-        "read_versions": _plain([r.version for r in entities]),
-        "owned_ids": _plain([r.id for r in rows]),
-        "owned_versions": _plain([r.version for r in rows]),
+        **guards(shared),
+        "operation_id": commit.operation_id,
+        "held": commit.held,
+        "bar_ids": plain(bar_ids),
+        "bar_scopes": plain([barred[i] for i in bar_ids]),
+        "read_ids": plain([r.id for r in entities]),
+        "read_versions": plain([r.version for r in entities]),
+        "owned_ids": plain([r.id for r in rows]),
+        "owned_versions": plain([r.version for r in rows]),
     }
     if commit.writes:
-        parameters |= {"operation_id": commit.operation_id, "principal": commit.principal, **_events(commit.writes)}
+        parameters |= {"principal": commit.principal, "digest": commit.caller and commit.caller.digest}
+        parameters |= _events(commit.writes)
     parameters |= _updates(updates) if updates else {}
     parameters |= _inserts(inserts) if inserts else {}
     parameters |= _owned(owned) if owned else {}
-    text = sql.batch(bool(updates), bool(inserts), bool(owned), commit.skip_existing, must)
+    text = sql.batch(bool(updates), bool(inserts), bool(owned), commit.skip_existing, must, commit.overlook)
     return Statement(text, parameters, writes=True)
 
 
 def _events(writes: Sequence[Write]) -> dict[str, Any]:
     events = [w.event for w in writes]
     return {
-        "e_kinds": _texts([e.kind for e in events]),
-        "e_actions": _texts([e.action for e in events]),
-        "e_before": _texts([e.path_before for e in events]),
-        "e_after": _texts([e.path_after for e in events]),
-        "e_changes": _texts([e.changes for e in events]),
+        "e_kinds": texts([e.kind for e in events]),
+        "e_actions": texts([e.action for e in events]),
+        "e_before": texts([e.path_before for e in events]),
+        "e_after": texts([e.path_after for e in events]),
+        "e_changes": texts([e.changes for e in events]),
     }
 
 
@@ -236,43 +269,45 @@ def _updates(updates: dict[int, Update]) -> dict[str, Any]:
     rows = [w for _, w in writes]
     places = [w.place for w in rows]
     return {
-        "u_ordinals": _plain([n for n, _ in writes]),
-        "u_ids": _plain([w.id for w in rows]),
-        "u_versions": _plain([w.version for w in rows]),
-        "u_docs": _texts([w.doc for w in rows]),
-        "u_exclusive": _plain([w.scope_version is not None for w in rows]),
-        "u_parents": _plain([None if p is None else p.parent_id for p in places]),
-        "u_names": _texts([None if p is None else p.name for p in places]),
-        "u_keys": _texts([None if p is None else p.key for p in places]),
-        "u_folds": _plain([None if p is None else p.fold for p in places]),
-        "u_states": _plain([w.state for w in rows]),
-        "u_in_use": _plain([w.in_use for w in rows]),
+        "u_ordinals": plain([n for n, _ in writes]),
+        "u_ids": plain([w.id for w in rows]),
+        "u_versions": plain([w.version for w in rows]),
+        "u_docs": texts([w.doc for w in rows]),
+        "u_exclusive": plain([w.scope_version is not None for w in rows]),
+        "u_exclusive_ids": plain([w.id for w in rows if w.scope_version is not None]),
+        "u_plain": plain([w.id for w in rows if w.scope_version is None]),
+        "u_parents": plain([None if p is None else p.parent_id for p in places]),
+        "u_names": texts([None if p is None else p.name for p in places]),
+        "u_keys": texts([None if p is None else p.key for p in places]),
+        "u_folds": plain([None if p is None else p.fold for p in places]),
+        "u_states": plain([w.state for w in rows]),
+        "u_in_use": plain([w.in_use for w in rows]),
     }
 
 
 def _inserts(inserts: dict[int, Insert]) -> dict[str, Any]:
     rows = list(inserts.values())
     return {
-        "i_ordinals": _plain(inserts),
-        "i_ids": _plain([w.id for w in rows]),
-        "i_parents": _plain([w.parent_id for w in rows]),
-        "i_kinds": _texts([w.kind for w in rows]),
-        "i_families": _texts([w.family for w in rows]),
-        "i_names": _texts([w.name for w in rows]),
-        "i_keys": _texts([w.key for w in rows]),
-        "i_folds": _plain([w.fold for w in rows]),
-        "i_docs": _texts([w.doc for w in rows]),
+        "i_ordinals": plain(inserts),
+        "i_ids": plain([w.id for w in rows]),
+        "i_parents": plain([w.parent_id for w in rows]),
+        "i_kinds": texts([w.kind for w in rows]),
+        "i_families": texts([w.family for w in rows]),
+        "i_names": texts([w.name for w in rows]),
+        "i_keys": texts([w.key for w in rows]),
+        "i_folds": plain([w.fold for w in rows]),
+        "i_docs": texts([w.doc for w in rows]),
     }
 
 
 def _owned(owned: dict[int, Put | Delete]) -> dict[str, Any]:
     rows = list(owned.values())
     return {
-        "w_ordinals": _plain(owned),
-        "w_owners": _plain([w.owner_id for w in rows]),
-        "w_kinds": _texts([w.kind for w in rows]),
-        "w_names": _texts([w.name for w in rows]),
-        "w_versions": _plain([w.version for w in rows]),
-        "w_docs": _texts([w.doc if isinstance(w, Put) else None for w in rows]),
+        "w_ordinals": plain(owned),
+        "w_owners": plain([w.owner_id for w in rows]),
+        "w_kinds": texts([w.kind for w in rows]),
+        "w_names": texts([w.name for w in rows]),
+        "w_versions": plain([w.version for w in rows]),
+        "w_docs": texts([w.doc if isinstance(w, Put) else None for w in rows]),
         "w_known": sum(w.version > 0 for w in rows),
     }

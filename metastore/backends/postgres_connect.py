@@ -3,6 +3,11 @@
 Connections are in autocommit: a statement is its own transaction, and so are the
 statements of one message. Behind a pooler (recognised by a backend id that is not the server's)
 nothing is kept in the session: no prepared statements, no settings.
+
+Whatever is waited for (a free connection, a new one, an answer) ends with the call: by the instant
+that :func:`metastore.deadlines.until` set, else the store's timeout after the wait began. At the end of an
+answer's wait the server is asked to stop, and has a moment to say what became of the statement;
+only a server that says nothing leaves the outcome of a commit unknown. A host's name is looked up without an end.
 """
 
 from __future__ import annotations
@@ -10,19 +15,24 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NoReturn, cast
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, NoReturn, TypeVar, cast
 
 import psycopg
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
+from sqlalchemy.util.queue import Queue
 
+from metastore.clock import SYSTEM
+from metastore.deadlines import remaining, until
 from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlstate
 
-__all__ = ["Pool", "raise_read_error"]
+__all__ = ["OutOfTime", "Pool", "raise_read_error"]
+
+T = TypeVar("T")
 
 _DEFAULTS: dict[str, Any] = {
     "keepalives": 1,
@@ -33,7 +43,8 @@ _DEFAULTS: dict[str, Any] = {
     "client_encoding": "utf8",
 }
 _CONNECT_TIMEOUT = (2, 10)
-"""The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds."""
+"""The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds, for one address.
+The call's deadline ends it earlier."""
 _LONGEST = 2**31 - 1
 """The longest statement_timeout, in milliseconds."""
 _POOLED, _MOST = 5, 25
@@ -44,6 +55,86 @@ SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0"""
 """What waited for a lock looks again: that is READ COMMITTED, whatever the database has by default. And every
 statement of ours goes through an index; a plan made while a table was small must too. A generic plan does not
 know how short a page is: it would read, and sort, all children for it (a bitmap has no order), with workers."""
+
+
+_LOOKS = 0.1
+"""How long psycopg waits at most, in seconds, before it lets us look at the clock."""
+_STOPPING = (0.15, 0.25)
+"""How long it may take, in seconds, to ask the server to stop; and then, with that, to hear what became of it."""
+
+
+class OutOfTime(psycopg.OperationalError):
+    """The server did not answer in time. What was sent may be applied all the same: it has no SQLSTATE."""
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection whose waits end."""
+
+    timeout = math.inf
+    """How long a wait may take, in seconds, where no deadline is set."""
+    stopped = False
+    """The server was asked to stop a statement; the order may arrive late, and meet the next one."""
+
+    @classmethod
+    def _connect_gen(cls, *arguments: Any, **options: Any) -> Any:
+        """Connect, but not past the deadline. (psycopg's own time-out has whole seconds, and two at least.)
+
+        Not a public method: a psycopg without it would only connect by its own time-out.
+        """
+        return _ending(super()._connect_gen(*arguments, **options), remaining(SYSTEM, math.inf), None)
+
+    def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOKS, *arguments: Any, **options: Any) -> T:
+        """Do what psycopg does, but not past the deadline. Raises OutOfTime."""
+        left = remaining(SYSTEM, self.timeout)
+        return super().wait(_ending(gen, left, self), min(interval, max(left, 0.0)), *arguments, **options)
+
+    def stop(self) -> None:
+        """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
+        self.stopped = True
+        if psycopg.capabilities.has_cancel_safe():  # the older way of libpq may wait for ever
+            with suppress(psycopg.Error):
+                self.cancel_safe(timeout=_STOPPING[0])
+
+
+def _ending(gen: Generator[Any, Any, T], left: float, connection: _Connection | None) -> Generator[Any, Any, T]:
+    """Let one of psycopg's generators run for ``left`` seconds; then stop the connection's statement, or give up.
+
+    A server that waits for a replica to confirm a commit answers a stop with a success and a warning.
+    """
+    if left <= 0:
+        raise OutOfTime("the time was over before anything was sent")
+    now = SYSTEM.monotonic
+    ends = now() + left
+    warnings: list[psycopg.errors.Diagnostic] = []
+    try:
+        wanted = next(gen)
+        while now() < ends:
+            wanted = gen.send((yield wanted))
+        if connection is not None:
+            ends = now() + _STOPPING[1]
+            connection.add_notice_handler(warnings.append)
+            connection.stop()
+            while True:
+                wanted = gen.send((yield wanted))
+                if now() > ends:
+                    break
+    except StopIteration as stop:
+        if not warnings:
+            return cast("T", stop.value)
+    raise OutOfTime("no answer in time")
+
+
+class _Queue(Queue[Any]):
+    """Idle connections; who waits for one waits no longer than his call may take."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        return super().get(block, max(0.0, remaining(SYSTEM, _LONGEST if timeout is None else timeout)))
+
+
+class _QueuePool(QueuePool):
+    """The pool that has such a queue."""
+
+    _queue_class = _Queue
 
 
 class Pool:
@@ -68,7 +159,7 @@ class Pool:
         self._of_parent: list[object] = []
 
     def _new_pool(self) -> QueuePool:
-        return QueuePool(
+        return _QueuePool(
             self._connect,
             pool_size=_POOLED,
             max_overflow=_MOST - _POOLED,
@@ -78,14 +169,29 @@ class Pool:
         )
 
     def _connect(self) -> Any:
+        connection: _Connection | None = None
         try:
-            connection = psycopg.connect(autocommit=True, prepare_threshold=2, **self._arguments)
-        except psycopg.Error as error:
-            # libpq's text names host, port and user, and never the password
-            raise BackendUnavailable(
-                f"cannot connect to PostgreSQL at {self._where}: {_first_line(error)}; "
-                "check the URL, the credentials, and that the server runs"
-            ) from None
+            with self.in_time():
+                connection = _Connection.connect(autocommit=True, prepare_threshold=2, **self._arguments)
+                connection.timeout = self._timeout
+                return self._set_up(connection)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, OutOfTime):
+                raise DeadlineExceeded(
+                    f"no connection to PostgreSQL at {self._where} before the deadline: the server does not answer; "
+                    "nothing was sent; call again later"
+                ) from None
+            if isinstance(error, psycopg.Error):
+                # libpq's text names host, port and user, and never the password
+                raise BackendUnavailable(
+                    f"cannot connect to PostgreSQL at {self._where}: {_first_line(error)}; "
+                    "check the URL, the credentials, and that the server runs"
+                ) from None
+            raise
+
+    def _set_up(self, connection: _Connection) -> _Connection:
         settings = "SELECT pg_backend_pid(), current_setting('transaction_isolation')"
         ((pid, isolation),) = connection.execute(settings).fetchall()
         if pid == connection.info.backend_pid:
@@ -93,7 +199,6 @@ class Pool:
             return connection
         connection.prepare_threshold = None
         if isolation != "read committed":
-            connection.close()
             raise BackendUnavailable(
                 f"behind the pooler at {self._where} the default isolation is {isolation}, where a commit cannot look "
                 "again after it has waited; ALTER ROLE … SET default_transaction_isolation = 'read committed'"
@@ -110,6 +215,10 @@ class Pool:
             self._take_back_after_error(lent)
             raise
         self._take_back(lent)
+
+    def in_time(self) -> AbstractContextManager[None]:
+        """Let what is asked in the block be over after the store's timeout together, or by an earlier deadline."""
+        return until(SYSTEM.monotonic() + self._timeout)
 
     def fetch_one(self, text: str, parameters: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """Run one statement and return its first row: the hot path, on a cursor that the connection keeps."""
@@ -132,6 +241,8 @@ class Pool:
             # kept: to close its connections would end the parent's sessions
             self._of_parent += (self._pool, self._warm)
             self._pool, self._warm, self._pid = self._new_pool(), deque(), os.getpid()
+        if remaining(SYSTEM, self._timeout) <= 0:
+            raise DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
         return self._checked_out()
 
     def _take_back_after_error(self, lent: PoolProxiedConnection) -> None:
@@ -148,7 +259,10 @@ class Pool:
 
         Where all that there may be are lent, somebody may be waiting at the pool: back to it.
         """
-        if len(self._warm) < _POOLED and self._pool.checkedout() < _MOST and not self._closed:
+        if cast(_Connection, lent.driver_connection).stopped:
+            lent.invalidate()
+            lent.close()
+        elif len(self._warm) < _POOLED and self._pool.checkedout() < _MOST and not self._closed:
             self._warm.append(lent)
         else:
             lent.close()
@@ -169,7 +283,7 @@ class Pool:
         try:
             return self._pool.connect()
         except PoolTimeout:
-            raise BackendUnavailable(f"no connection became free within {self._timeout} s") from None
+            raise BackendUnavailable("no connection became free in time; call again later") from None
 
     def forget(self) -> None:
         """Use none of the connections of now again: one was found dead, so that others are as well."""
@@ -222,6 +336,8 @@ _MEANINGS: dict[Verdict, tuple[type[MetastoreError], str]] = {
 
 def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
     text, verdict = _first_line(error), of_sqlstate(error.sqlstate)
+    if isinstance(error, OutOfTime):
+        return DeadlineExceeded("the database did not answer within the deadline; call again later")
     if error.sqlstate == "57014":
         return DeadlineExceeded(f"the database did not answer within the store's deadline: {text}; call again later")
     if isinstance(error, psycopg.DataError):

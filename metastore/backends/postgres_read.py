@@ -13,10 +13,11 @@ from functools import cached_property
 from metastore.backends.read_sql import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
 from metastore.commit import DROPPED, LIVE
 
-__all__ = ["READ"]
+__all__ = ["READ", "each"]
 
 
-def _each(table: str, alias: str, condition: str) -> str:
+def each(table: str, alias: str, condition: str) -> str:
+    """Look up in ``table`` by ``condition`` for each row to the left."""
     return f"LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}"
 
 
@@ -26,7 +27,7 @@ class _PostgresRead(ReadSql):
         levels = "".join(f"LEFT JOIN {_level(n)} ON true\n" for n in range(2, depth + 1))
         return from_named(
             f"""SELECT {nodes}, {ENTITY} FROM guard g1
-{levels}LEFT JOIN {_each("entity", "e", f"e.id = g{depth}.id")} ON true
+{levels}LEFT JOIN {each("entity", "e", f"e.id = g{depth}.id")} ON true
 WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1""",
             self.parameter,
         )
@@ -39,9 +40,9 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
   SELECT g.id AS wanted, 0 AS height, {columns} FROM guard g WHERE g.id = ANY(%(ids)s::bigint[])
   UNION ALL
   SELECT up.wanted, up.height + 1, {columns}
-  FROM up CROSS JOIN {_each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0)
+  FROM up CROSS JOIN {each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0)
 SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}
-FROM up LEFT JOIN {_each("entity", "e", "e.id = up.id AND up.height = 0")} ON true
+FROM up LEFT JOIN {each("entity", "e", "e.id = up.id AND up.height = 0")} ON true
 WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
             self.parameter,
         )
@@ -54,12 +55,12 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
     def owned_by_name(self) -> str:
         wanted = "o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name"
         return from_named(
-            f"SELECT w.n, {OWNED} FROM {self.wanted_owned} CROSS JOIN {_each('owned', 'o', wanted)}", self.parameter
+            f"SELECT w.n, {OWNED} FROM {self.wanted_owned} CROSS JOIN {each('owned', 'o', wanted)}", self.parameter
         )
 
     @cached_property
-    def _steps(self) -> str:
-        entity, owned = _each("entity", "e", "e.id = o.entity_id"), _each("owned", "w", "w.id = o.entity_id")
+    def named_steps(self) -> str:
+        entity, owned = each("entity", "e", "e.id = o.entity_id"), each("owned", "w", "w.id = o.entity_id")
         return STEPS.format(f"LEFT JOIN {entity} ON true LEFT JOIN {owned} ON true")
 
 
@@ -68,12 +69,12 @@ def _children(state: int) -> str:
     return f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
   FROM (SELECT * FROM guard g WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind
     AND g.state = {state} AND {after} ORDER BY {"g.key" if state == LIVE else "g.key, g.id"} LIMIT :page_size) g
-  CROSS JOIN {_each("entity", "e", "e.id = g.id")}"""
+  CROSS JOIN {each("entity", "e", "e.id = g.id")}"""
 
 
 def _level(n: int) -> str:
     above = f"g{n - 1}"
-    return _each(
+    return each(
         "guard",
         f"g{n}",
         f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"

@@ -4,8 +4,10 @@ Three shapes. ``CREATE`` and ``ALTER`` are the hot ones, for a single insert or 
 of a document; :func:`batch` composes one statement for everything else. In each of them
 
 * every guard is locked ``FOR KEY SHARE`` in a materialized CTE ordered by id, and its count is
-  compared with the number expected; what follows runs only if all held;
-* an update finds its row by id and version, so that it finds none when somebody was faster;
+  compared with the number expected; what follows runs only if all held. A guard that carries
+  another operation's mark does not hold;
+* an update finds its row by id and version, so that it finds none when somebody was faster; and
+  it fails where an intent is pending that it does not resolve, or a mark is on the row's own guard;
 * the position in the feed (``change_seq``) is drawn from the rows that were written, hence
   after the statement's last lock;
 * ``synchronous_commit`` off or local is raised to on for this transaction.
@@ -18,13 +20,26 @@ from __future__ import annotations
 
 from functools import cache
 
+from metastore.backends.port import DRIFT, QUIET
+from metastore.changes import FORMAT
+
 __all__ = [
+    "ALL_GUARDED",
     "ALTER",
+    "CALLER",
+    "CLAIM",
+    "CLAIMED",
     "CREATE",
+    "DURABLE",
+    "GUARDED",
     "LOCK_ENTITIES",
     "LOCK_GUARDS",
     "NOT_EMPTY",
+    "NOW",
+    "PATIENCE",
     "READ",
+    "RELEASE",
+    "STALE_ID",
     "batch",
     "check_absent",
     "check_absent_owned",
@@ -32,57 +47,73 @@ __all__ = [
     "check_listing",
 ]
 
-_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-_DURABLE = """set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+DURABLE = """set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
     THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL"""
 
-_GUARDED = """guarded AS MATERIALIZED (
+GUARDED = """guarded AS MATERIALIZED (
   SELECT id FROM guard
   WHERE id = ANY(%(guard_ids)s::bigint[])
     AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]
+    AND (mark IS NULL OR mark = %(operation_id)s::uuid)
   ORDER BY id FOR KEY SHARE)"""
 
-_ALL_GUARDED = "(SELECT count(*) FROM guarded) = cardinality(%(guard_ids)s::bigint[])"
+ALL_GUARDED = "(SELECT count(*) FROM guarded) = cardinality(%(guard_ids)s::bigint[])"
 
 _OPERATION_COLUMNS = """operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal, time,
-    path_before, path_after, changes, scope_version, in_use, doc"""
+    path_before, path_after, changes, scope_version, in_use, doc, digest"""
 
-CREATE = f"""WITH {_GUARDED},
+
+def _marked(ids: str, also: str = "") -> str:
+    """Whether a guard carries another's mark; seen by this statement's snapshot, so that it may be missed."""
+    return f"""EXISTS (SELECT FROM guard WHERE id = ANY({ids}) AND (mark <> %(operation_id)s::uuid{also}))"""
+
+
+_GUARDS_MARKED = _marked("%(guard_ids)s::bigint[]")
+
+CREATE = f"""WITH {GUARDED},
 placed AS (
   INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
   SELECT nextval('entity_id_seq'), %(parent_id)s::bigint, %(kind)s::text, %(family)s::text, %(name)s::text,
     %(key)s::text, %(fold)s::boolean, 0, true, 1
-  WHERE {_ALL_GUARDED}
+  WHERE {ALL_GUARDED}
   ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
   RETURNING id),
 made AS (
   INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
   SELECT id, 1, %(doc)s::text, %(principal)s::text, now.at, %(principal)s::text, now.at
-  FROM placed, (SELECT {_NOW} AS at) AS now
+  FROM placed, (SELECT {NOW} AS at) AS now
   RETURNING id, created_at),
 logged AS (
   INSERT INTO operation ({_OPERATION_COLUMNS})
   SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), id, 1, NULL, %(kind)s::text, %(action)s::text,
-    %(principal)s::text, created_at, NULL, %(path_after)s::text, %(changes)s::text, 1, true, %(doc)s::text
-  FROM made WHERE {_DURABLE})
-SELECT (SELECT count(*) FROM guarded) AS held, made.id, made.created_at
+    %(principal)s::text, created_at, NULL, %(path_after)s::text, %(changes)s::text, 1, true, %(doc)s::text,
+    %(digest)s::text
+  FROM made WHERE {DURABLE})
+SELECT (SELECT count(*) FROM guarded) AS held, made.id, made.created_at,
+  CASE WHEN made.id IS NULL THEN {_GUARDS_MARKED} END AS marked
 FROM (SELECT 1) AS one LEFT JOIN made ON true"""
 
-ALTER = f"""WITH {_GUARDED},
+_PENDING_ON = f"EXISTS (SELECT FROM operation WHERE entity_id = {{}} AND action = 'pending' AND format <= {FORMAT})"
+
+ALTER = f"""WITH {GUARDED},
+own AS MATERIALIZED (SELECT scope_version, in_use FROM guard WHERE id = %(id)s::bigint AND mark IS NULL),
 altered AS (
   UPDATE entity SET version = version + 1, doc = %(doc)s::text,
-    modified_by = %(principal)s::text, modified_at = {_NOW}
-  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {_ALL_GUARDED}
+    modified_by = %(principal)s::text, modified_at = {NOW}
+  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED} AND (SELECT true FROM own)
+    AND NOT {_PENDING_ON.format("%(id)s::bigint")}
   RETURNING id, version, modified_at),
 logged AS (
   INSERT INTO operation ({_OPERATION_COLUMNS})
   SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
-    %(changes)s::text, g.scope_version, g.in_use, %(doc)s::text
-  FROM altered JOIN guard g ON g.id = %(id)s::bigint WHERE {_DURABLE})
+    %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text
+  FROM altered, own WHERE {DURABLE})
 SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at,
-  CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found
+  CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found,
+  CASE WHEN altered.id IS NULL THEN {_GUARDS_MARKED} OR NOT EXISTS (SELECT FROM own) END AS marked
 FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
 
 LOCK_GUARDS = {
@@ -98,8 +129,9 @@ LOCK_ENTITIES = {
 """Likewise, by whether they will be written."""
 
 
-NOT_EMPTY, READ = "22012", "2201E"
-"""The SQLSTATEs that failing checks raise: division_by_zero, invalid_argument_for_logarithm."""
+NOT_EMPTY, READ, CLAIM, STALE_ID = "22012", "2201E", "2201F", "2201G"
+"""The SQLSTATEs that failing checks raise: division_by_zero, and invalid arguments for a logarithm, a power
+function and width_bucket."""
 
 
 def _fails_if(found: str) -> str:
@@ -130,10 +162,31 @@ check_listing = {
     owned: _fails_if(f"EXISTS (({m} EXCEPT {_SEEN}) UNION ALL ({_SEEN} EXCEPT {m}))") for owned, m in _MEMBERS.items()
 }
 
-_BARRED = """barred AS MATERIALIZED (
+CLAIMED = """WITH gone AS (
+  DELETE FROM operation WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND attempt = %(claim)s::int
+    AND action IN ('forbidden', 'moved', 'expired', 'cancelled') RETURNING 1)
+SELECT sqrt(((SELECT count(*) FROM gone) - 1)::float8)"""
+"""Takes the operation's row away, for the one that the commit writes; fails (CLAIM) if it is not ours any more."""
+
+CALLER = f"""WITH remembered AS MATERIALIZED (
+  SELECT 1 FROM info WHERE forgotten + {DRIFT} <= %(issued)s::bigint
+    AND %(issued)s::bigint <= {NOW} + {DRIFT} FOR SHARE)
+SELECT width_bucket(1::float8, 0::float8, (SELECT count(*) FROM remembered)::float8, 1)"""
+"""Fails (STALE_ID) for an operation id that gc may have forgotten, and keeps gc from forgetting more meanwhile."""
+
+PATIENCE = "SELECT set_config('lock_timeout', %(patience)s::text, true)"
+
+RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL,
+  quiet_until = {NOW} + greatest({QUIET}, {NOW} - marked_at)
+WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
+"""Takes the operation's own mark away."""
+
+_BARRED = f"""barred AS MATERIALIZED (
   SELECT id FROM guard
   WHERE id = ANY(%(bar_ids)s::bigint[])
     AND scope_version = (%(bar_scopes)s::bigint[])[array_position(%(bar_ids)s::bigint[], id)]
+    AND CASE WHEN id = %(held)s::bigint THEN mark = %(operation_id)s::uuid
+      ELSE mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {NOW}) END
   ORDER BY id FOR UPDATE)"""
 
 _READ = """read AS MATERIALIZED (
@@ -162,13 +215,16 @@ _LOCKED_OWNED = """locked_owned AS MATERIALIZED (
   ORDER BY o.id FOR UPDATE OF o)"""
 
 _OK = f"""ok AS MATERIALIZED (
-  SELECT {_ALL_GUARDED} AND (SELECT count(*) FROM barred) = cardinality(%(bar_ids)s::bigint[]) AS guards,
+  SELECT {ALL_GUARDED} AND (SELECT count(*) FROM barred) = cardinality(%(bar_ids)s::bigint[]) AS guards,
     (SELECT count(*) FROM read) + (SELECT count(*) FROM read_owned)
       = cardinality(%(read_ids)s::bigint[]) + cardinality(%(owned_ids)s::bigint[]) AS reads,
-    {{own}} AS own),
-go AS MATERIALIZED (SELECT FROM ok WHERE guards AND reads AND own AND {_DURABLE})"""
+    {{own}} AS own, {{free}} AS free),
+go AS MATERIALIZED (SELECT FROM ok WHERE guards AND reads AND own AND free AND {DURABLE})"""
 
 _OWN_UPDATES = "(SELECT count(*) FROM locked) = cardinality(%(u_ids)s::bigint[])"
+_UNMARKED = f"NOT {_marked('%(u_plain)s::bigint[]')}"
+_NONE_PENDING = f"""NOT EXISTS (SELECT FROM operation
+      WHERE entity_id = ANY(%(u_plain)s::bigint[]) AND action = 'pending' AND format <= {FORMAT})"""
 _OWN_WRITES = "(SELECT count(*) FROM locked_owned) = %(w_known)s::bigint"
 
 _UPDATES = f"""wanted AS MATERIALIZED (
@@ -180,12 +236,17 @@ stands AS (
   UPDATE guard g SET scope_version = g.scope_version + 1, parent_id = coalesce(w.parent_id, g.parent_id),
     name = coalesce(w.name, g.name), key = coalesce(w.key, g.key), fold = coalesce(w.fold, g.fold),
     state = coalesce(w.state, g.state), in_use = coalesce(w.in_use, g.in_use),
-    dropped_at = CASE WHEN w.state = 0 THEN NULL WHEN w.state = 1 THEN {_NOW} ELSE g.dropped_at END
+    dropped_at = CASE WHEN w.state = 0 THEN NULL WHEN w.state = 1 THEN {NOW} ELSE g.dropped_at END,
+    mark = NULL, marked_at = NULL, marked_until = NULL,
+    quiet_until = CASE WHEN g.mark IS NOT NULL THEN {NOW} + greatest({QUIET}, {NOW} - g.marked_at) END
   FROM wanted w, go WHERE w.id = g.id AND g.id = ANY(%(u_ids)s::bigint[]) AND w.exclusive
   RETURNING g.id, g.scope_version, g.in_use),
+withdrawn AS (
+  UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
+  FROM go WHERE o.entity_id = ANY(%(u_exclusive_ids)s::bigint[]) AND o.action = 'pending'),
 altered AS (
   UPDATE entity e SET version = e.version + 1, doc = coalesce(w.doc, e.doc),
-    modified_by = %(principal)s::text, modified_at = {_NOW}
+    modified_by = %(principal)s::text, modified_at = {NOW}
   FROM wanted w, go WHERE w.id = e.id AND e.id = ANY(%(u_ids)s::bigint[])
   RETURNING w.ordinal, e.id, e.version, e.doc, e.modified_at)"""
 
@@ -204,7 +265,7 @@ placed AS (
 made AS (
   INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
   SELECT id, 1, doc, %(principal)s::text, now.at, %(principal)s::text, now.at
-  FROM placed JOIN fresh USING (id), (SELECT {_NOW} AS at) AS now
+  FROM placed JOIN fresh USING (id), (SELECT {NOW} AS at) AS now
   RETURNING id, created_at)"""
 
 _OWNED_WRITES = f"""owned_wanted AS MATERIALIZED (
@@ -214,17 +275,17 @@ owned_made AS (
   INSERT INTO owned (owner_id, kind, name, id, version, doc, created_by, created_at, modified_by, modified_at)
   SELECT owner_id, kind, name, nextval('entity_id_seq'), 1, doc, %(principal)s::text, now.at, %(principal)s::text,
     now.at
-  FROM owned_wanted, go, (SELECT {_NOW} AS at) AS now WHERE version = 0 ORDER BY owner_id, kind, name
+  FROM owned_wanted, go, (SELECT {NOW} AS at) AS now WHERE version = 0 ORDER BY owner_id, kind, name
   RETURNING owner_id, kind, name, id, version, doc, modified_at),
 owned_altered AS (
-  UPDATE owned o SET version = o.version + 1, doc = w.doc, modified_by = %(principal)s::text, modified_at = {_NOW}
+  UPDATE owned o SET version = o.version + 1, doc = w.doc, modified_by = %(principal)s::text, modified_at = {NOW}
   FROM owned_wanted w, go
   WHERE o.owner_id = w.owner_id AND o.kind = w.kind AND o.name = w.name AND w.version > 0 AND w.doc IS NOT NULL
   RETURNING o.owner_id, o.kind, o.name, o.id, o.version, o.doc, o.modified_at),
 owned_deleted AS (
   DELETE FROM owned o USING owned_wanted w, go
   WHERE o.owner_id = w.owner_id AND o.kind = w.kind AND o.name = w.name AND w.version > 0 AND w.doc IS NULL
-  RETURNING o.owner_id, o.kind, o.name, o.id, o.version + 1 AS version, o.doc, {_NOW} AS modified_at)"""
+  RETURNING o.owner_id, o.kind, o.name, o.id, o.version + 1 AS version, o.doc, {NOW} AS modified_at)"""
 
 _DONE_UPDATES = """SELECT a.ordinal, a.id, a.version, NULL::bigint AS owner_id,
     coalesce(s.scope_version, g.scope_version) AS scope_version, coalesce(s.in_use, g.in_use) AS in_use, a.doc,
@@ -242,41 +303,56 @@ _LOGGED = f"""done AS MATERIALIZED (
 logged AS (
   INSERT INTO operation ({_OPERATION_COLUMNS})
   SELECT %(operation_id)s::uuid, {{ordinal}}, nextval('change_seq'), d.id, d.version, d.owner_id, ev.kind, ev.action,
-    %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc
+    %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc,
+    CASE d.ordinal WHEN 0 THEN %(digest)s::text END
   FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
       %(e_changes)s::text[]) WITH ORDINALITY AS ev(kind, action, path_before, path_after, changes, n)
     ON ev.n = d.ordinal + 1
   ORDER BY d.ordinal)
-SELECT ok.guards, ok.reads, ok.own, d.ordinal, d.id, d.version, d.time{{must}} FROM ok LEFT JOIN done d ON true"""
+SELECT ok.guards, ok.reads, ok.own, ok.free, NOT ok.guards AND {{marked}}, d.ordinal, d.id, d.version, d.time{{must}}
+FROM ok LEFT JOIN done d ON true"""
 
 # without gaps: a tombstone takes the first ordinal, so that one must always be there
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
 
-_MUST = ", ln(CASE WHEN ok.guards AND ok.reads AND ok.own THEN 1 ELSE 0 END)"
+_MUST = ", ln(CASE WHEN ok.guards AND ok.reads AND ok.own AND ok.free THEN 1 ELSE 0 END)"
+
+_ANY_MARKED = _marked(
+    "%(guard_ids)s::bigint[] || %(bar_ids)s::bigint[]",
+    f" OR (id = ANY(%(bar_ids)s::bigint[]) AND coalesce(quiet_until, 0) > {NOW})",
+)
 
 
 @cache
-def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: bool) -> str:
+def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: bool, overlook: bool) -> str:
     """Return the statement for a commit that has these kinds of writes; with none, it only checks.
 
     With ``must``, it fails (READ) when a precondition does not hold, so that what is sent
     with it is not applied either.
     """
     skip = "ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING" if skip_existing else ""
-    parts = [_GUARDED, _BARRED, _READ]
+    parts = [GUARDED, _BARRED, _READ]
     parts += [_LOCKED] if updates else []
     parts += [_LOCKED_OWNED] if owned else []
+    free = [_UNMARKED] if updates else []
+    free += [_NONE_PENDING] if updates and not overlook else []
     own = [_OWN_UPDATES] if updates else []
     own += [_OWN_WRITES] if owned else []
-    parts += [_OK.format(own=" AND ".join(own) or "true")]
+    parts += [_OK.format(own=" AND ".join(own) or "true", free=" AND ".join(free) or "true")]
     if not (updates or inserts or owned):
-        last = "SELECT guards, reads, own, NULL::int, NULL::bigint, NULL::bigint, NULL::bigint FROM ok"
+        last = f"""SELECT guards, reads, own, free, NOT guards AND {_ANY_MARKED},
+  NULL::int, NULL::bigint, NULL::bigint, NULL::bigint FROM ok"""
         return "WITH " + ",\n".join(parts) + "\n" + last
     parts += [_UPDATES] if updates else []
     parts += [_INSERTS.format(on_conflict=skip)] if inserts else []
     parts += [_OWNED_WRITES] if owned else []
     done = [s for s, here in ((_DONE_UPDATES, updates), (_DONE_INSERTS, inserts), (_DONE_OWNED, owned)) if here]
     parts.append(
-        _LOGGED.format(parts="\n  UNION ALL ".join(done), ordinal=_ORDINAL[skip_existing], must=_MUST if must else "")
+        _LOGGED.format(
+            parts="\n  UNION ALL ".join(done),
+            ordinal=_ORDINAL[skip_existing],
+            must=_MUST if must else "",
+            marked=_ANY_MARKED,
+        )
     )
     return "WITH " + ",\n".join(parts)

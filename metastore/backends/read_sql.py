@@ -21,7 +21,8 @@ ENTITY = _VERSIONED.format("e")
 OWNED = "o.id, o.owner_id, o.kind, o.name, " + _VERSIONED.format("o")
 STEPS = """SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
   o.principal, o.time, o.path_before, o.path_after, o.changes, o.scope_version, o.in_use, o.doc,
-  coalesce(e.created_by, w.created_by), coalesce(e.created_at, w.created_at)
+  coalesce(e.created_by, w.created_by) AS created_by, coalesce(e.created_at, w.created_at) AS created_at,
+  o.attempt, o.deadline, o.digest, o.result, o.format
 FROM operation o {} """
 
 
@@ -85,7 +86,8 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
         return from_named(sql, self.parameter)
 
     @cached_property
-    def _steps(self) -> str:
+    def named_steps(self) -> str:
+        """The rows of the operation table ``o``, their columns named as in Step."""
         return STEPS.format("LEFT JOIN entity e ON e.id = o.entity_id LEFT JOIN owned w ON w.id = o.entity_id")
 
     @cached_property
@@ -158,14 +160,14 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
     def history(self) -> str:
         """The steps of one entity, oldest first."""
         where = "WHERE o.entity_id = :entity_id AND o.version > :after ORDER BY o.version LIMIT :page_size"
-        return from_named(self._steps + where, self.parameter)
+        return from_named(self.named_steps + where, self.parameter)
 
     @cached_property
     def feed(self) -> str:
         """The steps after a position, in the feed's order."""
-        return from_named(self._steps + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
+        return from_named(self.named_steps + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
 
     @cached_property
     def steps(self) -> str:
         """What one operation wrote."""
-        return from_named(self._steps + "WHERE o.operation_id = :operation_id ORDER BY o.ordinal", self.parameter)
+        return from_named(self.named_steps + "WHERE o.operation_id = :operation_id ORDER BY o.ordinal", self.parameter)

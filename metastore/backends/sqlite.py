@@ -8,26 +8,39 @@ other writers until it goes on: SQLite's nature.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.backends import collect_sql, verify_sql
-from metastore.backends.decode import child, entities_by_id, lookup_parameters, owned_record, page, resolved, step
+from metastore.backends import sqlite_intents as intents
+from metastore.backends.decode import (
+    child,
+    entities_by_id,
+    lookup_parameters,
+    owned_record,
+    page,
+    pending,
+    resolved,
+    step,
+)
 from metastore.backends.deep import DEEP, resolve_deep
-from metastore.backends.port import TOMBSTONES_STAY, Child, Guards, Known, Lookup, Page, Resolved, Step
+from metastore.backends.port import TOMBSTONES_STAY, Child, Guards, Known, Lookup, Marked, Page, Pending, Resolved, Step
 from metastore.backends.read_sql import ReadSql
-from metastore.backends.sqlite_commit import Refused, apply
+from metastore.backends.sqlite_commit import UNMARK, Refused, apply
 from metastore.backends.sqlite_connect import DRIVER, Pool, raise_read_error
+from metastore.backends.stats_sql import DatabaseStats, sqlite_stats
 from metastore.clock import Clock
-from metastore.commit import LIVE, Commit, Committed, Conflicted, Outcome, Unknown
+from metastore.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
 from metastore.entity import OwnedRecord
 from metastore.errors import MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
+
+T = TypeVar("T")
 
 _READ = ReadSql(
     parameter=":name",
@@ -51,14 +64,81 @@ class SqliteBackend:
 
     def commit(self, commit: Commit) -> Outcome:
         """Apply ``commit`` in one transaction."""
+        return self._attempt(lambda connection, now: apply(connection, commit, now))
+
+    def _attempt(self, change: Callable[[Any, int], tuple[Result | None, ...]]) -> Outcome:
+        """Let ``change`` work in a transaction; return the outcome that its results, or an error, mean."""
         try:
             with self._writer() as connection:
-                results = apply(connection, commit, self._clock.micros())
+                results = change(connection, self._clock.micros())
         except Refused as refused:
             return Conflicted(refused.cause, refused.id, refused.found)
         except DRIVER.Error as error:
             return _outcome_of(error)
         return Committed(results)
+
+    # --- operations that are written down, and marks
+
+    def write_down(self, entry: Entry) -> Outcome:
+        def write(connection: Any, now: int) -> tuple[Result | None, ...]:
+            intents.write_down(connection, entry, now)
+            return ()
+
+        return self._attempt(write)
+
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
+        try:
+            with self.pool.connection() as connection:
+                connection.execute("BEGIN")  # all of it at one instant
+                rows = intents.pending_rows(connection, _READ, entity_id, operation_id, limit)
+                chain = connection.execute(_READ.by_id, {"ids": json.dumps([entity_id])}).fetchall()
+                connection.execute("COMMIT")
+        except DRIVER.Error as error:
+            raise_read_error(error)
+        return pending([step(row) for row in rows], chain, entity_id, operation_id, self._clock.micros())
+
+    def help(self, help: Help) -> Outcome:
+        return self._attempt(lambda connection, now: intents.help_intents(connection, help, now))
+
+    def forbid(self, operation_id: UUID) -> int | None:
+        return self._written(lambda connection, now: intents.forbid(connection, operation_id, now))
+
+    def cancel(self, operation_id: UUID) -> bool:
+        return self._written(
+            lambda connection, now: bool(connection.execute(intents.CANCEL, (now, str(operation_id))).fetchall())
+        )
+
+    def mark(self, mark: Mark) -> Outcome:
+        return self._attempt(lambda connection, now: (intents.set_mark(connection, mark, now),))
+
+    def unmark(self, entity_id: int, operation_id: UUID) -> bool:
+        return self._change_mark(UNMARK, entity_id, operation_id)
+
+    def clear(self, entity_id: int, operation_id: UUID) -> bool:
+        return self._change_mark(intents.CLEAR, entity_id, operation_id)
+
+    def _change_mark(self, sql: str, entity_id: int, operation_id: UUID) -> bool:
+        def change(connection: Any, now: int) -> bool:
+            parameters = {"id": entity_id, "operation_id": str(operation_id), "now": now}
+            return bool(connection.execute(sql, parameters).fetchall())
+
+        return self._written(change)
+
+    def marked(self, ids: Sequence[int]) -> list[Marked]:
+        now = self._clock.micros()
+        rows = self._rows(intents.MARKED, {"ids": json.dumps(list(ids)), "now": now})
+        return [intents.marked(row, now) for row in rows]
+
+    def stats(self, since: int, limit: int) -> DatabaseStats:
+        return sqlite_stats(self._rows, self._clock.micros(), since, limit)
+
+    def _written(self, change: Callable[[Any, int], T]) -> T:
+        """Let ``change`` work in a transaction; an error of the database is the caller's."""
+        try:
+            with self._writer() as connection:
+                return change(connection, self._clock.micros())
+        except DRIVER.Error as error:
+            raise_read_error(error)
 
     @contextmanager
     def _writer(self) -> Iterator[Any]:
@@ -149,28 +229,9 @@ class SqliteBackend:
     # --- the rest
 
     def reserve_ids(self, count: int) -> list[int]:
-        try:
-            with self._writer() as connection:
-                sql = "UPDATE info SET last_id = last_id + ? RETURNING last_id"
-                ((last,),) = connection.execute(sql, (count,)).fetchall()
-        except DRIVER.Error as error:
-            raise_read_error(error)
+        sql = "UPDATE info SET last_id = last_id + ? RETURNING last_id"
+        last: int = self._written(lambda connection, _: connection.execute(sql, (count,)).fetchall()[0][0])
         return list(range(last - count + 1, last + 1))
-
-    def forbid(self, operation_id: UUID) -> bool:
-        """Insert a tombstone, unless the operation was applied."""
-        try:
-            with self._writer() as connection:
-                sql = "SELECT action FROM operation WHERE operation_id = ? AND ordinal = 0"
-                known = connection.execute(sql, (str(operation_id),)).fetchone()
-                if known is None:
-                    connection.execute(
-                        "INSERT INTO operation (operation_id, ordinal, action, time) VALUES (?, 0, 'forbidden', ?)",
-                        (str(operation_id), self._clock.micros()),
-                    )
-        except DRIVER.Error as error:
-            raise_read_error(error)
-        return known is None or known[0] == "forbidden"
 
     # --- gc
 
@@ -198,6 +259,10 @@ class SqliteBackend:
             raise_read_error(error)
         return len(doomed)
 
+    def forget(self, before: int) -> None:
+        sql = "UPDATE info SET forgotten = max(forgotten, ?)"
+        self._written(lambda connection, _: connection.execute(sql, (before,)).rowcount)
+
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
         parameters = {"before": before, "keep": keep, "after": after, "limit": limit}
         try:
@@ -207,8 +272,9 @@ class SqliteBackend:
                 connection.executemany("DELETE FROM operation WHERE seq = ?", [row[:1] for row in doomed])
                 highest = max((row[0] for row in doomed), default=0)
                 connection.execute("UPDATE info SET collected_seq = max(collected_seq, ?)", (highest,))
-                tombstones = "DELETE FROM operation WHERE seq IS NULL AND time < ?"
-                others = connection.execute(tombstones, (before - TOMBSTONES_STAY,)).rowcount if after == 0 else 0
+                forget = "DELETE FROM operation WHERE seq IS NULL AND time < ? AND coalesce(deadline, 0) < ?"
+                long_ago = (before - TOMBSTONES_STAY, self._clock.micros())
+                others = connection.execute(forget, long_ago).rowcount if after == 0 else 0
         except DRIVER.Error as error:
             raise_read_error(error)
         versions = sum(row[3] for row in doomed)

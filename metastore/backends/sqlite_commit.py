@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
+from metastore.backends.port import DRIFT, QUIET
+from metastore.changes import FORMAT
 from metastore.commit import (
+    CLAIMABLE,
     DROPPED,
     LIVE,
     Absent,
+    Caller,
     Cause,
     Commit,
     Delete,
     Expect,
+    Guard,
     Insert,
     Listing,
     Put,
@@ -20,7 +27,7 @@ from metastore.commit import (
     Write,
 )
 
-__all__ = ["Refused", "apply"]
+__all__ = ["CLEARED", "UNMARK", "Refused", "apply", "check_guards", "take_row"]
 
 
 class Refused(Exception):
@@ -35,22 +42,54 @@ class Refused(Exception):
 
 def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...]:
     """Check every precondition, then write; raise :class:`Refused` when one does not hold."""
-    if connection.execute(
-        "SELECT 1 FROM operation WHERE operation_id = ? LIMIT 1", (str(commit.operation_id),)
-    ).fetchone():
-        raise Refused("operation")
-    _check_guards(connection, commit)
+    take_row(connection, commit.caller, commit.operation_id, commit.claim, now)
+    check_guards(connection, commit.guards, commit.operation_id)
+    if commit.held is not None and _mark(connection, commit.held) != str(commit.operation_id):
+        raise Refused("marked", commit.held)
     for read in commit.reads:
         _check_read(connection, read)
     writer = _Writer(connection, commit, now)
-    return tuple([writer.write(w) for w in commit.writes])
+    results = tuple([writer.write(w) for w in commit.writes])
+    if commit.held is not None:
+        connection.execute(UNMARK, {"id": commit.held, "operation_id": str(commit.operation_id), "now": now})
+    return results
 
 
-def _check_guards(connection: Any, commit: Commit) -> None:
-    for guard in commit.guards:
-        row = connection.execute("SELECT scope_version FROM guard WHERE id = ?", (guard.id,)).fetchone()
+CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
+  quiet_until = :now + max({QUIET}, :now - marked_at)"""
+UNMARK = f"UPDATE guard SET {CLEARED} WHERE id = :id AND mark = :operation_id RETURNING 1"
+
+
+def _mark(connection: Any, entity_id: int) -> str | None:
+    row: tuple[str | None] | None = connection.execute("SELECT mark FROM guard WHERE id = ?", (entity_id,)).fetchone()
+    return None if row is None else row[0]
+
+
+def take_row(connection: Any, caller: Caller | None, operation_id: UUID, claim: int, now: int) -> None:
+    """Check a caller's operation id, and make room for the operation's row: there is none, or it was claimed."""
+    if caller is not None:
+        ((forgotten,),) = connection.execute("SELECT forgotten FROM info").fetchall()
+        if not forgotten + DRIFT <= caller.issued <= now + DRIFT:
+            raise Refused("stale_id")
+    key = (str(operation_id),)
+    if claim == 0:
+        if connection.execute("SELECT 1 FROM operation WHERE operation_id = ? LIMIT 1", key).fetchone():
+            raise Refused("operation")
+        return
+    sql = f"""DELETE FROM operation WHERE operation_id = ? AND ordinal = 0 AND attempt = ?
+      AND action IN ({", ".join("?" * len(CLAIMABLE))}) RETURNING 1"""
+    if not connection.execute(sql, (*key, claim, *CLAIMABLE)).fetchall():
+        raise Refused("claim")
+
+
+def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | None) -> None:
+    """Refuse what does not hold: a scope version, or another operation's mark."""
+    for guard in guards:
+        row = connection.execute("SELECT scope_version, mark FROM guard WHERE id = ?", (guard.id,)).fetchone()
         if row is None or row[0] != guard.scope_version:
             raise Refused("ancestor", guard.id, row and row[0])
+        if row[1] is not None and row[1] != str(operation_id):
+            raise Refused("marked", guard.id)
 
 
 def _check_read(connection: Any, read: Expect | Absent | Listing) -> None:
@@ -78,14 +117,22 @@ def _check_read(connection: Any, read: Expect | Absent | Listing) -> None:
             raise Refused("read", read.parent_id)
 
 
-def _check_update(run: Any, write: Update) -> None:
+def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
     row = run("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
     if row is None or row[0] != write.version:
         raise Refused("self", write.id, row and row[0])
-    if write.scope_version is not None:
-        (scope,) = run("SELECT scope_version FROM guard WHERE id = ?", (write.id,)).fetchone()
-        if scope != write.scope_version:
-            raise Refused("ancestor", write.id, scope)
+    sql = "SELECT scope_version, mark, coalesce(quiet_until, 0) FROM guard WHERE id = ?"
+    scope, mark, quiet = run(sql, (write.id,)).fetchone()
+    if mark is not None and mark != str(commit.operation_id):
+        raise Refused("marked", write.id)
+    if write.scope_version is None:
+        pending = "SELECT 1 FROM operation WHERE entity_id = ? AND action = 'pending' AND format <= ? LIMIT 1"
+        if not commit.overlook and run(pending, (write.id, FORMAT)).fetchone():
+            raise Refused("pending", write.id)
+    elif scope != write.scope_version:
+        raise Refused("ancestor", write.id, scope)
+    elif commit.held != write.id and quiet > now:
+        raise Refused("marked", write.id)
     if write.empty:
         sql = "SELECT id FROM guard WHERE parent_id = ? AND state = 0 LIMIT 1"
         if run(sql, (write.id,)).fetchone():
@@ -105,7 +152,7 @@ class _Writer:
         if isinstance(write, Insert):
             return self._insert(write)
         if isinstance(write, Update):
-            _check_update(self._run, write)
+            _check_update(self._run, self._commit, write, self._now)
             return self._update(write)
         if isinstance(write, Put):
             return self._put(write)
@@ -123,7 +170,8 @@ class _Writer:
             raise Refused("name", write.parent_id)
         row_id = self._new_id() if write.id is None else write.id
         self._run(
-            "INSERT INTO guard VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+            """INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (row_id, write.parent_id, write.kind, write.family, write.name, write.key, write.fold, LIVE, True, 1),
         )
         by, now = self._commit.principal, self._now
@@ -133,6 +181,10 @@ class _Writer:
     def _update(self, write: Update) -> Result:
         if write.scope_version is not None:
             self._stand(write)
+            self._run(UNMARK, {"id": write.id, "operation_id": str(self._commit.operation_id), "now": self._now})
+            sql = """UPDATE operation SET action = 'moved', attempt = coalesce(attempt, 0) + 1
+            WHERE entity_id = ? AND action = 'pending'"""
+            self._run(sql, (write.id,))
         ((doc,),) = self._run(
             """UPDATE entity SET version = version + 1, doc = coalesce(?, doc), modified_by = ?, modified_at = ?
             WHERE id = ? RETURNING doc""",
@@ -208,11 +260,14 @@ class _Writer:
         """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
         ((seq,),) = self._run("UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq").fetchall()
         event, commit = write.event, self._commit
+        digest = commit.caller.digest if commit.caller is not None and self._logged == 0 else None
         self._run(
-            "INSERT INTO operation VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
+            time, path_before, path_after, changes, scope_version, in_use, doc, digest)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
-                *(commit.principal, self._now, event.path_before, event.path_after, event.changes, *after),
+                *(commit.principal, self._now, event.path_before, event.path_after, event.changes, *after, digest),
             ),
         )
         self._logged += 1

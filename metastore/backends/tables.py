@@ -4,7 +4,10 @@
                with any of them. Narrow, because shared guards lock these rows.
 ``entity``     what each entity is: its version and its document.
 ``owned``      rows that belong to one entity: partitions, statistics.
-``operation``  one row per write of an operation: history, change feed and operation result at once.
+``operation``  one row per write of an operation: history, change feed, result and intent at once. Rows
+               without a position are no history: intents (action pending), operations that came to
+               nothing (failed, unchanged), and those that may be claimed again (forbidden, moved,
+               expired, cancelled).
 ``info``       one row about the database itself.
 
 Times are microseconds since 1970, UTC, by the database's clock. No foreign keys: they would
@@ -50,6 +53,10 @@ guard = Table(
     Column("in_use", Boolean, nullable=False),
     Column("scope_version", _Id, nullable=False),
     Column("dropped_at", _Id),
+    Column("mark", Uuid().with_variant(Text(), "sqlite")),  # the exclusive operation that is announced here
+    Column("marked_at", _Id),
+    Column("marked_until", _Id),
+    Column("quiet_until", _Id),  # until then no new mark and no exclusive operation: it is the sharers' turn
     # a full unique index: an update of the scope version then conflicts with FOR KEY SHARE
     UniqueConstraint("id", "scope_version", name="guard_scope"),
     Index(
@@ -68,6 +75,12 @@ guard = Table(
         "key",
         postgresql_where=text("state <> 0"),
         sqlite_where=text("state <> 0"),
+    ),
+    Index(
+        "guard_marked",
+        "id",
+        postgresql_where=text("mark IS NOT NULL"),
+        sqlite_where=text("mark IS NOT NULL"),
     ),
 )
 
@@ -119,9 +132,20 @@ operation = Table(
     Column("scope_version", _Id),
     Column("in_use", Boolean),
     Column("doc", Text),
+    Column("attempt", Integer),  # of a row that can be claimed: counts its claims, so that a late one fails
+    Column("deadline", _Id),  # of an intent: after that nobody applies it
+    Column("digest", Text),  # of an id that the caller gave: fingerprint of the arguments
+    Column("result", Text),  # what was answered, where the row itself does not say it: JSON
+    Column("format", Integer),  # of an intent: the format of its changes
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
     UniqueConstraint("seq", name="operation_seq"),
     UniqueConstraint("entity_id", "version", name="operation_version"),
+    Index(
+        "operation_pending",
+        "entity_id",
+        postgresql_where=text("action = 'pending'"),
+        sqlite_where=text("action = 'pending'"),
+    ),
 )
 
 info = Table(
@@ -135,4 +159,5 @@ info = Table(
     Column("collected_seq", _Id, nullable=False),  # gc removed nothing after this position
     Column("last_id", _Id, nullable=False),  # SQLite only: PostgreSQL has sequences
     Column("last_seq", _Id, nullable=False),
+    Column("forgotten", _Id, nullable=False, server_default="0"),  # gc removed operations that are older
 )

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metastore.cli import crawling, looking, past, upkeep
+from metastore.cli import crawling, looking, past, stats, upkeep
 from metastore.cli.context import Settings
 from metastore.cli.output import one_line, safe
 from metastore.errors import MetastoreError
@@ -70,7 +70,7 @@ def _settings(
         typer.echo(ctx.get_help())
 
 
-for _commands in (upkeep, crawling, looking, past):
+for _commands in (upkeep, crawling, looking, past, stats):
     _commands.register(app)
 
 

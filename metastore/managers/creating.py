@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from metastore.altering import equal
 from metastore.backends.port import Lookup
 from metastore.changes import Doc
 from metastore.commit import Event, Insert, Update
 from metastore.entity import Entity, Node, Record
 from metastore.errors import EntityAlreadyExists, InvalidArgument
+from metastore.helping import own_guards
 from metastore.kinds.kind import Kind, dump
 from metastore.managers.target import find_parent, missing_parent, root_or_last
 from metastore.names import Path, clean_name, format_path, parse_path
@@ -100,23 +102,21 @@ def _existing(
         raise EntityAlreadyExists(path, f"{path} already exists and is a {record.chain[-1].kind}; choose another name")
     if if_exists == "return":
         return wish.kind.entity(record)
-    return rewrite(wish.kind, record, wish.replacing(json.loads(record.doc)), "[]", actor)
+    return _replaced(wish, record, actor)
 
 
-def rewrite(
-    kind: Kind, record: Record, doc: Doc, changes: str, actor: str | None, *, same_order: bool = False
-) -> Proposal[Entity] | Entity:
-    """Propose a new document for an entity; one that is equal settles it.
+def _replaced(wish: Wish, record: Record, actor: str | None) -> Proposal[Entity] | Entity:
+    doc = wish.replacing(json.loads(record.doc))
+    text = dump(doc, tuple([n.name for n in record.chain]))
+    return rewrite(wish.kind, record, None if equal(record.doc, text, doc, same_order=False) else text, "[]", actor)
 
-    With ``same_order`` of its keys, another text is another document.
-    """
-    names = tuple([n.name for n in record.chain])
-    parents = record.chain[:-1]
-    check_in_use(parents)
-    text, path = dump(doc, names), format_path(names)
-    may_be_equal = not same_order and len(text) == len(record.doc)
-    if text == record.doc or (may_be_equal and doc == json.loads(record.doc)):
+
+def rewrite(kind: Kind, record: Record, text: str | None, changes: str, actor: str | None) -> Proposal[Entity] | Entity:
+    """Propose a new document for an entity; None, as it is equal, settles it."""
+    check_in_use(record.chain[:-1])
+    if text is None:
         return kind.entity(record)
+    path = format_path([n.name for n in record.chain])
     write = Update(record.chain[-1].id, record.version, Event(kind.name, "alter", path, path, changes), doc=text)
 
     def finish(results: Results) -> Entity:
@@ -126,7 +126,7 @@ def rewrite(
             record._replace(version=result.version, doc=text, modified_by=actor, modified_at=result.time)
         )
 
-    return Proposal(guards_of(parents), (write,), finish)
+    return Proposal(own_guards(record.chain), (write,), finish)
 
 
 def new_entity(kind: Kind, parent: Node, names: tuple[str, ...], text: str, folds: bool) -> Insert:

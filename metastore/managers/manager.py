@@ -6,15 +6,16 @@ themselves are in ``creating``, ``moving`` and ``listing``.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
+from uuid import UUID
 
+from metastore.altering import altered
 from metastore.arguments import integer, items, known_keywords, positive_integer, shown
-from metastore.backends.port import Child, Page
-from metastore.changes import Doc, EntityChange, encode
+from metastore.backends.port import Child, Page, Step
+from metastore.changes import EntityChange, encode
 from metastore.collecting import delete_tree
 from metastore.commit import DROPPED, LIVE
 from metastore.entity import Entity, Node, Record, Version
@@ -24,11 +25,14 @@ from metastore.kinds.kind import Kind, dump, to_json
 from metastore.managers import moving
 from metastore.managers.creating import IfExists, Wish, check_if_exists, create, create_chunk, rewrite
 from metastore.managers.listing import pages, parent_nodes
-from metastore.managers.past import entity_at, steps_of, version_of
+from metastore.managers.past import steps_of, version_of
 from metastore.managers.target import Target, find, names_of
+from metastore.managers.target import shown as shown_target
 from metastore.names import Path, clean_name, format_path, parse_path
+from metastore.operation import perform
 from metastore.placing import lookup
-from metastore.session import Attempt, Call, Proposal, Session, View
+from metastore.results import entity_at
+from metastore.session import Attempt, Call, Merge, Proposal, Request, Session, View
 
 __all__ = ["CallOptions", "CreateOptions", "E", "Manager", "call_of"]
 
@@ -40,11 +44,21 @@ _CHUNK = 1000
 _CHUNK_BYTES = 4 << 20
 
 
-class CallOptions(TypedDict, total=False):
-    """What every mutation takes: who asks, and how long it may take (seconds)."""
+class BulkOptions(TypedDict, total=False):
+    """What ``create_many`` takes: who asks, and how long each of its commits may take (seconds)."""
 
     principal: str | None
     deadline: float | None
+
+
+class CallOptions(BulkOptions, total=False):
+    """What every mutation takes besides: its operation id, under which it is applied at most once.
+
+    A repeat with the same id, for as long as operations are kept, returns the first result, or
+    raises the first error; with other arguments it raises InvalidArgument.
+    """
+
+    operation_id: UUID | str | None
 
 
 class CreateOptions(CallOptions, total=False):
@@ -67,21 +81,30 @@ class Manager(Generic[E]):
     # --- making
 
     def _create(self, path: Path, fields: Mapping[str, Any], options: CreateOptions) -> E:
-        known_keywords(options, CreateOptions.__annotations__ | CallOptions.__annotations__)
+        known_keywords(options, CreateOptions.__annotations__ | _CALL_OPTIONS)
         if_exists, parent = options.get("if_exists", "error"), options.get("parent")
         check_if_exists(if_exists)
         properties = options.get("properties", MappingProxyType({}))
         wish = Wish(self._kind, options.get("comment"), properties, fields)
-        call = Call(options.get("principal"), options.get("deadline"))
+        call = _call(options)
         doc, actor = wish.document(), self._actor(call)
 
         def attempt(view: View) -> Proposal[Entity] | Entity:
             return create(view, wish, doc, path, parent, if_exists, actor)
 
+        request = Request[Entity](
+            "create",
+            lambda: f"create {self._kind.name} {path!r}",
+            attempt,
+            _entity,
+            lambda: [self._kind.name, list(parse_path(path)), parent and parent.id, doc, if_exists],
+        )
+        if call.operation_id is not None and options.get("parents") and parent is None:
+            self._make_all_parents(path, options)  # before: that they are missing would be the operation's result
         rounds = 0
         while True:
             try:
-                return cast(E, self._session.run(attempt, call, lambda: f"create {self._kind.name} {path!r}"))
+                return cast(E, perform(self._session, request, call))
             except EntityNotFound:
                 if not options.get("parents") or parent is not None:
                     raise
@@ -102,13 +125,19 @@ class Manager(Generic[E]):
         Manager[Entity](self._session, KINDS["schema"])._create(names[:depth], {}, more)  # noqa: SLF001  (our own)
         return True
 
+    def _make_all_parents(self, path: Path, options: CreateOptions) -> None:
+        for _ in parse_path(path):
+            (found,) = self._session.backend.resolve([lookup(self._kind, parse_path(path))])
+            if len(found.nodes) >= len(parse_path(path)) - 1 or not self._make_parents(path, options):
+                return
+
     def create_many(
         self,
         parent: Target | None,
         rows: Iterable[Mapping[str, Any]],
         *,
         if_exists: IfExists = "error",
-        **options: Unpack[CallOptions],
+        **options: Unpack[BulkOptions],
     ) -> int:
         """Create many entities below one parent; return how many were written.
 
@@ -118,7 +147,8 @@ class Manager(Generic[E]):
         if not isinstance(rows, Iterable):
             raise InvalidArgument(f"rows are mappings with a name and the fields of create, not {shown(rows)}")
         check_if_exists(if_exists)
-        call = call_of(options)
+        known_keywords(options, BulkOptions.__annotations__)
+        call = _call(options)
         known: list[tuple[Node, ...]] = []
 
         def parents_of(view: View) -> tuple[Node, ...]:
@@ -130,7 +160,10 @@ class Manager(Generic[E]):
             def attempt(view: View) -> Proposal[int] | int:
                 return create_chunk(view, chunk, self._kind, parents_of, if_exists)
 
-            return self._session.run(attempt, call, lambda: f"create {len(chunk)} of kind {self._kind.name}")
+            def what() -> str:
+                return f"create {len(chunk)} of kind {self._kind.name}"
+
+            return perform(self._session, Request[int]("create_many", what, attempt, len, tuple), call)
 
         written = 0
         # while one chunk is written, the next one is made
@@ -247,15 +280,16 @@ class Manager(Generic[E]):
         def attempt(view: View) -> Proposal[Entity] | Entity:
             record = find(view, self._kind, target)
             moving.check_version(record, expected_version)
-            names = tuple([n.name for n in record.chain])
-            doc = json.loads(record.doc)
-            before = _order(doc)
-            for change in changes:
-                change.apply(doc, names)
-            encoded = to_json(encode(changes))
-            return rewrite(self._kind, record, doc, encoded, actor, same_order=_order(doc) == before)
+            text = altered(record.doc, tuple([n.name for n in record.chain]), changes)
+            return rewrite(self._kind, record, text, to_json(encode(changes)), actor)
 
-        return self._run_for_entity(attempt, call, "alter", target)
+        merge = None
+        if expected_version is None and not self._session.in_transaction:
+            held = isinstance(target, Entity)
+            names = None if held else names_of(self._kind, target)
+            merge = Merge(self._kind.name, names, target.id if isinstance(target, Entity) else None, changes)
+        arguments = lambda: [encode(changes), expected_version]  # noqa: E731
+        return self._run_for_entity(attempt, call, "alter", target, arguments, merge)
 
     def rename(
         self, target: Target, to: Path, *, expected_version: int | None = None, **options: Unpack[CallOptions]
@@ -268,7 +302,11 @@ class Manager(Generic[E]):
         parse_path(to)
         actor = self._actor(call)
         return self._run_for_entity(
-            lambda view: moving.rename(view, self._kind, target, to, expected_version, actor), call, "rename", target
+            lambda view: moving.rename(view, self._kind, target, to, expected_version, actor),
+            call,
+            "rename",
+            target,
+            lambda: [list(parse_path(to)), expected_version],
         )
 
     def drop(
@@ -286,7 +324,12 @@ class Manager(Generic[E]):
         call = call_of(options)
         actor = self._actor(call)
         return self._run(
-            lambda view: moving.drop(view, self._kind, target, cascade, expected_version, actor), call, "drop", target
+            lambda view: moving.drop(view, self._kind, target, cascade, expected_version, actor),
+            call,
+            "drop",
+            target,
+            lambda _: True,
+            lambda: [cascade, expected_version],
         )
 
     def restore(
@@ -301,7 +344,11 @@ class Manager(Generic[E]):
         call = call_of(options)
         actor = self._actor(call)
         return self._run_for_entity(
-            lambda view: moving.restore(view, self._kind, path, id, to, actor), call, "restore", path
+            lambda view: moving.restore(view, self._kind, path, id, to, actor),
+            call,
+            "restore",
+            path,
+            lambda: [id, None if to is None else list(parse_path(to))],
         )
 
     def purge(self, target: Target, **options: Unpack[CallOptions]) -> bool:
@@ -312,7 +359,14 @@ class Manager(Generic[E]):
         """
         call = call_of(options)
         actor = self._actor(call)
-        entity_id = self._run(lambda view: moving.purge(view, self._kind, target, actor), call, "purge", target)
+        entity_id = self._run(
+            lambda view: moving.purge(view, self._kind, target, actor),
+            call,
+            "purge",
+            target,
+            lambda steps: steps[0].entity_id or 0,
+            tuple,
+        )
         if entity_id and not self._session.in_transaction:  # gc deletes it otherwise
             delete_tree(self._session.backend, entity_id)
         return bool(entity_id)
@@ -322,26 +376,54 @@ class Manager(Generic[E]):
     def _actor(self, call: Call) -> str | None:
         return self._session.principal if call.principal is None else call.principal
 
-    def _run(self, attempt: Attempt[T], call: Call, verb: str, target: Target) -> T:
+    def _run(
+        self,
+        attempt: Attempt[T],
+        call: Call,
+        verb: str,
+        target: Target,
+        replay: Callable[[Sequence[Step]], T],
+        arguments: Callable[[], Any],
+        merge: Merge | None = None,
+    ) -> T:
         def what() -> str:
             return f"{verb} {self._kind.name} {target.path if isinstance(target, Entity) else target!r}"
 
-        return self._session.run(attempt, call, what)
+        def all_arguments() -> Any:
+            return [self._kind.name, shown_target(target), arguments()]
 
-    def _run_for_entity(self, attempt: Attempt[Entity], call: Call, verb: str, target: Target) -> E:
-        return cast(E, self._run(attempt, call, verb, target))
+        request = Request(verb, what, attempt, replay, all_arguments, merge, exclusive=verb != "alter")
+        return perform(self._session, request, call)
+
+    def _run_for_entity(
+        self,
+        attempt: Attempt[Entity],
+        call: Call,
+        verb: str,
+        target: Target,
+        arguments: Callable[[], Any] = tuple,
+        merge: Merge | None = None,
+    ) -> E:
+        return cast(E, self._run(attempt, call, verb, target, _entity, arguments, merge))
 
 
-def _order(doc: Doc) -> list[list[str]]:
-    return [list(value) for value in doc.values() if isinstance(value, dict)]
+def _entity(steps: Sequence[Step]) -> Entity:
+    return cast(Entity, entity_at(steps[0]))
+
+
+_CALL_OPTIONS = CallOptions.__annotations__ | BulkOptions.__annotations__
+
+
+def _call(options: Mapping[str, Any]) -> Call:
+    return Call(options.get("principal"), options.get("deadline"), options.get("operation_id"))
 
 
 def call_of(options: CallOptions) -> Call:
     """Return the checked options of a call."""
     if not options:
         return _NO_OPTIONS
-    known_keywords(options, CallOptions.__annotations__)
-    return Call(options.get("principal"), options.get("deadline"))
+    known_keywords(options, _CALL_OPTIONS)
+    return _call(options)
 
 
 def _chunks(

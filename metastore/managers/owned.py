@@ -6,13 +6,13 @@ Writing one takes the owner's guard and those above it; it does not change the o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.arguments import positive_integer
-from metastore.backends.port import Backend, Page
+from metastore.backends.port import Backend, Page, Step
 from metastore.commit import Delete, Event, Put
 from metastore.entity import Node, Owned, OwnedRecord
 from metastore.errors import EntityAlreadyExists, EntityNotFound
@@ -22,15 +22,18 @@ from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table import TABLE
 from metastore.managers.listing import owner_pages
 from metastore.managers.manager import CallOptions, call_of
-from metastore.managers.target import Target, find
+from metastore.managers.target import Target, find, shown
 from metastore.names import clean_name, format_path
+from metastore.operation import perform
 from metastore.placing import check_in_use, guards_of
+from metastore.results import entity_at
 from metastore.retry.runner import Conflict
-from metastore.session import Proposal, Results, Session, View
+from metastore.session import Attempt, Call, Proposal, Request, Results, Session, View
 
 __all__ = ["OwnedManager", "Partitions", "Statistics"]
 
 O = TypeVar("O", bound=Owned)  # noqa: E741
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,27 @@ class OwnedManager(Generic[O]):
 
             return Proposal(guards_of(nodes), (write,), finish)
 
-        return self._session.run(attempt, call, lambda: f"create {self._kind.name} {row.name!r}")
+        return self._run(
+            "create", attempt, call, owner, row.name, lambda steps: cast(O, entity_at(steps[0])), lambda: [row.doc]
+        )
+
+    def _run(
+        self,
+        verb: str,
+        attempt: Attempt[T],
+        call: Call,
+        owner: Target,
+        name: str,
+        replay: Callable[[Sequence[Step]], T],
+        arguments: Callable[[], Any],
+    ) -> T:
+        def what() -> str:
+            return f"{verb} {self._kind.name} {name!r}"
+
+        def all_arguments() -> Any:
+            return [self._kind.name, shown(owner), name, arguments()]
+
+        return perform(self._session, Request(verb, what, attempt, replay, all_arguments), call)
 
     def put_many(
         self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
@@ -139,7 +162,9 @@ class OwnedManager(Generic[O]):
                 return 0
             return Proposal(guards_of(nodes), tuple(writes), len)
 
-        return self._session.run(attempt, call_of(options), lambda: f"write {len(names)} of kind {self._kind.name}")
+        return self._run(
+            "write", attempt, call_of(options), owner, ", ".join(names[:3]), len, lambda: [wanted, unwanted]
+        )
 
     def _difference(
         self, owner_id: int, name: str, record: OwnedRecord | None, doc: str | None, path: str
@@ -170,7 +195,7 @@ class OwnedManager(Generic[O]):
             write = Delete(nodes[-1].id, self._kind.name, name, found.version, event)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
-        return self._session.run(attempt, call_of(options), lambda: f"drop {self._kind.name} {name!r}")
+        return self._run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
 
     def _place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
         """Return the owner's nodes, itself last, and the row's path."""

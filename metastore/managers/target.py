@@ -10,7 +10,7 @@ from metastore.names import Path, format_path, parse_path
 from metastore.placing import lookup
 from metastore.session import View
 
-__all__ = ["Target", "find", "find_parent", "missing", "missing_parent", "names_of", "root_or_last"]
+__all__ = ["Target", "find", "find_parent", "missing", "missing_parent", "names_of", "root_or_last", "shown"]
 
 Target = Path | Entity
 
@@ -43,6 +43,11 @@ def find(view: View, kind: Kind, target: Target) -> Record:
     return record
 
 
+def shown(target: Target) -> object:
+    """Return ``target`` as a JSON value: an entity is its id."""
+    return target.id if isinstance(target, Entity) else list(parse_path(target))
+
+
 def missing(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
     """The error for a path that ends after ``nodes``."""
     path = format_path(names)
@@ -64,10 +69,11 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
         what = getattr(parent, "kind", type(parent).__name__)
         raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents) or 'root'}, not a {what}")
     if parent.record.live and view.guess():
-        return parent.record.chain
+        return view.newest(parent.record.chain)
     known = view.backend.by_id([parent.id])[0]
     if known is None or not known.live:
         raise EntityNotFound(parent.path, f"{parent.path} (id {parent.id}) was dropped")
+    view.saw(known.record.chain)
     return known.record.chain
 
 

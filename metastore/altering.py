@@ -1,0 +1,37 @@
+"""Changes applied to a document: pure, so that anyone can apply anyone's, again and again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from metastore.changes import Doc, EntityChange
+from metastore.kinds.kind import dump
+
+__all__ = ["altered", "equal"]
+
+
+def altered(text: str, names: tuple[str, ...], changes: Sequence[EntityChange]) -> str | None:
+    """Return the document after ``changes``; None if they leave it equal. Raises what the changes raise.
+
+    ``names`` is the entity's path.
+    """
+    doc = json.loads(text)
+    before = _order(doc)
+    for change in changes:
+        change.apply(doc, names)
+    after = dump(doc, names)
+    return None if equal(text, after, doc, same_order=_order(doc) == before) else after
+
+
+def equal(old: str, new: str, doc: Doc, *, same_order: bool) -> bool:
+    """Whether two texts are the same document; ``doc`` is the new one's.
+
+    With ``same_order`` of its keys, another text is another document.
+    """
+    may_be_equal = not same_order and len(new) == len(old)
+    return new == old or (may_be_equal and doc == json.loads(old))
+
+
+def _order(doc: Doc) -> list[list[str]]:
+    return [list(value) for value in doc.values() if isinstance(value, dict)]

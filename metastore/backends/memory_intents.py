@@ -1,0 +1,101 @@
+"""Intents, entries and marks over dictionaries: the part of the oracle that keeps operations going.
+
+Like :mod:`metastore.backends.memory_commit` on tables that nobody else sees, until all of it held.
+"""
+
+from __future__ import annotations
+
+from metastore.backends.memory_commit import Refused, check_caller, check_guards, take_claim
+from metastore.backends.memory_tables import Tables
+from metastore.backends.port import Step
+from metastore.commit import PENDING, Entry, Help, Mark, Resolution, Result
+
+__all__ = ["help_intents", "set_mark", "write_down"]
+
+
+def write_down(tables: Tables, entry: Entry, now: int) -> None:
+    """Note an operation that is not applied."""
+    check_caller(tables, entry.caller, now)
+    take_claim(tables, entry.operation_id, entry.claim)
+    tables.steps.append(
+        Step(
+            operation_id=entry.operation_id,
+            ordinal=0,
+            seq=None,
+            entity_id=entry.entity_id,
+            version=None,
+            owner_id=None,
+            kind=entry.kind,
+            action=entry.action,
+            principal=entry.principal,
+            time=now,
+            path_before=entry.path,
+            path_after=None,
+            changes=entry.changes,
+            scope_version=None,
+            in_use=None,
+            doc=None,
+            created_by=None,
+            created_at=None,
+            attempt=entry.claim,
+            deadline=now + round(entry.seconds * 1_000_000) if entry.action == PENDING else None,
+            digest=entry.caller.digest if entry.caller else None,
+            result=entry.result,
+            format=entry.format,
+        )
+    )
+
+
+def help_intents(tables: Tables, help_: Help, now: int) -> tuple[Result, ...]:
+    """Resolve intents of one entity, in order."""
+    check_guards(tables, help_.guards, None)
+    body = tables.bodies.get(help_.id)
+    if body is None or body.version != help_.version:
+        raise Refused("self", help_.id, body and body.version)
+    if tables.stands[help_.id].mark is not None:
+        raise Refused("marked", help_.id)
+    return tuple([_resolve(tables, help_, one, now) for one in help_.resolutions])
+
+
+def _resolve(tables: Tables, help_: Help, one: Resolution, now: int) -> Result:
+    intent = tables.row_of(one.operation_id)
+    if intent is None or intent.action != PENDING:
+        raise Refused("pending", help_.id)
+    body, stand = tables.bodies[help_.id], tables.stands[help_.id]
+    if one.action != "alter":
+        attempt = (intent.attempt or 0) + (one.action in ("moved", "expired"))
+        decided = intent._replace(action=one.action, result=one.result, time=now, attempt=attempt)
+        tables.replace_step(intent, decided)
+        return Result(help_.id, body.version, now)
+    doc = body.doc if one.doc is None else one.doc
+    body = body._replace(version=body.version + 1, doc=doc, modified_by=one.principal, modified_at=now)
+    tables.bodies[help_.id] = body
+    applied = intent._replace(
+        seq=tables.draw("seq"),
+        version=body.version,
+        action="alter",
+        time=now,
+        path_before=help_.path,
+        path_after=help_.path,
+        scope_version=stand.scope_version,
+        in_use=stand.in_use,
+        doc=doc,
+    )
+    tables.replace_step(intent, applied)
+    return Result(help_.id, body.version, now)
+
+
+def set_mark(tables: Tables, mark: Mark, now: int) -> Result:
+    """Mark a guard; a freeze bumps its scope version."""
+    check_guards(tables, mark.guards, None)
+    stand = tables.stands.get(mark.id)
+    if stand is None or mark.scope_version not in (None, stand.scope_version):
+        raise Refused("ancestor", mark.id, stand and stand.scope_version)
+    if stand.mark not in (None, mark.operation_id) or (stand.mark is None and (stand.quiet_until or 0) > now):
+        raise Refused("marked", mark.id)
+    scope = stand.scope_version + (mark.scope_version is not None)
+    until = now + round(mark.seconds * 1_000_000)
+    tables.stands[mark.id] = stand._replace(
+        mark=mark.operation_id, marked_at=now, marked_until=until, scope_version=scope
+    )
+    return Result(mark.id, scope, now)

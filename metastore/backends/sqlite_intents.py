@@ -1,0 +1,127 @@
+"""Operations that are written down, and marks, on SQLite: inside a transaction that excludes all other writers."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from metastore.backends.port import Marked
+from metastore.backends.read_sql import ReadSql
+from metastore.backends.sqlite_commit import CLEARED, Refused, check_guards, take_row
+from metastore.commit import CLAIMABLE, PENDING, Entry, Help, Mark, Resolution, Result
+
+__all__ = ["CANCEL", "CLEAR", "MARKED", "forbid", "help_intents", "marked", "pending_rows", "set_mark", "write_down"]
+
+_CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
+CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = ?
+WHERE operation_id = ? AND ordinal = 0 AND action = '{PENDING}' RETURNING 1"""
+CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {CLEARED}
+WHERE id = :id AND mark = :operation_id AND marked_until < :now RETURNING 1"""
+
+
+def write_down(connection: Any, entry: Entry, now: int) -> None:
+    """Note an operation that is not applied."""
+    take_row(connection, entry.caller, entry.operation_id, entry.claim, now)
+    deadline = now + round(entry.seconds * 1_000_000) if entry.action == PENDING else None
+    connection.execute(
+        """INSERT INTO operation (operation_id, ordinal, entity_id, kind, action, principal, time, path_before, changes,
+        attempt, deadline, digest, result, format) VALUES (?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            *(str(entry.operation_id), entry.entity_id, entry.kind, entry.action, entry.principal, now, entry.path),
+            *(entry.changes, entry.claim, deadline, entry.caller and entry.caller.digest, entry.result, entry.format),
+        ),
+    )
+
+
+def forbid(connection: Any, operation_id: UUID, now: int) -> int | None:
+    """Insert a tombstone, or claim a row that may be claimed."""
+    key = str(operation_id)
+    if connection.execute("SELECT 1 FROM operation WHERE operation_id = ? AND ordinal = 0", (key,)).fetchone() is None:
+        sql = "INSERT INTO operation (operation_id, ordinal, action, time, attempt) VALUES (?, 0, 'forbidden', ?, 1)"
+        connection.execute(sql, (key, now))
+        return 1
+    sql = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time = ?
+      WHERE operation_id = ? AND ordinal = 0 AND action IN ({_CLAIMABLE}) RETURNING attempt"""
+    rows = connection.execute(sql, (now, key)).fetchall()
+    return rows[0][0] if rows else None
+
+
+def pending_rows(
+    connection: Any, read: ReadSql, entity_id: int, operation_id: UUID | None, limit: int
+) -> list[tuple[Any, ...]]:
+    """Return the rows of an entity's oldest intents, and the row of the operation that asks."""
+    chosen = f"""SELECT operation_id FROM (SELECT operation_id FROM operation
+      WHERE entity_id = :id AND action = '{PENDING}' ORDER BY time, operation_id LIMIT :limit)"""
+    sql = f"{read.named_steps} WHERE o.ordinal = 0 AND (o.operation_id IN ({chosen}) OR o.operation_id = :own)"
+    own = None if operation_id is None else str(operation_id)
+    rows: list[tuple[Any, ...]] = connection.execute(
+        sql + " ORDER BY o.time, o.operation_id", {"id": entity_id, "limit": limit, "own": own}
+    ).fetchall()
+    return rows
+
+
+def help_intents(connection: Any, help_: Help, now: int) -> tuple[Result, ...]:
+    """Resolve intents of one entity, in order."""
+    check_guards(connection, help_.guards, None)
+    row = connection.execute("SELECT version FROM entity WHERE id = ?", (help_.id,)).fetchone()
+    if row is None or row[0] != help_.version:
+        raise Refused("self", help_.id, row and row[0])
+    sql = "SELECT scope_version, in_use, mark FROM guard WHERE id = ?"
+    scope, in_use, mark = connection.execute(sql, (help_.id,)).fetchone()
+    if mark is not None:
+        raise Refused("marked", help_.id)
+    version = help_.version
+    for one in help_.resolutions:
+        version += one.action == "alter"
+        _resolve(connection, help_, one, (version, scope, in_use), now)
+    applied = [one for one in help_.resolutions if one.action == "alter"]
+    if applied:
+        sql = "UPDATE entity SET version = ?, doc = coalesce(?, doc), modified_by = ?, modified_at = ? WHERE id = ?"
+        connection.execute(sql, (version, applied[-1].doc, applied[-1].principal, now, help_.id))
+    return tuple([Result(help_.id, help_.version, now)] * len(help_.resolutions))
+
+
+def _resolve(connection: Any, help_: Help, one: Resolution, after: tuple[int, int, Any], now: int) -> None:
+    key = str(one.operation_id)
+    if one.action == "alter":
+        ((seq,),) = connection.execute("UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq").fetchall()
+        rows = connection.execute(
+            f"""UPDATE operation SET action = 'alter', seq = ?, version = ?, time = ?, path_before = ?, path_after = ?,
+            scope_version = ?, in_use = ?, doc = ?
+            WHERE operation_id = ? AND ordinal = 0 AND action = '{PENDING}' RETURNING 1""",
+            (seq, after[0], now, help_.path, help_.path, *after[1:], one.doc, key),
+        ).fetchall()
+    else:
+        rows = connection.execute(
+            f"""UPDATE operation SET action = ?, time = ?, result = ?, attempt = coalesce(attempt, 0) + ?
+            WHERE operation_id = ? AND ordinal = 0 AND action = '{PENDING}' RETURNING 1""",
+            (one.action, now, one.result, one.action in ("moved", "expired"), key),
+        ).fetchall()
+    if not rows:
+        raise Refused("pending", help_.id)
+
+
+def set_mark(connection: Any, mark: Mark, now: int) -> Result:
+    """Mark a guard; a freeze bumps its scope version."""
+    check_guards(connection, mark.guards, None)
+    sql = "SELECT scope_version, mark, coalesce(quiet_until, 0) FROM guard WHERE id = ?"
+    row = connection.execute(sql, (mark.id,)).fetchone()
+    if row is None or mark.scope_version not in (None, row[0]):
+        raise Refused("ancestor", mark.id, row and row[0])
+    scope, other, quiet = row
+    own = str(mark.operation_id)
+    if other not in (None, own) or (other is None and quiet > now):
+        raise Refused("marked", mark.id)
+    scope += mark.scope_version is not None
+    sql = "UPDATE guard SET mark = ?, marked_at = ?, marked_until = ?, scope_version = ? WHERE id = ?"
+    connection.execute(sql, (own, now, now + round(mark.seconds * 1_000_000), scope, mark.id))
+    return Result(mark.id, scope, now)
+
+
+def marked(row: tuple[Any, ...], now: int) -> Marked:
+    """Return what stands in the way from (id, mark, until)."""
+    return Marked(row[0], None if row[1] is None else UUID(row[1]), (row[2] - now) / 1e6)
+
+
+MARKED = """SELECT id, mark, coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) FROM guard
+WHERE id IN (SELECT value FROM json_each(:ids)) AND (mark IS NOT NULL OR quiet_until > :now)"""

@@ -1,0 +1,196 @@
+"""What ``Backend.stats`` answers, and how PostgreSQL and SQLite are asked for it.
+
+One statement, hence one instant and one round trip; its lists come as JSON. PostgreSQL is asked once more for its
+MultiXact members, by a statement that its role may run.
+
+**Undecided positions** (PostgreSQL). A number missing in the feed is final once whoever could have drawn it is over.
+He had a transaction id before he drew it, hence before a later number was drawn. So a gap is open if a running
+transaction with an id began before the first change after the gap; what follows the gap is not delivered yet. The
+start is compared by the clock, with a second to spare. ``xact_start`` of other roles is hidden from roles that are
+not in pg_read_all_stats: then it is not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from metastore.backends.read_sql import from_named
+from metastore.errors import MetastoreError
+
+__all__ = ["NEWEST", "DatabaseStats", "HotRow", "MarkRow", "postgres_stats", "sqlite_stats"]
+
+NEWEST: Final = 100_000
+"""How many of the feed's newest steps are looked at."""
+
+
+class MarkRow(NamedTuple):
+    """A guard that carries a mark."""
+
+    entity_id: int
+    names: tuple[str, ...] | None
+    """Where it is now, from the root; None: it was purged."""
+    operation_id: str
+    marked_at: int
+    marked_until: int
+
+
+class HotRow(NamedTuple):
+    """An entity, and how often it or a row that it owns was written."""
+
+    entity_id: int
+    names: tuple[str, ...] | None
+    kind: str | None
+    writes: int
+
+
+class DatabaseStats(NamedTuple):
+    """The database's side of things. Times are microseconds since 1970, spans microseconds."""
+
+    now: int
+    format: int
+    pending: int
+    oldest_pending: int | None
+    """When the oldest pending intent was announced."""
+    marks: tuple[MarkRow, ...]
+    """The soonest to expire first."""
+    hot: tuple[HotRow, ...]
+    """The most written first."""
+    undecided: int | None = 0
+    """Changes that are committed and that the feed does not deliver yet; None: not known."""
+    undecided_since: int | None = None
+    """When the first of them was written."""
+    oldest_transaction: int | None = None
+    """When the oldest running transaction began that may write; None: there is none, or it is not known."""
+    multixact_members: int | None = None
+    multixact_age: int | None = None
+
+
+Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
+"""Runs a statement with named parameters, and returns its rows."""
+
+_COMMON = """now AS (SELECT {now} AS at),
+recent AS MATERIALIZED (
+  SELECT seq, time, coalesce(owner_id, entity_id) AS id FROM operation
+  WHERE seq IS NOT NULL ORDER BY seq DESC LIMIT {newest}),
+hot AS MATERIALIZED (
+  SELECT id, count(*) AS writes FROM recent
+  WHERE id IS NOT NULL AND time >= (SELECT at FROM now) - CAST(:since AS bigint)
+  GROUP BY id ORDER BY count(*) DESC, id LIMIT :page_size),
+marks AS MATERIALIZED (
+  SELECT id, mark, marked_at, marked_until FROM guard WHERE mark IS NOT NULL
+  ORDER BY marked_until, id LIMIT :page_size),
+up(wanted, height, parent_id, kind, name) AS (
+  SELECT g.id, 0, g.parent_id, g.kind, g.name FROM guard g WHERE g.id IN (SELECT id FROM hot UNION SELECT id FROM marks)
+  UNION ALL
+  SELECT up.wanted, up.height + 1, g.parent_id, g.kind, g.name FROM up {join} WHERE up.parent_id > 0)"""
+_INTENTS = "FROM operation WHERE action = 'pending' AND entity_id IS NOT NULL"
+_ANSWER = f"""SELECT (SELECT at FROM now), (SELECT format FROM info), (SELECT count(*) {_INTENTS}),
+  (SELECT min(time) {_INTENTS}),
+  (SELECT CAST({{array}}({{row}}(id, mark, marked_at, marked_until)) AS text) FROM marks),
+  (SELECT CAST({{array}}({{row}}(id, writes)) AS text) FROM hot),
+  (SELECT CAST({{array}}({{row}}(wanted, height, kind, name)) AS text) FROM up)"""
+
+_POSTGRES_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+# whoever has a transaction id: in a session, or prepared
+_RUNNING = """running AS MATERIALIZED (
+  SELECT xact_start AS began FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+  UNION ALL SELECT prepared FROM pg_prepared_xacts),
+oldest AS (
+  SELECT CASE WHEN count(*) = count(began) THEN (extract(epoch FROM min(began)) * 1000000)::bigint END AS began,
+    count(*) > count(began) AS hidden FROM running),
+behind AS (
+  SELECT recent.seq, recent.time, recent.seq - lag(recent.seq) OVER (ORDER BY recent.seq) AS step FROM recent),
+opened AS (
+  SELECT min(behind.seq) AS seq FROM behind, oldest WHERE behind.step > 1 AND behind.time >= oldest.began - 1000000)"""
+_POSTGRES = from_named(
+    f"""WITH RECURSIVE {
+        _COMMON.format(
+            now=_POSTGRES_NOW,
+            newest=NEWEST,
+            join="CROSS JOIN LATERAL (SELECT * FROM guard g WHERE g.id = up.parent_id OFFSET 0) g",
+        )
+    }, {_RUNNING}
+{_ANSWER.format(array="json_agg", row="json_build_array")},
+  CASE WHEN NOT (SELECT hidden FROM oldest)
+    THEN (SELECT count(*) FROM recent WHERE seq >= (SELECT seq FROM opened)) END,
+  (SELECT time FROM recent WHERE seq = (SELECT seq FROM opened)),
+  (SELECT began FROM oldest),
+  (SELECT max(mxid_age(datminmxid)) FROM pg_database),
+  has_function_privilege('pg_ls_dir(text)', 'EXECUTE'),
+  has_function_privilege('pg_control_checkpoint()', 'EXECUTE')""",
+    "%(name)s",
+)
+_SQLITE = f"""WITH RECURSIVE {
+    _COMMON.format(now="CAST(:now AS bigint)", newest=NEWEST, join="JOIN guard g ON g.id = up.parent_id")
+}
+{_ANSWER.format(array="json_group_array", row="json_array")}"""
+
+_MEMBERS_PER_FILE: Final = 32 * 409 * 4  # pages of a segment, groups on a page of 8 KiB, members of a group
+_MEMBERS_BY_FILES = f"SELECT count(*) * {_MEMBERS_PER_FILE} FROM pg_ls_dir('pg_multixact/members')"
+_MEMBERS_BY_CHECKPOINT = """SELECT (c.members / greatest(1, c.next - 1) * greatest(0, c.next - c.oldest))::bigint
+FROM (SELECT next_multi_offset::text::numeric AS members, next_multixact_id::text::bigint AS next,
+  oldest_multi_xid::text::bigint AS oldest FROM pg_control_checkpoint()) c"""
+"""Counts 2**32 members from the start again; what is kept is taken for as large as all since."""
+
+
+def postgres_stats(fetch: Fetch, since: int, limit: int) -> DatabaseStats:
+    """Ask PostgreSQL: what was written in the last ``since`` µs is hot; at most ``limit`` marks and hot entities."""
+    ((*common, undecided, undecided_since, oldest, age, files, checkpoint),) = fetch(
+        _POSTGRES, {"since": since, "page_size": limit}
+    )
+    members = _members(fetch, _MEMBERS_BY_FILES) if files else None
+    if members is None and checkpoint:
+        members = _members(fetch, _MEMBERS_BY_CHECKPOINT)
+    return _stats(common)._replace(
+        undecided=undecided,
+        undecided_since=undecided_since,
+        oldest_transaction=oldest,
+        multixact_members=members,
+        multixact_age=age,
+    )
+
+
+def _members(fetch: Fetch, statement: str) -> int | None:
+    try:
+        ((found,),) = fetch(statement, {})
+    except MetastoreError:  # a server that does not tell everybody
+        return None
+    return int(found)
+
+
+def sqlite_stats(fetch: Fetch, now: int, since: int, limit: int) -> DatabaseStats:
+    """Ask SQLite, where it is ``now``; as :func:`postgres_stats`. Its feed has no gaps, and it no MultiXacts."""
+    (common,) = fetch(_SQLITE, {"now": now, "since": since, "page_size": limit})
+    return _stats(common)
+
+
+def _stats(row: tuple[Any, ...] | list[Any]) -> DatabaseStats:
+    now, version, pending, oldest, marks, hot, chains = row
+    found = _chains(chains)
+    return DatabaseStats(
+        now,
+        version,
+        pending,
+        oldest,
+        tuple(MarkRow(i, _names(found, i), str(mark), at, until) for i, mark, at, until in _rows(marks)),
+        tuple(HotRow(i, _names(found, i), found[i][0][0] if i in found else None, n) for i, n in _rows(hot)),
+    )
+
+
+def _rows(text: str | None) -> list[list[Any]]:
+    return json.loads(text) if text else []
+
+
+def _chains(text: str | None) -> Mapping[int, list[tuple[str, str]]]:
+    """Return (kind, name) of each entity that was wanted, and of all above it."""
+    chains: dict[int, list[tuple[str, str]]] = {}
+    for wanted, _, kind, name in sorted(_rows(text), key=lambda r: r[:2]):
+        chains.setdefault(wanted, []).append((kind, name))
+    return chains
+
+
+def _names(chains: Mapping[int, list[tuple[str, str]]], entity_id: int) -> tuple[str, ...] | None:
+    chain = chains.get(entity_id)
+    return None if chain is None else tuple(name for _, name in reversed(chain))

@@ -1,0 +1,121 @@
+"""Freeze: a schema for oneself while one works, without a lock and without a database transaction.
+
+``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one
+update. That waits for the writers in flight below it and keeps later ones out: they retry until
+their deadline and then get ScopeFrozen. What the block does is one commit, which requires the mark
+and takes it away. A holder that dies blocks nobody beyond its ttl; after each freeze it is the
+others' turn for as long as it took, at least 50 ms.
+
+It does not keep out what is done to the schema's ancestors: the holder's commit then fails, and
+names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from metastore.arguments import positive_seconds
+from metastore.commit import Committed, Mark, Unknown
+from metastore.deadlines import until
+from metastore.entity import Record
+from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, ScopeFrozen
+from metastore.managers.kinds import Schemas
+from metastore.managers.target import Target, find, names_of
+from metastore.placing import check_in_use, guards_of
+from metastore.retry.runner import Conflict, run
+from metastore.session import Call, Session, View
+from metastore.settling import in_the_way
+from metastore.transaction import Transaction, effort_of, policy_of
+
+__all__ = ["FreezableSchemas", "Freeze"]
+
+
+class FreezableSchemas(Schemas):
+    """The manager of schemas, which can be had for oneself."""
+
+    def exclusive(
+        self, path: Target, *, ttl: float = 30.0, timeout: float = 30.0, principal: str | None = None
+    ) -> Freeze:
+        """Freeze a schema: ``with store.schemas.exclusive("lake.c.s") as tx: …`` is one commit.
+
+        Nobody else writes the schema or anything below it meanwhile. ``ttl``: how long it lasts at
+        most, ``timeout``: how long to wait for it (both in seconds). Raises ScopeFrozen while another
+        operation has it, EntityNotFound, NotInUse; at the end VersionConflict if the ttl was over, or
+        an ancestor was renamed, moved, dropped or disabled meanwhile.
+        """
+        ttl = positive_seconds(ttl, "a ttl")
+        names_of(self._kind, path)
+        call = Call(principal, positive_seconds(timeout, "a timeout"))
+        return Freeze(self._session, call, lambda view: find(view, self._kind, path), f"the freeze of {path!r}", ttl)
+
+
+class Freeze(Transaction):
+    """A transaction that has one scope for itself. Raises ScopeFrozen, EntityNotFound when it begins."""
+
+    def __init__(self, session: Session, call: Call, find: Callable[[View], Record], what: str, ttl: float) -> None:
+        super().__init__(session, call)
+        self._find = find
+        self._what = what
+        self._ttl = ttl
+        self._overlook = True
+
+    def __enter__(self) -> Self:
+        session = self._outer
+        policy = policy_of(session, self._call)
+        ends = session.clock.monotonic() + policy.deadline
+        try:
+            with until(ends):
+                scope_version = run(lambda _: self._freeze(), effort_of(session, policy, self._id, self._what))
+        except BaseException as error:
+            self._release()
+            if isinstance(error, DeadlineExceeded) and self._in_the_way is not None:
+                message = f"operation {self._in_the_way} is in the way: {error}"
+                raise ScopeFrozen(self._in_the_way, message) from None
+            raise
+        assert self._held is not None
+        self._overlay.require(self._held, scope_version)
+        return super().__enter__()
+
+    def _freeze(self) -> int:
+        session = self._outer
+        record = self._find(View(session.backend, trusting=False))
+        parents, own = record.chain[:-1], record.chain[-1]
+        check_in_use(parents)
+        self._in_the_way = None
+        mark = Mark(self._id, own.id, self._ttl, own.scope_version, guards_of(parents))
+        self._held = own.id  # from now on it may be there
+        try:
+            outcome = session.backend.mark(mark)
+        except BackendUnavailable as error:
+            if not error.transient:
+                raise
+            raise Conflict("unavailable", str(error)) from None
+        if isinstance(outcome, Committed):
+            (result,) = outcome.results
+            assert result is not None
+            return result.version
+        if isinstance(outcome, Unknown):
+            raise Conflict("lost", "the answer was lost", 0.0)
+        found = in_the_way(session.backend, [n.id for n in record.chain], self._id)
+        self._in_the_way = found.other
+        wait = found.quiet if found.other is None and found.quiet else None
+        raise Conflict("marked" if found.other else outcome.cause, f"operation {found.other} has it for itself", wait)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Take the mark away where no commit did."""
+        if self._held is None:
+            return
+        with suppress(MetastoreError):  # it ends by itself, with the ttl
+            self._outer.backend.unmark(self._held, self._id)
+        self._held = None

@@ -1,0 +1,86 @@
+"""What a process remembers of the last calls, to guess better. Bounded; a wrong guess costs an attempt, never more."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+from metastore.clock import Clock
+from metastore.entity import Node
+
+__all__ = ["Hot", "Recent"]
+
+V = TypeVar("V")
+_MOST = 1024
+_STAYS_HOT = 1.0
+"""How long after its last conflict an entity counts as hot (seconds)."""
+
+
+class _Bounded(Generic[V]):
+    """A mapping that forgets what was set longest ago."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[Hashable, V] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable) -> V | None:
+        return self._values.get(key)
+
+    def set(self, key: Hashable, value: V) -> None:
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > _MOST:
+                self._values.popitem(last=False)
+
+    def remove(self, key: Hashable) -> None:
+        with self._lock:
+            self._values.pop(key, None)
+
+
+class Hot:
+    """Entities on which a change lost a moment ago: the next one is announced at once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: _Bounded[float] = _Bounded()
+        self._ids: _Bounded[int] = _Bounded()
+
+    def note(self, entity_id: int, address: Hashable = None) -> None:
+        """Note that a change of the entity lost; ``address`` is the path that led to it, if one did."""
+        self._until.set(entity_id, self._clock.monotonic() + _STAYS_HOT)
+        if address is not None:
+            self._ids.set(address, entity_id)
+
+    def cool(self, entity_id: int) -> None:
+        """Note that nobody else was there."""
+        self._until.remove(entity_id)
+
+    def find(self, entity_id: int | None, address: Hashable) -> int | None:
+        """Return the id of the entity that is meant, if it is hot."""
+        if entity_id is None:
+            entity_id = self._ids.get(address)
+        if entity_id is None:
+            return None
+        until = self._until.get(entity_id)
+        return entity_id if until is not None and until > self._clock.monotonic() else None
+
+
+class Recent:
+    """Where scopes were found last: after a rename, those who hold the old entity need not look it up each time."""
+
+    def __init__(self) -> None:
+        self._chains: _Bounded[tuple[Node, ...]] = _Bounded()
+
+    def note(self, chain: tuple[Node, ...]) -> None:
+        """Note the nodes that lead to a scope, itself last."""
+        self._chains.set(chain[-1].id, chain)
+
+    def chain(self, chain: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Return the newest nodes known that lead to the last of ``chain``."""
+        if not chain:
+            return chain
+        known = self._chains.get(chain[-1].id)
+        return chain if known is None or known[-1].scope_version < chain[-1].scope_version else known

@@ -1,0 +1,132 @@
+"""Helping: everybody's pending intents on one entity, applied in one compare-and-swap.
+
+Pure: from what one snapshot showed (:class:`~metastore.backends.port.Pending`) to a
+:class:`~metastore.commit.Help` that resolves each intent. docs/progress.md has the protocol and its
+proof.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from metastore.altering import altered
+from metastore.backends.port import Pending, Step
+from metastore.changes import FORMAT, EntityChange, UnknownChange, decode
+from metastore.commit import Guard, Help, Resolution
+from metastore.entity import Entity, Node, Record
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.kinds import KINDS
+from metastore.names import fold, format_path, parse_path
+from metastore.placing import check_in_use, guards_of
+from metastore.results import encode_error, encode_value
+
+__all__ = ["BATCH", "Plan", "leads_to", "own_guards", "plan"]
+
+BATCH = 64
+"""How many intents are resolved at once."""
+BATCH_BYTES = 4 << 20
+"""How many bytes of documents, at most, one batch writes beyond its first."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A helping commit, and the asking operation's result if it is applied by it."""
+
+    help: Help
+    record: Record
+    """The entity after the asking operation's intent."""
+
+
+def own_guards(chain: Sequence[Node]) -> tuple[Guard, ...]:
+    """Return what an alter is guarded by: the ancestors, and what can be frozen by itself as well."""
+    guards = guards_of(chain[:-1])
+    own = chain[-1]
+    return (*guards, Guard(own.id, own.scope_version)) if KINDS[own.kind].container else guards
+
+
+def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
+    """Whether ``path`` names what is at the end of ``chain``; None, an id alone, does."""
+    if path is None:
+        return True
+    names = parse_path(path)
+    if len(names) != len(chain):
+        return False
+    above = False
+    for name, node in zip(names, chain, strict=True):
+        if (fold(name) != fold(node.name)) if above else name != node.name:
+            return False
+        above = node.fold
+    return True
+
+
+def plan(seen: Pending, own: UUID | None, rejected: frozenset[UUID] = frozenset(), most: int = BATCH) -> Plan | None:
+    """Resolve the oldest ``most`` intents that this program understands, and that of ``own``; None: there is none.
+
+    ``rejected`` are those whose documents the database refused. The entity must be live.
+    """
+    assert seen.known is not None
+    record, resolutions, size = seen.known.record, list[Resolution](), 0
+    mine = record
+    for intent in seen.intents:
+        if len(resolutions) >= most and intent.operation_id != own:
+            continue
+        one = _resolve(intent, record, seen.now, intent.operation_id in rejected, intent.operation_id == own)
+        if one is None:
+            continue
+        size += len(one.doc or "")
+        if size > BATCH_BYTES and resolutions and intent.operation_id != own:
+            continue
+        if one.action == "alter" and one.doc is not None:
+            record = record._replace(version=record.version + 1, doc=one.doc, modified_by=one.principal)
+        if intent.operation_id == own:
+            mine = record
+        resolutions.append(one)
+    if not resolutions:
+        return None
+    known = seen.known.record
+    path = format_path([n.name for n in known.chain])
+    return Plan(Help(own_guards(known.chain), known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
+
+
+def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) -> Resolution | None:
+    """Return what becomes of an intent on this record; None: it is left to its owner."""
+    become = partial(Resolution, intent.operation_id, principal=intent.principal)
+    if intent.deadline is not None and intent.deadline < now:
+        return become("expired")
+    if intent.kind != record.chain[-1].kind or not leads_to(intent.path_before, record.chain):
+        return become("moved")
+    changes = _understood(intent)
+    if changes is None:
+        return None
+    names = tuple([n.name for n in record.chain])
+    try:
+        check_in_use(record.chain[:-1])
+        text = altered(record.doc, names, changes)
+        if rejected:
+            raise InvalidArgument(f"the database refuses what {format_path(names)} would become")
+    except MetastoreError as error:
+        return become("failed", result=encode_error(error))
+    except Exception:
+        if own:
+            raise
+        return None  # a defect of the change's: whoever asked for it shall see it
+    return become("alter", doc=text) if text is not None else become("unchanged", result=encode_value(_entity(record)))
+
+
+def _entity(record: Record) -> Entity:
+    return KINDS[record.chain[-1].kind].entity(record)
+
+
+def _understood(intent: Step) -> tuple[EntityChange, ...] | None:
+    if (intent.format or 0) > FORMAT:
+        return None
+    try:
+        changes = decode(json.loads(intent.changes or "[]"))
+    except (TypeError, ValueError, KeyError, MetastoreError):
+        return None
+    known = KINDS[intent.kind or ""].changes
+    return None if any(isinstance(c, UnknownChange) or not isinstance(c, known) for c in changes) else changes

@@ -1,0 +1,212 @@
+"""A store's metrics for Prometheus. Needs prometheus-client, the extra ``[metrics]``.
+
+:func:`register` makes a registry ask ``store.metrics()`` whenever it is collected; nothing is counted twice, and
+nothing is asked of the database. Several stores may be registered, with the same label *names* and different values.
+
+**How many series there are** is bounded: operations and causes are words of this program. Entities are shown by id,
+not by path (ids do not change with a rename, and show no names), and only the ten worst of the 64 that are counted:
+``hot_entities=`` says how many, 0 for none. Which ten they are changes with time, so a long-lived Prometheus sees
+more ids than that over the weeks; it is a gauge, for "where is it", and not made for ``rate()``.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+from metastore.arguments import positive_integer
+from metastore.errors import InvalidArgument
+from metastore.metrics import Distribution, Snapshot
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import CollectorRegistry
+
+__all__ = ["HasMetrics", "StoreCollector", "register", "unregister"]
+
+_OURS: Final = frozenset({"operation", "cause", "decided", "resolution", "entity_id", "le"})
+_LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+class HasMetrics(Protocol):
+    """A store, as far as it matters here."""
+
+    def metrics(self) -> Snapshot:
+        """Return what the process saw."""
+        ...
+
+
+def register(
+    store: HasMetrics, registry: CollectorRegistry | None = None, *, hot_entities: int = 10, **labels: str
+) -> StoreCollector:
+    """Show a store's metrics in ``registry`` (None: the default one), with ``labels`` on every series.
+
+    The registry keeps the store until :func:`unregister`. Raises InvalidArgument without prometheus-client, and for
+    labels that do not go together with those of other stores.
+    """
+    core, registry = _client(registry)
+    positive_integer(hot_entities, "hot_entities", least=0)
+    for name in labels:
+        if not _LABEL.fullmatch(name) or name in _OURS:
+            raise InvalidArgument(f"{name!r} cannot be a label here; choose another name")
+    labels = {name: str(value) for name, value in sorted(labels.items())}
+    with _LOCK:
+        collector = _COLLECTORS.get(registry)
+        if collector is not None:
+            collector.add(store, labels, hot_entities)
+            return collector
+        collector = StoreCollector(core)
+        collector.add(store, labels, hot_entities)
+        registry.register(collector)
+        _COLLECTORS[registry] = collector
+        return collector
+
+
+def unregister(store: HasMetrics, registry: CollectorRegistry | None = None) -> None:
+    """Show a store's metrics no longer, if they were shown."""
+    _, registry = _client(registry)
+    with _LOCK:
+        collector = _COLLECTORS.get(registry)
+        if collector is not None and not collector.remove(store):
+            del _COLLECTORS[registry]
+            registry.unregister(collector)
+
+
+_LOCK = threading.Lock()
+_COLLECTORS: WeakKeyDictionary[CollectorRegistry, StoreCollector] = WeakKeyDictionary()
+
+
+def _client(registry: CollectorRegistry | None) -> tuple[Any, CollectorRegistry]:
+    """Return the client's module of metric families, and the registry that is meant."""
+    try:
+        core = import_module("prometheus_client.core")
+    except ImportError:
+        raise InvalidArgument(
+            "metrics for Prometheus need prometheus-client: pip install 'versioned-metastore[metrics]'"
+        ) from None
+    return core, core.REGISTRY if registry is None else registry
+
+
+class StoreCollector:
+    """What a registry asks: the stores registered in it, as families of metrics (``Collector`` of the client)."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self._stores: list[tuple[HasMetrics, dict[str, str], int]] = []
+
+    def add(self, store: HasMetrics, labels: dict[str, str], hot: int) -> None:
+        """Show one more store."""
+        for other, theirs, _ in self._stores:
+            if other is store or theirs == labels:
+                raise InvalidArgument(
+                    "a store is registered already, or one with these labels; give it labels of its own"
+                )
+            if list(theirs) != list(labels):
+                raise InvalidArgument(
+                    f"all stores of a registry have labels of the same names: {', '.join(theirs) or 'none'}, "
+                    f"and not {', '.join(labels) or 'none'}"
+                )
+        self._stores = [*self._stores, (store, labels, hot)]
+
+    def remove(self, store: HasMetrics) -> bool:
+        """Show one store less; return whether any is left."""
+        self._stores = [kept for kept in self._stores if kept[0] is not store]
+        return bool(self._stores)
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the families without samples: their names are taken then."""
+        yield from _Families(self._core, []).all
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each family, with the samples of all stores."""
+        stores = self._stores
+        families = _Families(self._core, list(stores[0][1]) if stores else [])
+        for store, labels, hot in stores:
+            families.add(store.metrics(), list(labels.values()), hot)
+        yield from families.all
+
+
+class _Families:
+    """The families of metrics, being filled."""
+
+    def __init__(self, core: Any, labels: list[str]) -> None:
+        self.all: list[Any] = []
+
+        def family(kind: str, name: str, help_text: str, *more: str) -> Any:
+            found = getattr(core, f"{kind}MetricFamily")(f"metastore_{name}", help_text, labels=[*labels, *more])
+            self.all.append(found)
+            return found
+
+        self.operations = family(
+            "Counter",
+            "operations",
+            "Operations that ended, by what decided them: self, other (helped), value (nothing to commit), error.",
+            "operation",
+            "decided",
+        )
+        self.in_flight = family("Gauge", "operations_in_flight", "Operations that have begun and not ended.")
+        self.attempts = family("Histogram", "attempts", "Attempts per operation that made at least one.", "operation")
+        self.seconds = family(
+            "Histogram", "commit_seconds", "From the call to the commit, of operations that committed.", "operation"
+        )
+        self.conflicts = family("Counter", "conflicts", "Attempts that lost, by cause.", "operation", "cause")
+        self.hot = family(
+            "Gauge",
+            "hot_entity_conflicts",
+            "Conflicts on the entities that had most of them, since the store was opened; never too small.",
+            "entity_id",
+        )
+        self.announced = family("Counter", "announced", "Operations that wrote down an intent.")
+        self.batches = family("Histogram", "batch_intents", "Intents that one helping commit resolved.")
+        self.pending = family("Gauge", "pending_intents", "Intents on the entity that was last looked at.")
+        self.oldest = family("Gauge", "pending_oldest_seconds", "Age of the oldest of them when they were looked at.")
+        self.ambiguous = family(
+            "Counter", "ambiguous", "Commits whose answer was lost, by what became of them.", "resolution"
+        )
+        self.overtaken = family(
+            "Counter",
+            "overtaken_versions",
+            "Versions that others committed while an attempt was under way that failed.",
+        )
+        self.committers = family(
+            "Gauge", "concurrent_committers", "Estimate of how many operations compete for the entity of one."
+        )
+
+    def add(self, seen: Snapshot, labels: list[str], hot: int) -> None:
+        """Add the samples of one store."""
+        _add_counts(self.operations, labels, seen.operations)
+        _add_counts(self.conflicts, labels, seen.conflicts)
+        for family, by_verb in ((self.attempts, seen.attempts), (self.seconds, seen.commit_seconds)):
+            for verb, values in by_verb.items():
+                _add_distribution(family, [*labels, verb], values)
+        _add_distribution(self.batches, labels, seen.batch_intents)
+        for entity in seen.hot_entities[:hot]:
+            self.hot.add_metric([*labels, str(entity.entity_id)], entity.conflicts)
+        for resolution, count in seen.ambiguous.items():
+            self.ambiguous.add_metric([*labels, resolution], count)
+        for family, value in (
+            (self.in_flight, seen.in_flight),
+            (self.announced, seen.announced),
+            (self.pending, seen.pending_intents),
+            (self.oldest, seen.pending_oldest_seconds),
+            (self.overtaken, seen.overtaken_versions),
+            (self.committers, seen.concurrent_committers),
+        ):
+            if value is not None:
+                family.add_metric(labels, value)
+
+
+def _add_counts(family: Any, labels: list[str], counts: Mapping[str, Mapping[str, int]]) -> None:
+    for verb, by_word in counts.items():
+        for word, count in by_word.items():
+            family.add_metric([*labels, verb, word], count)
+
+
+def _add_distribution(family: Any, labels: list[str], values: Distribution) -> None:
+    bounds = [*(str(float(bound)) for bound in values.bounds), "+Inf"]
+    family.add_metric(labels, list(zip(bounds, accumulate(values.counts), strict=True)), values.total)

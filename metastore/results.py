@@ -1,0 +1,146 @@
+"""What an operation came to, as it is kept with its id: for repeats, for lost answers, for ``store.outcome``.
+
+What was applied is told by the row itself. Errors on their merits, and calls that found nothing to
+change, are kept as JSON beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+from uuid import UUID
+
+from metastore import errors
+from metastore.backends.port import Step
+from metastore.commit import CLAIMABLE, PENDING
+from metastore.entity import Entity, Node, Owned, OwnedRecord, Record
+from metastore.errors import MetastoreError
+from metastore.kinds import KINDS, OWNED_KINDS
+from metastore.names import parse_path
+
+__all__ = ["Outcome", "decode_value", "encode_error", "encode_value", "entity_at", "merits", "outcome_of", "raise_kept"]
+
+T = TypeVar("T")
+_UNKNOWN = -1
+"""The id of an ancestor in an entity that comes from history: no guard holds for it."""
+
+_MERITS = ("InvalidArgument", "EntityNotFound", "EntityAlreadyExists", "NotEmpty", "NotInUse", "VersionConflict")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an operation.
+
+    ``state`` is *committed* (``result``: what the call returned, or would have), *failed* (``result``:
+    the error it raised), *pending* (written down, and not applied yet), *cancelled* (not applied, and
+    nothing that was sent can apply it any more; a repeat may), or *unknown* (nothing is kept of it:
+    it never came here, or longer ago than the retention).
+    """
+
+    state: str
+    result: Any = None
+
+
+def merits(error: MetastoreError) -> bool:
+    """Whether an error lies in the operation itself, so that it is the operation's result."""
+    return type(error).__name__ in _MERITS
+
+
+def encode_error(error: MetastoreError) -> str:
+    """Return an error as JSON."""
+    attributes = {k: v if isinstance(v, str | int | None) else str(v) for k, v in vars(error).items() if k[0] != "_"}
+    return json.dumps({"error": type(error).__name__, "message": str(error), "attributes": attributes})
+
+
+def encode_value(value: Entity | Owned | bool | int | None) -> str:
+    """Return what a call returned as JSON."""
+    if isinstance(value, Entity):
+        return json.dumps({"entity": value.record})
+    if isinstance(value, Owned):
+        return json.dumps({"owned": value.record})
+    return json.dumps({"value": value})
+
+
+def decode_value(text: str) -> Any:
+    """Return what ``encode_value`` or ``encode_error`` wrote; an error as a value."""
+    kept = json.loads(text)
+    if "entity" in kept:
+        chain, *rest = kept["entity"]
+        record = Record(tuple([Node(*node) for node in chain]), *rest)
+        return KINDS[record.chain[-1].kind].entity(record)
+    if "owned" in kept:
+        owned = OwnedRecord(*kept["owned"])
+        return OWNED_KINDS[owned.kind].row(owned)
+    if "error" not in kept:
+        return kept["value"]
+    cls = getattr(errors, kept["error"], MetastoreError)
+    error = cls.__new__(cls)
+    error.args = (kept["message"],)
+    error.__dict__.update(kept["attributes"])
+    return error
+
+
+def raise_kept(text: str) -> NoReturn:
+    """Raise the error that ``encode_error`` wrote."""
+    raise decode_value(text)
+
+
+def entity_at(step: Step, chain: tuple[Node, ...] | None = None) -> Entity | Owned | None:
+    """Return what the entity was after ``step``; None for a kind that this program does not know.
+
+    ``chain``: the nodes above it as they are now, if they are known and lead to the same path.
+    """
+    kind, path = step.kind or "", step.path_after or step.path_before
+    if step.doc is None or path is None or step.entity_id is None or step.version is None:
+        return None
+    names = parse_path(path)
+    audit = (step.created_by, step.created_at or step.time, step.principal, step.time)
+    if kind in OWNED_KINDS:
+        owner = step.owner_id or 0
+        owned = OwnedRecord(step.entity_id, owner, kind, names[-1], step.version, step.doc, *audit)
+        return OWNED_KINDS[kind].row(owned)
+    if kind not in KINDS:
+        return None
+    if chain is not None and tuple(n.name for n in chain) == names:
+        nodes = (*chain[:-1], chain[-1]._replace(scope_version=step.scope_version or 1, in_use=bool(step.in_use)))
+    else:
+        above = [Node(_UNKNOWN, "", name, 0, True, False) for name in names[:-1]]
+        nodes = (*above, Node(step.entity_id, kind, names[-1], step.scope_version or 1, bool(step.in_use), False))
+    return KINDS[kind].entity(Record(nodes, step.version, step.doc, *audit))
+
+
+def outcome_of(steps: Sequence[Step]) -> Outcome:
+    """Return what an operation's rows say of it."""
+    if not steps:
+        return Outcome("unknown")
+    first = steps[0]
+    if first.action == PENDING:
+        return Outcome("pending")
+    if first.action in CLAIMABLE:
+        return Outcome("cancelled")
+    if first.seq is None:
+        state = "failed" if first.action == "failed" else "committed"
+        return Outcome(state, decode_value(first.result or '{"value": null}'))
+    if first.action in ("drop", "purge"):
+        return Outcome("committed", True)
+    results = [entity_at(step) for step in steps]
+    return Outcome("committed", results[0] if len(results) == 1 else tuple(results))
+
+
+def replay(steps: Sequence[Step], applied: Callable[[Sequence[Step]], T]) -> T:
+    """Return, or raise, what an operation that is decided came to; ``applied`` makes it of what was written."""
+    first = steps[0]
+    if first.seq is not None:
+        return applied(steps)
+    value = decode_value(first.result or '{"value": null}')
+    if isinstance(value, MetastoreError):
+        raise value
+    kept: T = value
+    return kept
+
+
+def operation_time(operation_id: UUID) -> int:
+    """Return when a UUIDv7 was made, in microseconds since 1970 (RFC 9562, section 5.7)."""
+    return (operation_id.int >> 80) * 1000

@@ -1,0 +1,83 @@
+"""What operations and transactions have in common when something stands in their way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from metastore.backends.port import Backend
+from metastore.commit import Committed
+from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, OutcomeUnknown
+from metastore.helping import BATCH, plan
+from metastore.session import Session
+
+__all__ = ["InTheWay", "ask_until_it_answers", "help_others", "in_the_way"]
+
+
+def ask_until_it_answers(session: Session, operation_id: UUID, ends: float) -> int | None:
+    """After a lost answer: return under which number the operation may be sent again, or None if it is decided.
+
+    What was sent before can not be applied any more then. Raises OutcomeUnknown at the instant ``ends``.
+    """
+    clock, wait = session.clock, session.policy.base
+    session.metrics.ambiguous("unknown")
+    while True:
+        try:
+            claim = session.backend.forbid(operation_id)
+        except (BackendUnavailable, DeadlineExceeded):
+            if clock.monotonic() + wait > ends:
+                raise OutcomeUnknown(operation_id) from None
+        else:
+            session.metrics.ambiguous("applied" if claim is None else "not_applied")
+            return claim
+        clock.sleep(clock.uniform(0.0, wait))
+        wait = min(wait * 2, session.policy.cap)
+
+
+@dataclass(frozen=True)
+class InTheWay:
+    """What makes a commit step aside: another operation's mark, or the others' turn after one (``quiet`` seconds)."""
+
+    other: UUID | None
+    quiet: float
+    held: bool
+    """Whether the asking operation's own mark is there."""
+
+
+def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTheWay:
+    """Look at the guards ``ids``; what a dead operation left behind is cleared away."""
+    found = backend.marked(ids)
+    others = [one for one in found if one.mark not in (None, operation_id)]
+    for one in others:
+        if one.seconds < 0 and one.mark is not None:
+            backend.clear(one.id, one.mark)
+    quiet = max((one.seconds for one in found if one.mark is None), default=0.0)
+    return InTheWay(others[0].mark if others else None, quiet, any(one.mark == operation_id for one in found))
+
+
+def help_others(session: Session, entity_id: int) -> bool:
+    """Apply what is pending on an entity, for a commit that cannot bring it along.
+
+    False: what is left there is not understood by this program, and must not hold it up.
+    """
+    most, rejected = BATCH, frozenset[UUID]()
+    while True:
+        seen = session.backend.pending(entity_id, None, most)
+        if not seen.intents or seen.known is None or not seen.known.live:
+            return True
+        planned = plan(seen, None, rejected, most)
+        if planned is None:
+            return False
+        sent = [one.operation_id for one in planned.help.resolutions]
+        try:
+            outcome = session.backend.help(planned.help)
+        except InvalidArgument:  # the database refuses one of them: which?
+            if len(sent) == 1:
+                rejected, most = frozenset(sent), BATCH
+            else:
+                most = max(1, len(sent) // 2)
+            continue
+        if isinstance(outcome, Committed):
+            session.metrics.batch(len(sent))
+        return True
