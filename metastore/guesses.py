@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -16,6 +16,11 @@ V = TypeVar("V")
 _MOST = 1024
 _STAYS_HOT = 1.0
 """How long after its last conflict an entity counts as hot (seconds)."""
+
+_FIRST_ROUND, _LONGEST_ROUND = 0.004, 0.1
+"""How long a round of helping is thought to take before one was seen, and at most (seconds)."""
+_SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
+"""After which parts of a round it is looked whether help came."""
 
 
 class _Bounded(Generic[V]):
@@ -45,6 +50,7 @@ class Hot:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._round = _FIRST_ROUND
         self._until: _Bounded[float] = _Bounded()
         self._ids: _Bounded[int] = _Bounded()
 
@@ -57,6 +63,15 @@ class Hot:
     def cool(self, entity_id: int) -> None:
         """Note that nobody else was there."""
         self._until.remove(entity_id)
+
+    def took(self, seconds: float) -> None:
+        """Note how long a round of helping took, or waiting for one."""
+        self._round += (min(seconds, _LONGEST_ROUND) - self._round) / 8
+
+    def waits(self) -> Iterator[float]:
+        """Yield how long to wait for others' help before each look whether it came, in seconds."""
+        for share in _SHARES:
+            yield share * self._round * self._clock.uniform(0.75, 1.25)
 
     def find(self, entity_id: int | None, address: Hashable) -> int | None:
         """Return the id of the entity that is meant, if it is hot."""
@@ -77,6 +92,10 @@ class Recent:
     def note(self, chain: tuple[Node, ...]) -> None:
         """Note the nodes that lead to a scope, itself last."""
         self._chains.set(chain[-1].id, chain)
+
+    def of(self, entity_id: int) -> tuple[Node, ...] | None:
+        """Return the nodes that led to an entity when it was seen last."""
+        return self._chains.get(entity_id)
 
     def chain(self, chain: tuple[Node, ...]) -> tuple[Node, ...]:
         """Return the newest nodes known that lead to the last of ``chain``."""

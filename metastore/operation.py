@@ -119,6 +119,8 @@ class Operation(Generic[T]):
         self._lost_to: int | None = None
         self._decided_by: Decided = "self"
         self._attempts = 0
+        self._others = 0
+        self._guessed = False  # the last commit rested on what was in hand
         self._last: Conflict | None = None
 
     # --- the whole
@@ -192,10 +194,13 @@ class Operation(Generic[T]):
     def _decide(self, *, trusting: bool) -> Proposal[T] | T:
         recent = self._session.recent
         view = View(self._backend, trusting, recent)
+        self._guessed = False
         try:
             decided = self._request.attempt(view)
+            self._guessed = view.guessed
             if isinstance(decided, Proposal) or not view.guessed:
                 return decided
+            self._guessed = False
         except MetastoreError:
             if not view.guessed:
                 raise
@@ -238,11 +243,12 @@ class Operation(Generic[T]):
         if cause == "marked":
             self._step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
         if updated is not None and cause in _ESCALATES and self._request.merge is not None:
-            if conflict.found is not None:
+            if conflict.found is not None and not self._guessed:
                 self._session.metrics.overtaken(conflict.found - updated.version)
             self._announce(updated.id)
             raise Conflict(cause, _detail(conflict), 0.0)
-        if updated is not None and cause in _MARKS and self._request.exclusive:
+        stale = cause == "self" and self._guessed  # what was in hand was old: that is no contention yet
+        if updated is not None and cause in _MARKS and self._request.exclusive and not stale:
             self._mark(updated.id)
             raise Conflict(cause, _detail(conflict), 0.0)
         if cause == "pending":
@@ -262,9 +268,10 @@ class Operation(Generic[T]):
         self._claim = claim
         raise Conflict("lost", f"the connection was lost before the commit was applied ({unknown.reason})")
 
-    def _known(self) -> T:
+    def _known(self, steps: list[Step] | None = None) -> T:
         """Look at the operation's row; return its result, or go on from where it stands."""
-        steps = self._backend.steps(self.id)
+        if steps is None:
+            steps = self._backend.steps(self.id)
         self._look = False
         if not steps:
             raise Conflict("operation", "the operation's row is gone")
@@ -280,6 +287,9 @@ class Operation(Generic[T]):
             self._claim_again()
         self._decided_by = "other" if self._announced is not None else "self"
         self._announced = None
+        if self._request.merge is not None and first.seq is not None and first.entity_id is not None:
+            self._session.hot.note(first.entity_id)
+            return cast(T, entity_at(first, self._session.recent.of(first.entity_id)))
         return replay(steps, self._request.replay)
 
     def _claim_again(self) -> NoReturn:
@@ -299,7 +309,8 @@ class Operation(Generic[T]):
             raise answer
         return answer
 
-    def _written_down(self, outcome: Outcome) -> None:
+    def _written_down(self, outcome: Outcome) -> int:
+        """Return how many others were waiting."""
         if isinstance(outcome, Unknown):
             self._lost(outcome)
         if isinstance(outcome, Conflicted):
@@ -308,6 +319,7 @@ class Operation(Generic[T]):
             self._look = True
             raise Conflict(outcome.cause, "the operation id is known", 0.0)
         self._claim = 0
+        return outcome.results[0].version if isinstance(outcome, Committed) and outcome.results[0] else 0
 
     def _stale(self) -> NoReturn:
         if self._backend.steps(self.id):
@@ -345,13 +357,18 @@ class Operation(Generic[T]):
             claim=self._claim,
             caller=self._caller,
         )
-        self._written_down(self._backend.write_down(entry))
+        self._others = self._written_down(self._backend.write_down(entry))
         self._announced = entity_id
         self._session.metrics.announced()
         self._session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
     def _help(self, entity_id: int) -> T:
         """Apply what is pending, one's own among it, with one compare-and-swap; or find it done."""
+        if self._others:
+            done = self._wait_for_others(entity_id)
+            if done is not None:
+                return self._known([done])
+        began = self._session.clock.monotonic()
         seen = self._backend.pending(entity_id, self.id, self._limit())
         own = seen.own
         if own is None or own.action != PENDING:
@@ -369,6 +386,7 @@ class Operation(Generic[T]):
         except InvalidArgument:
             self._halve([one.operation_id for one in planned.help.resolutions])
         if isinstance(outcome, Committed):
+            self._session.hot.took(self._session.clock.monotonic() - began)
             return self._helped(planned.help.resolutions, outcome.results, seen, planned.record)
         if isinstance(outcome, Unknown):
             raise Conflict("lost", "the answer was lost")
@@ -377,6 +395,24 @@ class Operation(Generic[T]):
         if outcome.found is not None:
             self._session.metrics.overtaken(outcome.found - planned.help.version)
         raise Conflict(outcome.cause, _detail(outcome), 0.0)
+
+    def _wait_for_others(self, entity_id: int) -> Step | None:
+        """Let the oldest intent's owner apply this one too; return its row if he did.
+
+        That saves work, and is no part of the proof: the oldest does not wait, and whoever has
+        waited for some rounds in vain helps himself.
+        """
+        self._others, clock, hot = 0, self._session.clock, self._session.hot
+        began = clock.monotonic()
+        for wait in hot.waits():
+            clock.sleep(min(wait, max(0.0, self._ends - clock.monotonic())))
+            own, ahead = self._backend.turn(entity_id, self.id)
+            if own is not None:
+                hot.took(clock.monotonic() - began)
+                return own
+            if ahead == 0:
+                break
+        return None
 
     def _limit(self) -> int:
         return BATCH if self._most is None else self._most
@@ -392,6 +428,7 @@ class Operation(Generic[T]):
         else:
             hot.note(entity_id)
         self._session.metrics.batch(len(resolutions))
+        self._session.recent.note(record.chain)
         self._rejected, self._most = frozenset(), None
         for one, result in zip(resolutions, results, strict=True):
             if one.operation_id != self.id:

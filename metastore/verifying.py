@@ -2,8 +2,9 @@
 
 Checked is what is a property of the content: 1 (version chains), 2 (no orphan, at no position of the feed either),
 3 (unique and well-formed names), 4 (as far as the feed shows it: what names a path commits while it leads there),
-6 (no operation both applied and forbidden), 8 (the feed gives the tables), and that documents can be read. The feed
-is replayed only where gc has removed nothing of it. The others say how things happen, which no content shows.
+6 (an operation was applied, or its one row says why not; never both), 7 (an intent can be applied or expires, a mark
+expires), 8 (the feed gives the tables), and that documents can be read. The feed is replayed only where gc has
+removed nothing of it. The others say how things happen, which no content shows.
 
 All is read from one snapshot, so that what others write meanwhile raises no alarm, in streams ordered by key that
 are merged. Memory: about 24 bytes for each entity, an object for each that can have children (1 KB or so), and the
@@ -22,6 +23,7 @@ from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
 from metastore.names import clean_name, fold
+from metastore.operation_rows import check_operations
 from metastore.replaying import Replay
 from metastore.version_chain import ChainReader, doc_problem
 from metastore.violations import Places, Violation
@@ -31,13 +33,19 @@ __all__ = ["verify"]
 Row = tuple[Any, ...]
 
 _PLACE = ("id", "parent_id", "kind", "name", "fold", "state")
-_GUARD = (*_PLACE, "family", "key", "in_use", "scope_version", "dropped_at")
+_GUARD = (*_PLACE, "family", "key", "in_use", "scope_version", "dropped_at", "mark", "marked_at", "marked_until")
 _OWNED = ("id", "owner_id", "kind", "name", "version", "doc")
 _STEP = (
     *("entity_id", "version", "seq", "operation_id", "owner_id", "kind", "action", "path_before", "path_after"),
-    *("scope_version", "in_use", "doc", "changes"),
+    *("scope_version", "in_use", "doc", "changes", "time"),
 )
 _EVENT = ("seq", "operation_id", "entity_id", "owner_id", "kind", "action", "path_before", "path_after")
+_LATE = 3_600_000_000
+"""How much older than a drop an intent must be that the drop has left pending (µs).
+
+One that is announced while the drop waits for its locks is invisible to the drop's statement, and may have the earlier
+time: its owner withdraws it.
+"""
 
 
 def verify(backend: Backend) -> list[Violation]:
@@ -55,7 +63,7 @@ def _violations(snapshot: Snapshot) -> Iterator[Violation]:
     yield from places.cycles()
     replay = Replay(places) if complete else None
     yield from _feed(snapshot, replay)
-    yield from _operations(snapshot)
+    yield from check_operations(snapshot)
     yield from _siblings(snapshot, places)
     yield from _Rows(snapshot, places, replay).check()
 
@@ -75,21 +83,6 @@ def _feed(snapshot: Snapshot, replay: Replay | None) -> Iterator[Violation]:
     drawn = snapshot.numbers()[1]
     if last > drawn:
         yield Violation(8, None, None, f"position {last} is beyond {drawn}, the last that was drawn")
-
-
-def _operations(snapshot: Snapshot) -> Iterator[Violation]:
-    """Check that an operation was applied or forbidden, not both, and that what was applied is in the feed."""
-    forbidden = None
-    columns = ("operation_id", "ordinal", "seq", "entity_id", "action", "path_before", "path_after")
-    for operation, ordinal, seq, entity_id, action, before, after in snapshot.rows("operation", columns, columns[:2]):
-        if action == "forbidden":
-            forbidden = operation
-        elif seq is None:
-            message = f"operation {operation} ({action}, write {ordinal}) has no position in the feed"
-            yield Violation(8, entity_id, after or before, message)
-        if operation == forbidden and (seq is not None or entity_id is not None):
-            message = f"operation {operation} was applied, although its caller was told that it never will be"
-            yield Violation(6, entity_id, after or before, message)
 
 
 def _siblings(snapshot: Snapshot, places: Places) -> Iterator[Violation]:
@@ -135,7 +128,7 @@ class _Rows:
 
     def _entity(self, guard: Row | None, entity: Row | None, reader: ChainReader) -> Iterator[Violation]:
         assert guard is not None
-        row_id, parent_id, kind, name, folds, state, family, key, in_use, scope_version, dropped_at = guard
+        row_id, parent_id, kind, name, folds, state, family, key, in_use, scope_version, dropped_at, *mark = guard
         if row_id == ROOT_ID:
             return
         path = self._places.path(parent_id, name)
@@ -144,6 +137,7 @@ class _Rows:
             *self._name_problems(parent_id, name, key),
             *self._state_problems(state, dropped_at),
             *self._fold_problems(parent_id, kind, bool(folds), entity),
+            *self._mark_problems(*mark),
         ):
             yield Violation(invariant, row_id, path, message)
         if self._replay is not None and (problem := self._replay.differs(row_id, parent_id)):
@@ -155,6 +149,9 @@ class _Rows:
             yield Violation(8, row_id, path, problem)
         stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": state}
         yield from reader.check(path, kind, entity[1], entity[2], stands)
+        waits_since = reader.waits_since
+        if state != LIVE and None not in (dropped_at, waits_since) and waits_since < dropped_at - _LATE:
+            yield Violation(7, row_id, path, "it was dropped, and an intent from long before still waits to be applied")
 
     def _place_problems(self, parent_id: int, kind: str, state: int, family: str) -> Iterator[tuple[int, str]]:
         what = "a live" if state == LIVE else "a dropped"
@@ -192,6 +189,12 @@ class _Rows:
                 8,
                 "it is dropped, but not since when" if state == DROPPED else "it is live, but has a time of its drop",
             )
+
+    def _mark_problems(self, mark: Any, since: int | None, until: int | None) -> Iterator[tuple[int, str]]:
+        if len({part is None for part in (mark, since, until)}) > 1:
+            yield 7, f"it is marked by {mark} since {since} until {until}: all of that, or nothing, is a mark"
+        elif since is not None and until is not None and until < since:
+            yield 7, f"it is marked since {since}, but only until {until}"
 
     def _fold_problems(self, parent_id: int, kind: str, folds: bool, entity: Row | None) -> Iterator[tuple[int, str]]:
         parent = self._places.containers.get(parent_id)

@@ -8,11 +8,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from metastore.commit import ROOT_ID
+from metastore.commit import CLAIMABLE, PENDING, ROOT_ID
 from metastore.kinds import KINDS
 from metastore.names import format_path
 
-__all__ = ["Container", "Places", "Violation", "is_container"]
+__all__ = ["UNAPPLIED", "Container", "Places", "Violation", "is_container"]
+
+UNAPPLIED = (PENDING, "failed", "unchanged", *CLAIMABLE)
+"""The actions of operations that changed nothing, or nothing yet: their rows have no position and no version."""
 
 
 @dataclass(frozen=True)

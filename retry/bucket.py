@@ -1,18 +1,53 @@
-"""stub"""
+"""A token bucket: how many retries a process may make at once, and how many a second after that.
+
+When a database goes away, everybody's attempts fail at the same moment. Backoff spreads them, but
+their number stays; a bucket for the whole process bounds it, whatever the number of threads.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import threading
+
 from metastore.clock import Clock
+from metastore.errors import InvalidArgument
 
 __all__ = ["TokenBucket"]
 
 
 class TokenBucket:
-    """stub"""
+    """At most ``capacity + per_second * t`` grants in any ``t`` seconds. Thread-safe; full at first.
+
+    Nobody is woken or kept in a queue: the bucket knows one instant, the one at which it would be
+    full again if nobody came (the "theoretical arrival time" of the generic cell rate algorithm).
+    Raises InvalidArgument for a capacity below 1, or a rate that is not a positive number.
+    """
 
     def __init__(self, capacity: float, per_second: float, clock: Clock) -> None:
-        self._c = capacity
+        if capacity < 1 or not 0 < per_second < math.inf:
+            raise InvalidArgument(f"a bucket holds 1 or more, and its rate is positive, not {capacity}, {per_second}")
+        self._clock = clock
+        self._each = 1.0 / per_second
+        self._ahead = (capacity - 1) * self._each
+        self._full_at = -math.inf
+        self._new_lock()
 
-    def take(self) -> float:
-        """Stub"""
-        return 0.0
+    def _new_lock(self) -> None:
+        self._lock, self._pid = threading.Lock(), os.getpid()
+
+    def take(self, longest: float = math.inf) -> float:
+        """Take a token; return for how many seconds the caller has to wait before he may go on, 0.0 as a rule.
+
+        Tokens to come are promised in the order of the calls. One for which the wait would be longer
+        than ``longest`` seconds is not taken: the caller has to give up. Never waits itself.
+        """
+        if os.getpid() != self._pid:  # a forked child: the lock may have been held by a thread that it does not have
+            self._new_lock()
+        with self._lock:
+            now = self._clock.monotonic()
+            full_at = max(self._full_at, now)
+            wait = max(0.0, full_at - self._ahead - now)
+            if wait <= longest:
+                self._full_at = full_at + self._each
+            return wait

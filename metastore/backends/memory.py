@@ -31,6 +31,7 @@ from metastore.backends.port import (
     Resolved,
     Snapshot,
     Step,
+    Turn,
 )
 from metastore.backends.stats_sql import DatabaseStats
 from metastore.clock import Clock
@@ -87,11 +88,7 @@ class MemoryBackend:
     # --- operations that are written down
 
     def write_down(self, entry: Entry) -> Outcome:
-        def write(tables: Tables, now: int) -> tuple[Result | None, ...]:
-            write_down(tables, entry, now)
-            return ()
-
-        return self._attempt(write)
+        return self._attempt(lambda tables, now: (write_down(tables, entry, now),))
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         with self._lock:
@@ -100,6 +97,13 @@ class MemoryBackend:
             own = None if operation_id is None else self._tables.row_of(operation_id)
             known = self._known(entity_id)
             return Pending(known, own and self._shown(own), chosen, self._clock.micros())
+
+    def turn(self, entity_id: int, operation_id: UUID) -> Turn:
+        with self._lock:
+            row = self._tables.row_of(operation_id)
+            if row is None or row.action != PENDING:
+                return Turn(row and self._shown(row), 0)
+            return Turn(None, self._tables.pending(entity_id).index(row))
 
     def help(self, help: Help) -> Outcome:
         return self._attempt(lambda tables, now: help_intents(tables, help, now))

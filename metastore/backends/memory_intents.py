@@ -13,10 +13,11 @@ from metastore.commit import PENDING, Entry, Help, Mark, Resolution, Result
 __all__ = ["help_intents", "set_mark", "write_down"]
 
 
-def write_down(tables: Tables, entry: Entry, now: int) -> None:
-    """Note an operation that is not applied."""
+def write_down(tables: Tables, entry: Entry, now: int) -> Result:
+    """Note an operation that is not applied; tell how many intents were there before."""
     check_caller(tables, entry.caller, now)
     take_claim(tables, entry.operation_id, entry.claim)
+    before = 0 if entry.entity_id is None else len(tables.pending(entry.entity_id))
     tables.steps.append(
         Step(
             operation_id=entry.operation_id,
@@ -44,6 +45,7 @@ def write_down(tables: Tables, entry: Entry, now: int) -> None:
             format=entry.format,
         )
     )
+    return Result(entry.entity_id or 0, before, now)
 
 
 def help_intents(tables: Tables, help_: Help, now: int) -> tuple[Result, ...]:

@@ -33,6 +33,7 @@ __all__ = [
     "Resolved",
     "Snapshot",
     "Step",
+    "Turn",
 ]
 
 T = TypeVar("T")
@@ -140,6 +141,15 @@ class Pending(NamedTuple):
     """Those that are pending, oldest first; that of the operation that asks is always among them."""
     now: int
     """The database's time, in microseconds since 1970."""
+
+
+class Turn(NamedTuple):
+    """Where an intent stands."""
+
+    own: Step | None
+    """Its row, if it is decided or was withdrawn."""
+    ahead: int
+    """How many older intents of the entity are pending."""
 
 
 class Marked(NamedTuple):
@@ -273,11 +283,18 @@ class Backend(Protocol):
     # --- operations that are written down
 
     def write_down(self, entry: Entry) -> Outcome:
-        """Insert an operation's row, or replace the one that was claimed. One attempt."""
+        """Insert an operation's row, or replace the one that was claimed. One attempt.
+
+        Its one result says when, and in place of a version how many other intents the entity had.
+        """
         ...
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks."""
+        ...
+
+    def turn(self, entity_id: int, operation_id: UUID) -> Turn:
+        """Return what became of an intent, or how many are before it."""
         ...
 
     def help(self, help: Help) -> Outcome:

@@ -32,7 +32,19 @@ from metastore.backends.decode import (
     steps_of_json,
 )
 from metastore.backends.deep import DEEP, resolve_deep
-from metastore.backends.port import TOMBSTONES_STAY, Child, Guards, Known, Lookup, Marked, Page, Pending, Resolved, Step
+from metastore.backends.port import (
+    TOMBSTONES_STAY,
+    Child,
+    Guards,
+    Known,
+    Lookup,
+    Marked,
+    Page,
+    Pending,
+    Resolved,
+    Step,
+    Turn,
+)
 from metastore.backends.postgres_commit import Statement, alter, create, preludes, statements
 from metastore.backends.postgres_connect import Pool, raise_read_error
 from metastore.backends.postgres_read import READ as _READ
@@ -89,19 +101,19 @@ class PostgresBackend:
             if commit.claim or commit.held is not None or commit.skip_existing or commit.overlook:
                 pass  # rare: the general form knows these
             elif isinstance(write, Insert) and write.id is None:
-                return self._one(commit, create(commit, write), lambda row: _created(commit, row))
+                return self._last([*preludes(commit), create(commit, write)], lambda row: _created(commit, row))
             elif isinstance(write, Update) and write.scope_version is None and write.doc is not None:
-                return self._one(commit, alter(commit, write), lambda row: _altered(commit, write, row))
+                return self._last([*preludes(commit), alter(commit, write)], lambda row: _altered(commit, write, row))
         return self._all(
             [*preludes(commit), *statements(commit)], lambda rows: _outcome_of_rows(commit, rows), commit.patience
         )
 
-    def _one(self, commit: Commit, statement: Statement, outcome: Callable[[Row], Outcome]) -> Outcome:
-        """Send one statement; return the outcome that its row, or its error, means."""
-        if commit.caller is not None:
-            return self._all([*preludes(commit), statement], lambda rows: outcome(rows[0]))
+    def _last(self, statements: list[Statement], outcome: Callable[[Row], Outcome]) -> Outcome:
+        """Send the statements, of which the last writes; return the outcome that its row, or an error, means."""
+        if len(statements) > 1:
+            return self._all(statements, lambda rows: outcome(rows[0]))
         try:
-            row = self.pool.fetch_one(statement.text, statement.parameters)
+            row = self.pool.fetch_one(statements[0].text, statements[0].parameters)
         except psycopg.Error as error:
             return self._failed(error)
         assert row is not None
@@ -129,7 +141,9 @@ class PostgresBackend:
     # --- operations that are written down, and marks
 
     def write_down(self, entry: Entry) -> Outcome:
-        return self._all(intents.write_down_statements(entry), lambda _: Committed(()))
+        return self._last(
+            intents.write_down_statements(entry), lambda row: Committed((Result(entry.entity_id or 0, *row),))
+        )
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         parameters = {"ids": [entity_id], "id": entity_id, "own": operation_id, "limit": limit}
@@ -137,8 +151,18 @@ class PostgresBackend:
         chain = [row[2:] for row in rows if row[2] is not None]
         return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1])
 
+    def turn(self, entity_id: int, operation_id: UUID) -> Turn:
+        try:
+            row = self.pool.fetch_one(intents.TURN, {"id": entity_id, "own": operation_id})
+        except psycopg.Error:  # rarely a dead connection: ask again, with all that a read knows of those
+            rows = self._rows(intents.TURN, {"id": entity_id, "own": operation_id})
+            row = rows[0] if rows else None
+        if row is None:
+            return Turn(None, 0)
+        return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0])
+
     def help(self, help: Help) -> Outcome:
-        return self._all([intents.help_statement(help)], lambda rows: _helped(help, rows[0]))
+        return self._last([intents.help_statement(help)], lambda row: _helped(help, row))
 
     def forbid(self, operation_id: UUID) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""

@@ -23,6 +23,7 @@ __all__ = [
     "FORBID_AGAIN",
     "MARKED",
     "PENDING_OF",
+    "TURN",
     "UNMARK",
     "help_statement",
     "mark_statements",
@@ -36,7 +37,8 @@ _CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
 _ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format)
 VALUES (%(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
   {sql.NOW}, %(path)s::text, %(changes)s::text, %(claim)s::int, {sql.NOW} + %(micros)s::bigint, %(digest)s::text,
-  %(result)s::text, %(format)s::int) RETURNING 1"""
+  %(result)s::text, %(format)s::int)
+RETURNING (SELECT count(*) FROM operation p WHERE p.entity_id = %(entity_id)s::bigint AND p.action = 'pending'), time"""
 _WRITE_DOWN = f"INSERT INTO operation (operation_id, ordinal, {_ENTRY}"
 
 FORBID = f"""INSERT INTO operation (operation_id, ordinal, action, time, attempt)
@@ -115,6 +117,17 @@ SELECT (SELECT {_ROW} FROM ({READ.named_steps}
 """The intents and the asking operation's row as JSON, the database's time, and the entity from the root down."""
 
 
+TURN = from_named(
+    f"""SELECT (SELECT count(*) FROM operation p WHERE p.entity_id = :id::bigint AND p.action = '{PENDING}'
+    AND (p.time, p.operation_id) < (t.time, t.operation_id)),
+  CASE WHEN t.action <> '{PENDING}' THEN (SELECT {_ROW} FROM ({READ.named_steps}
+    WHERE o.ordinal = 0 AND o.operation_id = :own::uuid) s) END
+FROM operation t WHERE t.operation_id = :own::uuid AND t.ordinal = 0""",
+    "%(name)s",
+)
+"""How many intents are before one, and its row as JSON if it is decided."""
+
+
 def help_statement(help_: Help) -> Statement:
     """One compare-and-swap that resolves intents."""
     rows, version, versions = help_.resolutions, help_.version, list[int | None]()
@@ -156,7 +169,7 @@ def write_down_statements(entry: Entry) -> list[Statement]:
         "result": entry.result,
         "format": entry.format,
     }
-    return [*caller(entry.caller, entry.operation_id, entry.claim), Statement(_WRITE_DOWN, parameters)]
+    return [*caller(entry.caller, entry.operation_id, entry.claim), Statement(_WRITE_DOWN, parameters, writes=True)]
 
 
 def mark_statements(mark: Mark) -> list[Statement]:

@@ -113,7 +113,8 @@ logged AS (
   FROM altered, own WHERE {DURABLE})
 SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at,
   CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found,
-  CASE WHEN altered.id IS NULL THEN {_GUARDS_MARKED} OR NOT EXISTS (SELECT FROM own) END AS marked
+  CASE WHEN altered.id IS NULL THEN EXISTS (SELECT FROM guard
+    WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark <> %(operation_id)s::uuid) END AS marked
 FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
 
 LOCK_GUARDS = {

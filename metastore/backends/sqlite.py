@@ -27,7 +27,19 @@ from metastore.backends.decode import (
     step,
 )
 from metastore.backends.deep import DEEP, resolve_deep
-from metastore.backends.port import TOMBSTONES_STAY, Child, Guards, Known, Lookup, Marked, Page, Pending, Resolved, Step
+from metastore.backends.port import (
+    TOMBSTONES_STAY,
+    Child,
+    Guards,
+    Known,
+    Lookup,
+    Marked,
+    Page,
+    Pending,
+    Resolved,
+    Step,
+    Turn,
+)
 from metastore.backends.read_sql import ReadSql
 from metastore.backends.sqlite_commit import UNMARK, Refused, apply
 from metastore.backends.sqlite_connect import DRIVER, Pool, raise_read_error
@@ -80,11 +92,7 @@ class SqliteBackend:
     # --- operations that are written down, and marks
 
     def write_down(self, entry: Entry) -> Outcome:
-        def write(connection: Any, now: int) -> tuple[Result | None, ...]:
-            intents.write_down(connection, entry, now)
-            return ()
-
-        return self._attempt(write)
+        return self._attempt(lambda connection, now: (intents.write_down(connection, entry, now),))
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         try:
@@ -96,6 +104,13 @@ class SqliteBackend:
         except DRIVER.Error as error:
             raise_read_error(error)
         return pending([step(row) for row in rows], chain, entity_id, operation_id, self._clock.micros())
+
+    def turn(self, entity_id: int, operation_id: UUID) -> Turn:
+        rows = self._rows(intents.AHEAD, {"id": entity_id, "own": str(operation_id)})
+        if rows:
+            return Turn(None, rows[0][0])
+        steps = self.steps(operation_id)
+        return Turn(steps[0] if steps else None, 0)
 
     def help(self, help: Help) -> Outcome:
         return self._attempt(lambda connection, now: intents.help_intents(connection, help, now))

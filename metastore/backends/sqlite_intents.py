@@ -10,7 +10,18 @@ from metastore.backends.read_sql import ReadSql
 from metastore.backends.sqlite_commit import CLEARED, Refused, check_guards, take_row
 from metastore.commit import CLAIMABLE, PENDING, Entry, Help, Mark, Resolution, Result
 
-__all__ = ["CANCEL", "CLEAR", "MARKED", "forbid", "help_intents", "marked", "pending_rows", "set_mark", "write_down"]
+__all__ = [
+    "AHEAD",
+    "CANCEL",
+    "CLEAR",
+    "MARKED",
+    "forbid",
+    "help_intents",
+    "marked",
+    "pending_rows",
+    "set_mark",
+    "write_down",
+]
 
 _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = ?
@@ -19,8 +30,8 @@ CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {CLEARED}
 WHERE id = :id AND mark = :operation_id AND marked_until < :now RETURNING 1"""
 
 
-def write_down(connection: Any, entry: Entry, now: int) -> None:
-    """Note an operation that is not applied."""
+def write_down(connection: Any, entry: Entry, now: int) -> Result:
+    """Note an operation that is not applied; tell how many intents were there before."""
     take_row(connection, entry.caller, entry.operation_id, entry.claim, now)
     deadline = now + round(entry.seconds * 1_000_000) if entry.action == PENDING else None
     connection.execute(
@@ -31,6 +42,9 @@ def write_down(connection: Any, entry: Entry, now: int) -> None:
             *(entry.changes, entry.claim, deadline, entry.caller and entry.caller.digest, entry.result, entry.format),
         ),
     )
+    count = "SELECT count(*) FROM operation WHERE entity_id = ? AND action = 'pending' AND operation_id <> ?"
+    ((before,),) = connection.execute(count, (entry.entity_id, str(entry.operation_id))).fetchall()
+    return Result(entry.entity_id or 0, before, now)
 
 
 def forbid(connection: Any, operation_id: UUID, now: int) -> int | None:
@@ -123,5 +137,8 @@ def marked(row: tuple[Any, ...], now: int) -> Marked:
     return Marked(row[0], None if row[1] is None else UUID(row[1]), (row[2] - now) / 1e6)
 
 
+AHEAD = f"""SELECT (SELECT count(*) FROM operation p WHERE p.entity_id = :id AND p.action = '{PENDING}'
+    AND (p.time, p.operation_id) < (o.time, o.operation_id))
+FROM operation o WHERE o.operation_id = :own AND o.ordinal = 0 AND o.action = '{PENDING}'"""
 MARKED = """SELECT id, mark, coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) FROM guard
 WHERE id IN (SELECT value FROM json_each(:ids)) AND (mark IS NOT NULL OR quiet_until > :now)"""

@@ -35,11 +35,13 @@ def find(view: View, kind: Kind, target: Target) -> Record:
             raise EntityNotFound(
                 target.path, f"{target.path} (id {target.id}) was dropped; load the path to see what is there now"
             )
+        view.saw(known.record.chain)
         return known.record
     (resolved,) = view.backend.resolve([lookup(kind, names)])
     record = resolved.record
     if record is None or record.chain[-1].kind != kind.name:
         raise missing(names, resolved.nodes)
+    view.saw(record.chain)
     return record
 
 

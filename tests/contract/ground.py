@@ -12,7 +12,7 @@ from metastore import Store
 from metastore.backends.port import Backend
 from metastore.backends.tables import metadata
 from metastore.clock import SYSTEM
-from metastore.commit import ROOT_ID, Commit, Delete, Event, Guard, Insert, Outcome, Place, Put, Update, Write
+from metastore.commit import ROOT_ID, Commit, Delete, Event, Guard, Help, Insert, Outcome, Place, Put, Update, Write
 from metastore.entity import Entity, Owned
 
 DOC = '{"comment":null,"properties":{}}'
@@ -118,16 +118,23 @@ def prepare(store: Store) -> Ground:
 
 
 class _Interrupted:
-    """A backend that lets others go first: before each commit it calls the next of ``actions``."""
+    """A backend that lets others go first: before each commit, helping ones too, it calls the next of ``actions``."""
 
     def __init__(self, backend: Backend, actions: Sequence[Callable[[], object]]) -> None:
         self._backend = backend
         self._actions = list(actions)
 
     def commit(self, commit: Commit) -> Outcome:
+        self._let_go_first()
+        return self._backend.commit(commit)
+
+    def help(self, help: Help) -> Outcome:
+        self._let_go_first()
+        return self._backend.help(help)
+
+    def _let_go_first(self) -> None:
         if self._actions:
             self._actions.pop(0)()
-        return self._backend.commit(commit)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)

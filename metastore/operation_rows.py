@@ -1,0 +1,78 @@
+"""The rows of the operation table, one operation after the other: was each applied, or does its row say why not?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from metastore.backends.port import Snapshot
+from metastore.changes import FORMAT, decode
+from metastore.commit import PENDING
+from metastore.errors import InvalidArgument
+from metastore.violations import UNAPPLIED, Violation
+
+__all__ = ["check_operations"]
+
+
+class _Row(NamedTuple):
+    """One row of the operation table, as far as it says what became of the operation."""
+
+    operation_id: Any
+    ordinal: int
+    action: str
+    seq: int | None
+    version: int | None
+    entity_id: int | None
+    path_before: str | None
+    path_after: str | None
+    kind: str | None
+    changes: str | None
+    format: int | None
+    deadline: int | None
+    result: str | None
+
+
+def check_operations(snapshot: Snapshot) -> Iterator[Violation]:
+    """Check that an operation was applied, and is in the feed, or has one row that says what became of it."""
+    rows = (_Row(*row) for row in snapshot.rows("operation", _Row._fields, _Row._fields[:2]))
+    for operation, group in groupby(rows, key=lambda row: row.operation_id):
+        unapplied: str | None = None
+        for n, row in enumerate(group):
+            for invariant, problem in _problems(row):
+                message = f"operation {operation} ({row.action}, write {row.ordinal}) {problem}"
+                yield Violation(invariant, row.entity_id, row.path_after or row.path_before, message)
+            unapplied = row.action if row.action in UNAPPLIED else unapplied
+            if n and unapplied is not None:
+                message = (
+                    f"operation {operation} is {unapplied}, and yet has other rows (write {row.ordinal}: {row.action})"
+                )
+                yield Violation(6, row.entity_id, row.path_after or row.path_before, message)
+
+
+def _problems(row: _Row) -> Iterator[tuple[int, str]]:
+    if row.action not in UNAPPLIED:
+        if row.seq is None:
+            yield 8, "has no position in the feed"
+        return
+    if row.seq is not None or row.version is not None:
+        yield 6, f"has position {row.seq} and version {row.version}, although it was not applied"
+    if row.ordinal != 0:
+        yield 6, "was not applied, and so is write 0 and no other"
+    if row.action in ("failed", "unchanged") and row.result is None:
+        yield 6, "does not say what it was answered"
+    if row.action == PENDING:
+        needed = ("entity_id", "kind", "changes", "format", "deadline")
+        if missing := [name for name in needed if getattr(row, name) is None]:
+            yield 7, f"can not be applied, and does not end: it has no {', no '.join(missing)}"
+        elif (row.format or 0) <= FORMAT and not _can_be_read(row.changes):
+            yield 7, "can not be applied: its changes cannot be read"
+
+
+def _can_be_read(changes: str | None) -> bool:
+    try:
+        decode(json.loads(changes or ""))
+    except (TypeError, ValueError, AttributeError, KeyError, InvalidArgument):
+        return False
+    return True
