@@ -127,7 +127,7 @@ class BackendUnavailable(MetastoreError):
     """The database cannot be reached or refuses us; nothing was written. Next step: see the message."""
 
     transient = False
-    """Whether it is worth trying again: a mutation does so until its deadline."""
+    """The server is not there at the moment: a mutation tries again until its deadline."""
 
 
 class MigrationNeeded(MetastoreError):

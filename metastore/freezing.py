@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -85,10 +86,16 @@ class Freeze(Transaction):
         parents, own = record.chain[:-1], record.chain[-1]
         check_in_use(parents)
         self._in_the_way = None
-        mark = Mark(self._id, own.id, self._ttl, own.scope_version, guards_of(parents))
-        self._held = own.id  # from now on it may be there
+        if self._held not in (None, own.id):
+            self._release()  # the path led elsewhere
+        self._held = own.id  # from now on a mark may be there
+        mark = Mark(self._id, own.id, self._ttl)
         try:
-            outcome = session.backend.mark(mark)
+            outcome = session.backend.mark(mark)  # first, so that no stream of writers keeps the next one waiting
+            if isinstance(outcome, Committed):
+                outcome = session.backend.mark(
+                    replace(mark, scope_version=own.scope_version, guards=guards_of(parents))
+                )
         except BackendUnavailable as error:
             if not error.transient:
                 raise

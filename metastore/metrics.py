@@ -298,7 +298,7 @@ class Metrics:
         with self._lock:
             for seen in self._verbs.values():
                 found["attempts"] += int(seen.attempts.total)
-                found["commits"] += seen.decided.get("self", 0)
+                found["commits"] += seen.decided.get("self", 0) + seen.decided.get("other", 0)
                 for cause, count in seen.conflicts.items():
                     found[f"conflicts_{cause}"] += count
             found["unknown"] = sum(self._ambiguous.values())

@@ -66,9 +66,9 @@ _PATIENCE = 5
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 _GRACE = 0.5
 """How long, after a call's deadline, it is tried to withdraw what the call has announced (seconds)."""
-_ESCALATES = ("self", "pending", "read", "serialization")
+_ESCALATES = ("self", "pending", "read")
 """Conflicts after which a change is announced: somebody else wrote the entity's row."""
-_MARKS = ("self", "busy", "serialization", "pending")
+_MARKS = ("self", "busy")
 """Conflicts after which an exclusive operation marks its scope."""
 
 
@@ -168,7 +168,8 @@ class Operation(Generic[T]):
             if not error.transient:
                 raise
             self._session.metrics.conflict(self._request.verb, "unavailable", None)
-            raise Conflict("unavailable", str(error)) from error
+            self._last = Conflict("unavailable", str(error))
+            raise self._last from error
 
     def _try(self, number: int) -> T:
         if self._look:
@@ -316,8 +317,10 @@ class Operation(Generic[T]):
         if isinstance(outcome, Conflicted):
             if outcome.cause == "stale_id":
                 self._stale()
-            self._look = True
-            raise Conflict(outcome.cause, "the operation id is known", 0.0)
+            if outcome.cause in ("operation", "claim"):
+                self._look = True
+                raise Conflict(outcome.cause, "the operation id is known", 0.0)
+            raise Conflict(outcome.cause, _detail(outcome))
         self._claim = 0
         return outcome.results[0].version if isinstance(outcome, Committed) and outcome.results[0] else 0
 
@@ -408,7 +411,7 @@ class Operation(Generic[T]):
             clock.sleep(min(wait, max(0.0, self._ends - clock.monotonic())))
             own, ahead = self._backend.turn(entity_id, self.id)
             if own is not None:
-                hot.took(clock.monotonic() - began)
+                hot.took((clock.monotonic() - began) / 1.5)  # the rest of one round, and the next
                 return own
             if ahead == 0:
                 break
@@ -508,6 +511,8 @@ class Operation(Generic[T]):
             except (BackendUnavailable, DeadlineExceeded):
                 if self._announced is not None or self._look:
                     raise OutcomeUnknown(self.id) from error
+        if self._last is not None and isinstance(self._last.__cause__, BackendUnavailable):
+            raise self._last.__cause__ from None
         if self._in_the_way is not None and not isinstance(error, BackendUnavailable):
             raise ScopeFrozen(self._in_the_way, f"operation {self._in_the_way} is in the way: {error}") from None
         raise error

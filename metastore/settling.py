@@ -21,12 +21,12 @@ def ask_until_it_answers(session: Session, operation_id: UUID, ends: float) -> i
     What was sent before can not be applied any more then. Raises OutcomeUnknown at the instant ``ends``.
     """
     clock, wait = session.clock, session.policy.base
-    session.metrics.ambiguous("unknown")
     while True:
         try:
             claim = session.backend.forbid(operation_id)
         except (BackendUnavailable, DeadlineExceeded):
             if clock.monotonic() + wait > ends:
+                session.metrics.ambiguous("unknown")
                 raise OutcomeUnknown(operation_id) from None
         else:
             session.metrics.ambiguous("applied" if claim is None else "not_applied")

@@ -55,6 +55,7 @@ class Transaction(Managers):
         self._begun = False
         self._id = session.clock.operation_id()
         self._claim = 0
+        self._attempts = 0
         self._held: int | None = None
         self._overlook = False
         self._in_the_way: UUID | None = None
@@ -80,9 +81,11 @@ class Transaction(Managers):
         self.sent = True
         session, policy = self._outer, policy_of(self._outer, self._call)
         ends = session.clock.monotonic() + policy.deadline
+        began = session.clock.monotonic()
         try:
             with until(ends):
-                run(lambda _: self._send(ends), effort_of(session, policy, self._id))
+                run(lambda number: self._send(number, ends), effort_of(session, policy, self._id))
+            session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
         except DeadlineExceeded as error:
             if self._in_the_way is None:
                 raise
@@ -95,7 +98,8 @@ class Transaction(Managers):
             return True
         return isinstance(self._outer.backend.commit(commit), Committed)
 
-    def _send(self, ends: float) -> None:
+    def _send(self, number: int, ends: float) -> None:
+        self._attempts = number
         commit = self._overlay.commit_value(self._id)
         if not commit.writes and not commit.reads:
             return
@@ -179,4 +183,6 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             raise
         return result
 
-    return run(attempt, effort_of(session, policy_of(session, call), session.clock.operation_id()))
+    policy = policy_of(session, call)
+    with until(session.clock.monotonic() + policy.deadline):
+        return run(attempt, effort_of(session, policy, session.clock.operation_id()))

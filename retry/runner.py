@@ -96,7 +96,7 @@ class _Progress:
         if wait is None:
             wait = self._effort.clock.uniform(0.0, self._policy.ceiling(self.number))
         if self.last.cause in _NOBODY_WON:
-            wait = max(wait, self._effort.bucket.take())
+            wait = max(wait, self._effort.bucket.take(left))
         return min(wait, left)
 
     def report(self, wait: float) -> None:

@@ -8,6 +8,7 @@ is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -46,7 +47,7 @@ from metastore.backends.port import (
     Turn,
 )
 from metastore.backends.postgres_commit import Statement, alter, create, preludes, statements
-from metastore.backends.postgres_connect import Pool, raise_read_error
+from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
 from metastore.backends.postgres_read import READ as _READ
 from metastore.backends.read_sql import from_named
 from metastore.backends.stats_sql import DatabaseStats, postgres_stats
@@ -65,6 +66,7 @@ from metastore.commit import (
     Unknown,
     Update,
 )
+from metastore.deadlines import until
 from metastore.entity import OwnedRecord
 from metastore.errors import BackendUnavailable, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlstate
@@ -199,11 +201,15 @@ class PostgresBackend:
 
     def _read(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Ask; once more on a fresh connection if the first was dead: a read may be repeated."""
+        with self.pool.in_time():
+            return self._read_twice(ask)
+
+    def _read_twice(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
         try:
             with self.pool.connection() as connection:
                 return ask(connection)
         except psycopg.OperationalError as error:
-            if of_sqlstate(error.sqlstate) is not Verdict.UNKNOWN:
+            if isinstance(error, OutOfTime) or of_sqlstate(error.sqlstate) is not Verdict.UNKNOWN:
                 raise_read_error(error)
         except psycopg.Error as error:
             raise_read_error(error)
@@ -346,7 +352,8 @@ class PostgresBackend:
             with self.pool.connection() as connection:
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 connection.execute("SET LOCAL statement_timeout = 0")
-                yield _Snapshot(connection)
+                with until(math.inf):
+                    yield _Snapshot(connection)
                 connection.execute("ROLLBACK")
         except psycopg.Error as error:
             raise_read_error(error)

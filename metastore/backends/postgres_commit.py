@@ -76,8 +76,7 @@ def caller(given: Caller | None, operation_id: UUID, claim: int) -> list[Stateme
 
 def preludes(commit: Commit) -> list[Statement]:
     """What is sent before the statements of a commit, in its transaction."""
-    patience = [] if commit.patience is None else [Statement(sql.PATIENCE, {"patience": commit.patience})]
-    return patience + caller(commit.caller, commit.operation_id, commit.claim)
+    return caller(commit.caller, commit.operation_id, commit.claim)
 
 
 def create(commit: Commit, write: Insert) -> Statement:
@@ -236,6 +235,7 @@ def _batch(
         **guards(shared),
         "operation_id": commit.operation_id,
         "held": commit.held,
+        "patience": None if commit.patience is None else f"{commit.patience}ms",
         "bar_ids": plain(bar_ids),
         "bar_scopes": plain([barred[i] for i in bar_ids]),
         "read_ids": plain([r.id for r in entities]),

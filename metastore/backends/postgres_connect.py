@@ -45,6 +45,8 @@ _DEFAULTS: dict[str, Any] = {
 _CONNECT_TIMEOUT = (2, 10)
 """The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds, for one address.
 The call's deadline ends it earlier."""
+_COMING_BACK = (None, "57P03", "57P01", "57P02", "53300")
+"""SQLSTATEs of a server that is not there at the moment: no answer, starting, stopping, or too many connections."""
 _LONGEST = 2**31 - 1
 """The longest statement_timeout, in milliseconds."""
 _POOLED, _MOST = 5, 25
@@ -185,10 +187,12 @@ class Pool:
                 ) from None
             if isinstance(error, psycopg.Error):
                 # libpq's text names host, port and user, and never the password
-                raise BackendUnavailable(
+                unavailable = BackendUnavailable(
                     f"cannot connect to PostgreSQL at {self._where}: {_first_line(error)}; "
                     "check the URL, the credentials, and that the server runs"
-                ) from None
+                )
+                unavailable.transient = error.sqlstate in _COMING_BACK
+                raise unavailable from None
             raise
 
     def _set_up(self, connection: _Connection) -> _Connection:

@@ -36,7 +36,6 @@ __all__ = [
     "LOCK_GUARDS",
     "NOT_EMPTY",
     "NOW",
-    "PATIENCE",
     "READ",
     "RELEASE",
     "STALE_ID",
@@ -175,8 +174,6 @@ CALLER = f"""WITH remembered AS MATERIALIZED (
 SELECT width_bucket(1::float8, 0::float8, (SELECT count(*) FROM remembered)::float8, 1)"""
 """Fails (STALE_ID) for an operation id that gc may have forgotten, and keeps gc from forgetting more meanwhile."""
 
-PATIENCE = "SELECT set_config('lock_timeout', %(patience)s::text, true)"
-
 RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = {NOW} + greatest({QUIET}, {NOW} - marked_at)
 WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
@@ -184,7 +181,8 @@ WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 
 _BARRED = f"""barred AS MATERIALIZED (
   SELECT id FROM guard
-  WHERE id = ANY(%(bar_ids)s::bigint[])
+  WHERE (SELECT set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)) <> ''
+    AND id = ANY(%(bar_ids)s::bigint[])
     AND scope_version = (%(bar_scopes)s::bigint[])[array_position(%(bar_ids)s::bigint[], id)]
     AND CASE WHEN id = %(held)s::bigint THEN mark = %(operation_id)s::uuid
       ELSE mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {NOW}) END

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from types import MappingProxyType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
@@ -171,7 +172,7 @@ class Manager(Generic[E]):
             before: Future[int] | None = None
             for chunk in _chunks(rows, self._wish):
                 written += 0 if before is None else before.result()
-                before = writer.submit(write, chunk)
+                before = writer.submit(copy_context().run, write, chunk)
             return written + (0 if before is None else before.result())
 
     def _wish(self, row: Mapping[str, Any]) -> tuple[str, Wish, str]:

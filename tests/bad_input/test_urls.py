@@ -134,14 +134,24 @@ def test_a_host_that_has_no_address() -> None:
 
 
 def test_a_server_that_never_answers() -> None:
-    """The wait for a connection is bounded by the deadline (libpq's shortest is two seconds)."""
+    """The wait for a connection is bounded by the deadline, or by a shorter timeout in the URL (two seconds at least).
+
+    It is the caller's time that was over in the first case, and he is told so: nobody has refused anything yet. Both
+    say which server it was.
+    """
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
+        where = f"127.0.0.1:{silent.getsockname()[1]}/d"
+        url = f"postgresql://u:{PASSWORD}@{where}"
         began = time.monotonic()
-        url = f"postgresql://u:{PASSWORD}@127.0.0.1:{silent.getsockname()[1]}/d"
-        refused(ms.BackendUnavailable, lambda: ms.open(url, deadline=1.0), "timeout")
+        words = (where, "before the deadline", "the server does not answer", "nothing was sent", "call again")
+        refused(ms.DeadlineExceeded, lambda: ms.open(url, deadline=1.0), *words)
         assert time.monotonic() - began < 6
+        hurried = f"{url}?connect_timeout=2"
+        refused(ms.BackendUnavailable, lambda: ms.open(hurried), where, "timeout expired", "check the URL")
+        refused(ms.BackendUnavailable, lambda: ms.migrate(hurried), where, "timeout expired", "check the URL")
+        assert time.monotonic() - began < 16
 
 
 def test_a_server_that_speaks_something_else() -> None:

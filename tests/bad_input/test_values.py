@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID, uuid1, uuid4
 
 import pytest
 
@@ -232,7 +233,7 @@ def test_values_that_json_does_not_know(kept: ms.Store, value: Any) -> None:
 
 MISSPELT: dict[str, Callable[[ms.Store], Any]] = {
     "expected_verison": lambda s: s.tables.alter(TABLE, ms.SetComment("x"), expected_verison=7),  # type: ignore[call-arg]
-    "operation_id": lambda s: s.tables.alter(TABLE, ms.SetComment("y"), operation_id="nonsense"),  # type: ignore[call-arg]
+    "operation": lambda s: s.tables.alter(TABLE, ms.SetComment("y"), operation="nonsense"),  # type: ignore[call-arg]
     "lease": lambda s: s.tables.alter(TABLE, ms.SetComment("z"), lease="nonsense"),  # type: ignore[call-arg]
     "propertes": lambda s: s.schemas.create("m.c.x", propertes={"k": "v"}),  # type: ignore[call-arg]
     "cascde": lambda s: s.tables.drop(TABLE, cascde=True),  # type: ignore[call-arg]
@@ -243,6 +244,56 @@ MISSPELT: dict[str, Callable[[ms.Store], Any]] = {
 def test_a_misspelt_keyword(ground: ms.Store, call: Callable[[ms.Store], Any]) -> None:
     with pytest.raises((ms.InvalidArgument, TypeError)):
         call(ground)
+
+
+NO_OPERATION_IDS: list[Any] = [
+    "", "nonsense", "0" * 32, b"x" * 16, 5, True, 1.5, ["x"],
+    uuid1(), uuid4(), str(uuid4()), UUID(int=0), UUID(int=2**128 - 1),
+    UUID("01890000-0000-7000-0000-000000000001"), "01890000-0000-7000-c000-000000000001",  # other variants
+]  # fmt: skip
+OUT_OF_TIME = {
+    "of 1970": UUID("00000000-0001-7000-8000-000000000001"),
+    "of the year 10889": UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"),
+}
+WITH_ID: dict[str, Callable[[ms.Store, Any], Any]] = {
+    "create": lambda s, i: s.schemas.create("m.c.x", operation_id=i),
+    "create with parents": lambda s, i: s.tables.create("m.c.x.y", parents=True, operation_id=i),
+    "alter": lambda s, i: s.tables.alter(TABLE, ms.SetComment("y"), operation_id=i),
+    "rename": lambda s, i: s.tables.rename(TABLE, "u", operation_id=i),
+    "drop": lambda s, i: s.tables.drop(TABLE, operation_id=i),
+    "drop of nothing": lambda s, i: s.tables.drop("m.c.s.none", operation_id=i),
+    "restore": lambda s, i: s.schemas.restore("m.c.gone", operation_id=i),
+}
+
+
+@pytest.mark.parametrize("value", NO_OPERATION_IDS, ids=map(ascii, range(len(NO_OPERATION_IDS))))
+def test_what_is_no_operation_id(kept: ms.Store, value: Any) -> None:
+    for call in (*WITH_ID.values(), lambda s, i: s.outcome(i)):
+        refused(ms.InvalidArgument, lambda c=call: c(kept, value), "UUIDv7", "ms.new_operation_id()")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("call", WITH_ID.values(), ids=WITH_ID)
+@pytest.mark.parametrize("when", OUT_OF_TIME)
+def test_an_operation_id_of_another_time(kept: ms.Store, when: str, call: Callable[[ms.Store, Any], Any]) -> None:
+    value = OUT_OF_TIME[when]
+    refused(ms.InvalidArgument, lambda: call(kept, value), str(value), "too old", "or from the future")
+    assert kept.outcome(value).state == "unknown"
+
+
+def test_an_operation_id_inside_a_transaction(kept: ms.Store) -> None:
+    """The transaction is the operation."""
+    with kept.transaction() as tx:
+        for call in WITH_ID.values():
+            value = ms.new_operation_id()
+            refused(ms.InvalidArgument, lambda c=call, i=value: c(tx, i), "one operation")  # type: ignore[misc]
+
+
+def test_an_operation_id_may_be_a_string(ground: ms.Store) -> None:
+    value = ms.new_operation_id()
+    table = ground.tables.alter(TABLE, ms.SetComment("y"), operation_id=str(value))
+    assert ground.tables.alter(TABLE, ms.SetComment("y"), operation_id=value) == table
+    assert ground.outcome(str(value).upper()).result == table
+    assert table.version == 2
 
 
 NOT_ITERABLE: dict[str, Callable[[ms.Store], Any]] = {

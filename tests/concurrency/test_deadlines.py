@@ -9,7 +9,7 @@ import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.commit import Commit
+from metastore.settling import ask_until_it_answers
 from metastore.urls import parse_url
 
 
@@ -44,5 +44,5 @@ def test_an_original_that_is_still_in_flight_leaves_the_outcome_unknown(postgres
             "INSERT INTO operation (operation_id, ordinal, action, time) VALUES (%s, 0, 'alter', 0)", (operation,)
         )
         with pytest.raises(ms.OutcomeUnknown) as caught:
-            store._session._resolve(Commit(operation, None), SYSTEM.monotonic() + 1.0)
+            ask_until_it_answers(store._session, operation, SYSTEM.monotonic() + 1.0)
         assert caught.value.operation_id == operation

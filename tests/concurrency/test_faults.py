@@ -28,7 +28,7 @@ def proxied(postgres_url: str, postgres_server: PostgresServer) -> Iterator[tupl
 
 def _is_commit(message: bytes) -> bool:
     """Whether a message carries the text of a commit; only the first ones on a connection do."""
-    return message[:1] == b"P" and b"INSERT INTO operation" in message
+    return message[:1] in (b"P", b"Q") and b"INSERT INTO operation" in message
 
 
 def _binds_a_property(message: bytes) -> bool:

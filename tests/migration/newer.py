@@ -8,18 +8,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 
 from metastore import migrations, store
+from metastore.backends.port import FORMAT
 
-__all__ = ["NEWER", "newer_program"]
+__all__ = ["HEAD", "NEWER", "newer_program"]
 
-NEWER = 2
+_MIGRATIONS = Path(migrations.__file__).parent.resolve()
+HEAD = str(ScriptDirectory(str(_MIGRATIONS)).get_current_head())
+"""The newest revision of this program."""
+NEWER = FORMAT + 1
 REVISION = """\
 import sqlalchemy as sa
 from alembic import op
 
 revision = "newer"
-down_revision = "0001"
+down_revision = "{head}"
 branch_labels = None
 depends_on = None
 
@@ -31,17 +36,17 @@ def upgrade():
 
 def downgrade():
     op.drop_column("entity", "note")
-    op.execute("UPDATE info SET format = 1, compatible_from = 1")
+    op.execute("UPDATE info SET format = {format}, compatible_from = {format}")
 """
 
 
 @contextmanager
-def newer_program(folder: Path, compatible_from: int = 1) -> Iterator[None]:
+def newer_program(folder: Path, compatible_from: int = FORMAT) -> Iterator[None]:
     """Be the newer program; its migrations are in ``folder``. Other processes stay what they are."""
     if not folder.exists():
-        shutil.copytree(Path(migrations.__file__).parent.resolve(), folder)
-        revision = REVISION.format(newer=NEWER, compatible_from=compatible_from)
-        (folder / "versions" / "v0002_newer.py").write_text(revision)
+        shutil.copytree(_MIGRATIONS, folder)
+        revision = REVISION.format(head=HEAD, format=FORMAT, newer=NEWER, compatible_from=compatible_from)
+        (folder / "versions" / "v9999_newer.py").write_text(revision)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "__file__", str(folder / "__init__.py"))
         patch.setattr(store, "FORMAT", NEWER)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
+from metastore.backends.port import FORMAT
 from tests.concurrency.workers import Job, Team, Turn
-from tests.migration.newer import newer_program
+from tests.migration.newer import HEAD, NEWER, newer_program
 from tests.migration.schema import connected, run
 
 TABLE = "lake.cat.s.t"
@@ -46,7 +47,7 @@ def test_a_postgres_database_without_a_schema(empty_postgres_url: str) -> None:
 
 def test_too_new(migrated_url: str) -> None:
     run(migrated_url, "UPDATE info SET format = 99, compatible_from = 99")
-    refused(migrated_url, "format 99", "this one has 1", "upgrade it")
+    refused(migrated_url, "format 99", f"this one has {FORMAT}", "upgrade it")
 
 
 def test_too_new_is_left_as_it_is(migrated_url: str) -> None:
@@ -68,7 +69,7 @@ def test_an_unknown_revision(migrated_url: str) -> None:
 
 
 def test_newer_but_compatible(migrated_url: str) -> None:
-    run(migrated_url, "UPDATE info SET format = 2, compatible_from = 1")
+    run(migrated_url, f"UPDATE info SET format = {NEWER}, compatible_from = {FORMAT}")
     with ms.open(migrated_url) as store:
         store.tables.alter(TABLE, ms.SetComment("x"))
         assert store.verify() == []
@@ -77,14 +78,14 @@ def test_newer_but_compatible(migrated_url: str) -> None:
 def test_too_old_on_postgres(empty_postgres_url: str) -> None:
     ms.migrate(empty_postgres_url)
     run(empty_postgres_url, "UPDATE info SET format = 0, compatible_from = 0")
-    refused(empty_postgres_url, "format 0", "needs 1", "run: metastore migrate")
+    refused(empty_postgres_url, "format 0", f"needs {FORMAT}", "run: metastore migrate")
 
 
 def test_a_newer_program_on_an_old_postgres_database(empty_postgres_url: str, tmp_path: Path) -> None:
     ms.migrate(empty_postgres_url)
     seed(empty_postgres_url)
     with newer_program(tmp_path / "newer"):
-        refused(empty_postgres_url, "format 1", "needs 2", "run: metastore migrate")
+        refused(empty_postgres_url, f"format {FORMAT}", f"needs {NEWER}", "run: metastore migrate")
         ms.migrate(empty_postgres_url)
         ms.open(empty_postgres_url).close()
 
@@ -94,24 +95,24 @@ def test_a_newer_program_migrates_an_old_file_by_itself(empty_sqlite_url: str, t
     with newer_program(tmp_path / "newer"), ms.open(empty_sqlite_url) as store:
         assert store.tables.load(TABLE).version == 1
         with connected(empty_sqlite_url) as connection:
-            assert connection.exec_driver_sql("SELECT format FROM info").scalar() == 2
+            assert connection.exec_driver_sql("SELECT format FROM info").scalar() == NEWER
             assert connection.exec_driver_sql("SELECT note FROM entity").all() == [(None,)] * 4
 
 
 def test_an_incompatible_migration_keeps_old_programs_out(migrated_url: str, tmp_path: Path) -> None:
-    with newer_program(tmp_path / "newer", compatible_from=2):
+    with newer_program(tmp_path / "newer", compatible_from=NEWER):
         ms.migrate(migrated_url)
         ms.open(migrated_url).close()
-    refused(migrated_url, "format 2", "this one has 1", "upgrade it")
+    refused(migrated_url, f"format {NEWER}", f"this one has {FORMAT}", "upgrade it")
 
 
 def test_a_newer_migration_goes_back(migrated_url: str, tmp_path: Path) -> None:
     from metastore import migrations
     from metastore.urls import parse_url
 
-    with newer_program(tmp_path / "newer", compatible_from=2):
+    with newer_program(tmp_path / "newer", compatible_from=NEWER):
         ms.migrate(migrated_url)
-        migrations.downgrade(parse_url(migrated_url), "0001")
+        migrations.downgrade(parse_url(migrated_url), HEAD)
     with ms.open(migrated_url) as store:
         store.tables.alter(TABLE, ms.SetComment("x"))
         assert store.verify() == []

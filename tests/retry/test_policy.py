@@ -26,7 +26,7 @@ def test_the_defaults_are_those_of_the_store() -> None:
     assert 0 < policy.base <= policy.cap <= 1
 
 
-@pytest.mark.parametrize("value", [RetryPolicy(), Attempt(1, "name", 0.5, 0.1)], ids=["policy", "attempt"])
+@pytest.mark.parametrize("value", [RetryPolicy(), Attempt("it", None, 1, "name", 0.5, 0.1)], ids=["policy", "attempt"])
 def test_frozen(value: Any) -> None:
     for name in ("deadline", "number", "elapsed"):
         with pytest.raises((FrozenInstanceError, AttributeError, TypeError)):

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from uuid import UUID
 
 import pytest
 
 from metastore.errors import DeadlineExceeded, EntityAlreadyExists, RetriesExhausted
+from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, RetryPolicy
-from metastore.retry.runner import Conflict, run
+from metastore.retry.runner import Conflict, Effort, run
 from tests.retry.fake import FakeClock
+
+OPERATION = UUID("01890000-0000-7000-8000-000000000001")
+NOBODY_WON = ("lost", "serialization", "busy", "unavailable")
+SOMEBODY_WON = ("self", "ancestor", "name", "not_empty", "read", "operation", "pending", "marked", "claim", "rejected")
+
+
+def effort(
+    policy: RetryPolicy, clock: FakeClock, what: str = "it", winner: Callable[[], str] | None = None, tokens: int = 1000
+) -> Effort:
+    """Return what a call is tried with; its bucket has ``tokens``, and gets two a second."""
+    return Effort(policy, clock, TokenBucket(tokens, 2.0, clock), lambda: what, OPERATION, winner)
 
 
 class Work:
@@ -32,15 +45,16 @@ class Work:
 def test_a_first_success_waits_for_nothing() -> None:
     clock, seen = FakeClock(), list[Attempt]()
     work = Work(clock, losses=0)
-    assert run(work, RetryPolicy(hooks=(seen.append,)), clock, lambda: "it") == "done"
-    assert (work.numbers, clock.slept, clock.asked, seen) == ([1], [], [], [])
+    assert run(work, effort(RetryPolicy(hooks=(seen.append,)), clock)) == "done"
+    assert (work.numbers, clock.slept, clock.asked) == ([1], [], [])
+    assert seen == [Attempt("it", OPERATION, 1, None, 0.0, 0.0)]
 
 
 @pytest.mark.parametrize("losses", [1, 2, 7])
 def test_attempts_are_counted_from_one(losses: int) -> None:
     clock = FakeClock()
     work = Work(clock, losses)
-    assert run(work, RetryPolicy(), clock, lambda: "it") == "done"
+    assert run(work, effort(RetryPolicy(), clock)) == "done"
     assert work.numbers == list(range(1, losses + 2))
     assert len(clock.slept) == losses
 
@@ -49,7 +63,7 @@ def test_attempts_are_counted_from_one(losses: int) -> None:
 def test_waits_are_drawn_between_zero_and_the_ceiling(share: float) -> None:
     clock = FakeClock(share)
     policy = RetryPolicy(base=0.01, cap=0.1)
-    run(Work(clock, 6), policy, clock, lambda: "it")
+    run(Work(clock, 6), effort(policy, clock))
     ceilings = [policy.ceiling(n) for n in range(1, 7)]
     assert [low for low, _ in clock.asked] == [0.0] * 6
     assert [high for _, high in clock.asked] == pytest.approx(ceilings)
@@ -60,7 +74,7 @@ def test_retries_exhausted() -> None:
     clock = FakeClock(share=0.5)
     work = Work(clock, takes=0.25)
     with pytest.raises(RetriesExhausted) as caught:
-        run(work, RetryPolicy(attempts=3, base=1.0, cap=1.0, deadline=60.0), clock, lambda: "alter table 'a.b'")
+        run(work, effort(RetryPolicy(attempts=3, base=1.0, cap=1.0, deadline=60.0), clock, "alter table 'a.b'"))
     assert work.numbers == [1, 2, 3]
     assert len(clock.slept) == 2  # and none after the last
     message = str(caught.value)
@@ -73,7 +87,7 @@ def test_one_attempt_is_one_attempt() -> None:
     clock = FakeClock()
     work = Work(clock)
     with pytest.raises(RetriesExhausted, match=r"1 attempts in 0\.000 s"):
-        run(work, RetryPolicy(attempts=1), clock, lambda: "it")
+        run(work, effort(RetryPolicy(attempts=1), clock))
     assert (work.numbers, clock.slept) == ([1], [])
 
 
@@ -81,7 +95,7 @@ def test_deadline_exceeded() -> None:
     clock = FakeClock()
     work = Work(clock, takes=0.1)
     with pytest.raises(DeadlineExceeded) as caught:
-        run(work, RetryPolicy(deadline=2.0, base=0.5, cap=0.5), clock, lambda: "drop schema 'a.b.c'")
+        run(work, effort(RetryPolicy(deadline=2.0, base=0.5, cap=0.5), clock, "drop schema 'a.b.c'"))
     message = str(caught.value)
     last = len(work.numbers)
     for part in ("drop schema 'a.b.c'", f"{last} attempts", f"is at version {last}", "longer deadline"):
@@ -97,7 +111,7 @@ def test_nobody_sleeps_beyond_the_deadline(share: float, takes: float) -> None:
     work = Work(clock, takes=takes)
     began = clock.monotonic()
     with pytest.raises(DeadlineExceeded):
-        run(work, RetryPolicy(deadline=1.0, base=0.3, cap=10.0), clock, lambda: "it")
+        run(work, effort(RetryPolicy(deadline=1.0, base=0.3, cap=10.0), clock))
     assert max(work.began) - began <= 1.0 + 1e-9
     assert clock.monotonic() - began <= 1.0 + takes + 1e-9
 
@@ -106,31 +120,32 @@ def test_an_attempt_that_took_too_long_is_not_repeated() -> None:
     clock = FakeClock()
     work = Work(clock, takes=31.0)
     with pytest.raises(DeadlineExceeded, match=r"1 attempts in 31\.000 s"):
-        run(work, RetryPolicy(), clock, lambda: "it")
+        run(work, effort(RetryPolicy(), clock))
     assert (work.numbers, clock.slept) == ([1], [])
 
 
 def test_success_after_the_deadline_is_success() -> None:
     clock = FakeClock()
-    assert run(Work(clock, losses=0, takes=99.0), RetryPolicy(deadline=1.0), clock, lambda: "it") == "done"
+    assert run(Work(clock, losses=0, takes=99.0), effort(RetryPolicy(deadline=1.0), clock)) == "done"
 
 
-def test_hooks_see_every_failed_attempt() -> None:
+def test_hooks_see_every_attempt() -> None:
     clock, one, two = FakeClock(share=0.5), list[Attempt](), list[Attempt]()
     policy = RetryPolicy(base=1.0, cap=4.0, hooks=(one.append, two.append))
-    run(Work(clock, losses=3, takes=0.25), policy, clock, lambda: "it")
+    run(Work(clock, losses=3, takes=0.25), effort(policy, clock))
     assert one == two
-    assert [(a.number, a.cause) for a in one] == [(1, "self"), (2, "self"), (3, "self")]
-    assert [a.elapsed for a in one] == pytest.approx([0.25, 1.0, 2.25])
-    assert [a.wait for a in one] == pytest.approx([0.5, 1.0, 2.0])
-    assert [a.wait for a in one] == clock.slept
+    assert [(a.number, a.cause) for a in one] == [(1, "self"), (2, "self"), (3, "self"), (4, None)]
+    assert [a.elapsed for a in one] == pytest.approx([0.25, 1.0, 2.25, 4.5])
+    assert [a.wait for a in one] == pytest.approx([0.5, 1.0, 2.0, 0.0])
+    assert [a.wait for a in one[:-1]] == clock.slept
+    assert {(a.what, a.operation_id) for a in one} == {("it", OPERATION)}
 
 
-def test_hooks_see_the_last_one_too() -> None:
+def test_hooks_see_the_last_one_of_a_call_that_gives_up() -> None:
     clock, seen = FakeClock(), list[Attempt]()
     with pytest.raises(RetriesExhausted):
-        run(Work(clock), RetryPolicy(attempts=2, hooks=(seen.append,)), clock, lambda: "it")
-    assert [(a.number, a.wait > 0) for a in seen] == [(1, True), (2, False)]
+        run(Work(clock), effort(RetryPolicy(attempts=2, hooks=(seen.append,)), clock))
+    assert [(a.number, a.cause, a.wait > 0) for a in seen] == [(1, "self", True), (2, "self", False)]
 
 
 def test_a_hook_that_raises_stops_everything() -> None:
@@ -140,7 +155,7 @@ def test_a_hook_that_raises_stops_everything() -> None:
     clock = FakeClock()
     work = Work(clock, losses=5)
     with pytest.raises(RuntimeError, match="broken hook"):
-        run(work, RetryPolicy(hooks=(broken,)), clock, lambda: "it")
+        run(work, effort(RetryPolicy(hooks=(broken,)), clock))
     assert work.numbers == [1]
 
 
@@ -156,7 +171,7 @@ def test_what_is_no_conflict_passes_through_at_once(kind: Callable[[str], BaseEx
         raise error
 
     with pytest.raises(type(error)) as caught:
-        run(attempt, RetryPolicy(), clock, lambda: "it")
+        run(attempt, effort(RetryPolicy(), clock))
     assert caught.value is error
     assert calls == list(range(1, losses + 2))
     assert len(clock.slept) == losses
@@ -166,4 +181,142 @@ def test_each_run_counts_for_itself() -> None:
     clock = FakeClock()
     policy = RetryPolicy(attempts=3)
     for _ in range(3):
-        assert run(Work(clock, losses=2), policy, clock, lambda: "it") == "done"
+        assert run(Work(clock, losses=2), effort(policy, clock)) == "done"
+
+
+# --- how long a conflict says to wait, and the bucket
+
+
+class Losing:
+    """An attempt that loses with each of these conflicts in turn, and then is done."""
+
+    def __init__(self, conflicts: Iterable[Conflict]) -> None:
+        self.conflicts = iter(conflicts)
+
+    def __call__(self, number: int) -> int:
+        for conflict in self.conflicts:
+            raise conflict
+        return number
+
+
+def losing(cause: str, times: int, wait: float | None = None) -> Losing:
+    return Losing(Conflict(cause, "", wait) for _ in range(times))
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.3, 2.0])
+def test_a_conflict_says_how_long_to_wait(wait: float) -> None:
+    clock = FakeClock()
+    assert run(losing("pending", 3, wait), effort(RetryPolicy(base=1.0, cap=1.0), clock)) == 4
+    assert clock.slept == [wait] * 3
+    assert clock.asked == []  # no jitter
+
+
+def test_each_conflict_speaks_for_itself() -> None:
+    """One without a wait gets what the policy says for the number of its attempt."""
+    clock, seen = FakeClock(), list[Attempt]()
+    conflicts = [Conflict("self", "", 0.0), Conflict("ancestor", ""), Conflict("marked", "", 0.2), Conflict("name", "")]
+    assert run(Losing(conflicts), effort(RetryPolicy(base=1.0, cap=100.0, hooks=(seen.append,)), clock)) == 5
+    assert clock.slept == [0.0, 2.0, 0.2, 8.0]
+    assert [(a.cause, a.wait) for a in seen] == [
+        ("self", 0.0),
+        ("ancestor", 2.0),
+        ("marked", 0.2),
+        ("name", 8.0),
+        (None, 0.0),
+    ]
+
+
+def test_a_wait_that_a_conflict_asks_for_ends_at_the_deadline() -> None:
+    clock = FakeClock()
+    began = clock.monotonic()
+    with pytest.raises(DeadlineExceeded, match="2 attempts"):
+        run(losing("marked", 9, 60.0), effort(RetryPolicy(deadline=1.5), clock))
+    assert clock.monotonic() - began == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("cause", NOBODY_WON)
+def test_retries_that_nobody_won_take_tokens(cause: str) -> None:
+    clock = FakeClock(share=0.0)
+    assert run(losing(cause, 6), effort(RetryPolicy(), clock, tokens=3)) == 7
+    assert clock.slept == pytest.approx([0.0, 0.0, 0.0, 0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("cause", SOMEBODY_WON)
+def test_retries_that_somebody_won_take_none(cause: str) -> None:
+    """Somebody else's success is what they cost: there is no storm to bound."""
+    clock = FakeClock(share=0.0)
+    one = effort(RetryPolicy(), clock, tokens=1)
+    assert run(losing(cause, 9), one) == 10
+    assert clock.slept == [0.0] * 9
+    assert one.bucket.take() == 0.0
+
+
+def test_a_call_that_succeeds_at_once_takes_none() -> None:
+    clock = FakeClock()
+    one = effort(RetryPolicy(), clock, tokens=1)
+    for _ in range(5):
+        run(losing("lost", 0), one)
+    assert one.bucket.take() == 0.0
+
+
+def test_the_longer_wait_counts() -> None:
+    """That of the jitter, of the conflict, or of the bucket."""
+    clock = FakeClock()
+    policy = RetryPolicy(base=0.2, cap=0.2)
+    run(losing("unavailable", 3), effort(policy, clock, tokens=1))
+    assert clock.slept == pytest.approx([0.2, 0.3, 0.5])  # a token comes every 0.5 s, from the first one on
+    clock = FakeClock()
+    run(losing("lost", 3, 0.1), effort(policy, clock, tokens=1))
+    assert clock.slept == pytest.approx([0.1, 0.4, 0.5])
+    clock = FakeClock()
+    run(losing("busy", 2, 3.0), effort(policy, clock, tokens=1))
+    assert clock.slept == [3.0, 3.0]
+
+
+def test_calls_share_their_bucket() -> None:
+    clock = FakeClock(share=0.0)
+    one = effort(RetryPolicy(), clock, tokens=2)
+    for _ in range(3):
+        run(losing("lost", 1), one)
+    assert clock.slept == pytest.approx([0.0, 0.0, 0.5])
+
+
+def test_a_token_that_comes_after_the_deadline() -> None:
+    clock = FakeClock(share=0.0)
+    one = effort(RetryPolicy(deadline=1.0), clock, tokens=1)
+    while one.bucket.take() < 60:
+        pass
+    began = clock.monotonic()
+    with pytest.raises(DeadlineExceeded, match="unavailable"):
+        run(losing("unavailable", 9), one)
+    assert clock.monotonic() - began == pytest.approx(1.0)
+
+
+# --- who won
+
+
+@pytest.mark.parametrize("attempts", [None, 3])
+def test_whoever_gives_up_says_who_won(attempts: int | None) -> None:
+    clock, asked = FakeClock(), list[float]()
+
+    def winner() -> str:
+        asked.append(clock.monotonic())
+        return "; operation 7 by ada made version 9"
+
+    policy = RetryPolicy(attempts=attempts, deadline=2.0)
+    with pytest.raises((DeadlineExceeded, RetriesExhausted)) as caught:
+        run(Work(clock, takes=0.1), effort(policy, clock, "alter table 'a.b'", winner))
+    assert type(caught.value) is (DeadlineExceeded if attempts is None else RetriesExhausted)
+    message = str(caught.value)
+    for part in ("alter table 'a.b'", "the last one on self (", "; operation 7 by ada made version 9); call again"):
+        assert part in message
+    assert asked == [clock.monotonic()]  # once, at the end
+
+
+def test_nobody_asks_who_won_while_it_goes_on() -> None:
+    def winner() -> str:
+        raise AssertionError("asked")
+
+    clock = FakeClock()
+    for losses in (0, 5):
+        assert run(Work(clock, losses), effort(RetryPolicy(), clock, winner=winner)) == "done"

@@ -16,7 +16,7 @@ its body; it is asked in a thread of the proxy. :meth:`PostgresProxy.cut_after_s
 answer, and only the answer: the server has worked off everything up to the end of the round trip
 that the message belongs to (its ReadyForQuery was seen), answers to earlier round trips were
 delivered, and then the connection is reset. :meth:`PostgresProxy.cut_before_send` loses the
-message. TLS is declined, so the proxy can read along.
+message, :meth:`PostgresProxy.cut_while_sending` its second half. TLS is declined, so the proxy can read along.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: the client sees a reset, 
 class Cut:
     """An order to cut the connection whose message is the ``nth`` that matches; carried out once."""
 
-    def __init__(self, match: Match, *, deliver: bool, nth: int) -> None:
-        self.match, self.deliver, self._left = match, deliver, nth
+    def __init__(self, match: Match, *, deliver: bool, nth: int, half: bool = False) -> None:
+        self.match, self.deliver, self.half, self._left = match, deliver, half, nth
         self.fired = threading.Event()
 
     def wants(self, message: bytes) -> bool:
@@ -110,6 +110,10 @@ class PostgresProxy:
     def cut_before_send(self, match: Match, *, nth: int = 1) -> Cut:
         """Cut the connection in place of sending the matching message, and what follows it, to the server."""
         return self._order(Cut(match, deliver=False, nth=nth))
+
+    def cut_while_sending(self, match: Match, *, nth: int = 1) -> Cut:
+        """Cut the connection when the server has got one half of the matching message."""
+        return self._order(Cut(match, deliver=False, nth=nth, half=True))
 
     def cut_all(self) -> None:
         """Cut every connection now."""
@@ -210,6 +214,8 @@ class _Connection:
             ends = message[:1] in ENDS_ROUND_TRIP
             order = self._proxy.order_for(message)
             if order and not order.deliver:
+                if order.half:
+                    self._server.sendall(message[: len(message) // 2])
                 order.fired.set()  # before the client can notice
                 self.cut()
                 return

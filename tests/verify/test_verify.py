@@ -2,80 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from datetime import timedelta
 
-import psycopg
 import pytest
 
 import metastore as ms
-from metastore import Violation
+from tests.verify.planting import A, build, damage, filled, verified, without_constraints
 
-LOOSE = {
-    "postgres": ("ALTER TABLE guard DISABLE TRIGGER ALL",),
-    "sqlite": ("DROP TRIGGER guard_scope_bump",),
-}
-
-
-def damage(url: str, *statements: str) -> None:
-    """Run SQL that the store would never run."""
-    if url.startswith("sqlite"):
-        lite = sqlite3.connect(url.removeprefix("sqlite:///"))
-        with lite:
-            for statement in (*LOOSE["sqlite"], *statements):
-                lite.execute(statement)
-        lite.close()
-        return
-    with psycopg.connect(url.replace("postgresql+psycopg", "postgresql")) as pg:
-        for statement in (*LOOSE["postgres"], *statements):
-            pg.execute(statement.encode())
-
-
-def without_constraints(table: str) -> tuple[str, ...]:
-    return (f"ALTER TABLE {table} RENAME TO old", f"CREATE TABLE {table} AS SELECT * FROM old", "DROP TABLE old")
-
-
-@pytest.fixture
-def built(url: str) -> tuple[str, dict[str, int]]:
-    """Give a database with a little of everything, and the ids of what is in it."""
-    return url, build(url)
-
-
-def build(url: str) -> dict[str, int]:
-    with ms.open(url, principal="tester") as store:
-        made: dict[str, int] = {"lake": store.metalakes.create("lake").id}
-        made["c"] = store.catalogs.create("lake.c", type="relational").id
-        made["f"] = store.catalogs.create("lake.f", type="relational", fold_case=True).id
-        for path in ("lake.c.s", "lake.c.s.n", "lake.f.S"):
-            made[path] = store.schemas.create(path).id
-        for name in "abd":
-            made[name] = store.tables.create(f"lake.c.s.{name}", columns=[ms.Column("x", "int")]).id
-        store.tables.alter("lake.c.s.a", ms.SetComment("one"))
-        store.tables.alter("lake.c.s.a", ms.SetComment("two"))
-        store.tables.rename("lake.c.s.b", "lake.c.s.n.b")
-        made["p"] = store.partitions.create("lake.c.s.a", "x=1", values={"x": "1"}).id
-        store.partitions.create("lake.c.s.a", "x=2", values={"x": "2"})
-        store.partitions.drop("lake.c.s.a", "x=2")
-        store.schemas.drop("lake.c.s.n", cascade=True)
-        store.schemas.restore("lake.c.s.n", to="m")
-        store.tables.drop("lake.c.s.d")
-        made["d2"] = store.tables.create("lake.c.s.d").id
-        made["Fold"] = store.tables.create("lake.f.S.Straße").id
-        store.catalogs.disable("lake.f")
-        store.tables.purge("lake.c.s.d")
-        made["d3"] = store.tables.create("lake.c.s.d").id
-        made["fs"] = store.filesets.create("lake.c.s.a", locations={"main": "file:/tmp"}).id
-        assert store.verify() == []
-    return made
-
-
-def verified(url: str) -> list[Violation]:
-    with ms.open(url) as store:
-        return store.verify()
-
-
-A = "lake.c.s.a"
 VERSION_3 = "entity_id = {a} AND version = 3"
 COPY = (
     """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, time, path_before,
@@ -110,7 +44,11 @@ DAMAGE: dict[str, tuple[tuple[str, ...], set[tuple[int, str | None, str | None]]
     ),
     "created twice": (("UPDATE operation SET action = 'create' WHERE " + VERSION_3,), {(1, "a", A)}),
     "no version": (("UPDATE operation SET version = NULL WHERE " + VERSION_3,), {(1, "a", A)}),
-    "scope version": (("UPDATE guard SET scope_version = 7 WHERE id = {c}",), {(8, "c", "lake.c")}),
+    "scope version": (("UPDATE guard SET scope_version = 1 WHERE id = {f}",), {(8, "f", "lake.f")}),
+    "scope version goes back": (
+        ("UPDATE operation SET scope_version = 7 WHERE entity_id = {a} AND version = 2",),
+        {(8, "a", A)},
+    ),
     "in use": (("UPDATE guard SET in_use = NOT in_use WHERE id = {f}",), {(8, "f", "lake.f")}),
     "renamed silently": (("UPDATE guard SET name = 'z', key = 'z' WHERE id = {a}",), {(8, "a", "lake.c.s.z")}),
     "dropped silently": (("UPDATE guard SET state = 1, dropped_at = 1 WHERE id = {a}",), {(8, "a", A)}),
@@ -211,14 +149,7 @@ def test_damage_is_found(built: tuple[str, dict[str, int]], case: str) -> None:
     url, made = built
     statements, wanted = DAMAGE[case]
     labels = {**made, "9000": 9000}
-    ids = {f"{{{label}}}": str(row_id) for label, row_id in labels.items()}
-
-    def filled(text: str) -> str:
-        for label, row_id in ids.items():
-            text = text.replace(label, row_id)
-        return text.replace("{{", "{").replace("}}", "}")
-
-    damage(url, *map(filled, statements))
+    damage(url, *filled(labels, statements))
     found = verified(url)
     seen = {(v.invariant, v.entity_id, v.path) for v in found}
     missed = {(n, who and labels[who], path) for n, who, path in wanted} - seen

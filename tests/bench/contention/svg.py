@@ -10,7 +10,7 @@ from math import ceil, floor, log10
 __all__ = ["Line", "Panel", "panels"]
 
 WIDTH, HEIGHT, GAP = 300, 220, 30
-LEFT, TOP, BOTTOM, LEGEND = 44, 26, 34, 24
+LEFT, TOP, BOTTOM, LEGEND = 48, 26, 34, 24
 STYLE = """
 text { font: 11px system-ui, sans-serif; fill: #333 } .title { font-weight: 600 }
 .grid { stroke: #ccc; stroke-width: 0.5 } .line { fill: none; stroke-linejoin: round }

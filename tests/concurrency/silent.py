@@ -1,0 +1,97 @@
+"""Ways to make a server say nothing without hanging up."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import psutil
+
+from tests.servers.postgres import PostgresServer
+
+__all__ = ["Swallower", "stopped"]
+
+
+class Swallower:
+    """A proxy for TCP that, when told, carries nothing more in chosen directions, and keeps every connection open."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port: int = self._listener.getsockname()[1]
+        self._ends: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._swallows: frozenset[str] = frozenset()
+        self.match: tuple[bytes, frozenset[str]] | None = None
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def swallow(self, *directions: str) -> None:
+        """Carry nothing more in ``directions``: "there", "back"."""
+        self._swallows = frozenset(directions)
+
+    def swallow_at(self, words: bytes, *directions: str) -> None:
+        """Do so as soon as a client sends ``words``."""
+        self.match = words, frozenset(directions)
+
+    def url_for(self, url: str) -> str:
+        """Return the same URL, but through the proxy."""
+        parts = urlsplit(url)
+        return parts._replace(netloc=f"{parts.username}@127.0.0.1:{self.port}").geturl()
+
+    def recover(self) -> None:
+        """Carry again, on new connections."""
+        self._swallows, self.match = frozenset(), None
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.recover()
+        for thread in self._threads:
+            thread.join(10)
+        for end in self._ends:
+            end.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._port))
+                self._ends += (client, server)
+                for carried in ((client, server, "there"), (server, client, "back")):
+                    self._threads.append(threading.Thread(target=self._carry, args=carried, daemon=True))
+                    self._threads[-1].start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket, direction: str) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if self.match is not None and direction == "there" and self.match[0] in data:
+                    self._swallows, self.match = self.match[1], None
+                if direction not in self._swallows:
+                    sink.sendall(data)
+        if direction not in self._swallows:
+            with contextlib.suppress(OSError):
+                sink.shutdown(socket.SHUT_WR)
+
+
+@contextlib.contextmanager
+def stopped(server: PostgresServer) -> Iterator[None]:
+    """Stop every process of the server, and let them go on at the end."""
+    main = psutil.Process(server.pid)
+    main.suspend()  # first, so that no more are started
+    family = [main, *main.children(recursive=True)]
+    for process in family[1:]:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in reversed(family):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)

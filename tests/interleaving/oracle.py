@@ -1,0 +1,132 @@
+"""The plain memory model, one operation after the other: which order explains what was seen?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from metastore.backends.memory import MemoryBackend
+from metastore.backends.memory_tables import Tables
+from metastore.retry.policy import RetryPolicy
+from metastore.store import Store
+from tests.interleaving.process import URL, Hand, Op, Outcome, operation_id, outcome_of
+from tests.interleaving.world import Database, WorldClock
+
+__all__ = ["Oracle", "OracleClock", "Seen", "Which", "applied", "content"]
+
+Which = tuple[int, int]
+"""Process and number of an operation."""
+
+
+class OracleClock(WorldClock):
+    """Draws the operation ids of one process."""
+
+    process, drawn = 0, 0
+
+    def operation_id(self) -> UUID:
+        self.drawn += 1
+        return operation_id(self.process, self.drawn)
+
+
+class Seen(NamedTuple):
+    """What is to be explained."""
+
+    outcomes: Mapping[Which, Outcome | None]
+    """Of each operation that was applied, or failed on its merits; None: nobody was told."""
+    optional: frozenset[Which]
+    """Those that may or may not have been applied."""
+    before: Mapping[Which, frozenset[Which]]
+    """Which operations had returned before one began."""
+    history: tuple[Any, ...]
+    content: Any
+
+
+class _Point(NamedTuple):
+    fields: dict[str, Any]
+    now: int
+    outcome: Outcome | None
+    history: tuple[Any, ...]
+    content: Any
+
+
+class Oracle:
+    """Sequential executions from one value of the database, each prefix once."""
+
+    def __init__(self, db: Database, first: int, now: int, ops: tuple[tuple[Op, ...], ...], given: Any) -> None:
+        self._clock = OracleClock()
+        self._backend = MemoryBackend(self._clock)
+        self._ops, self._given = ops, given
+        fields = vars(db.show(first, now))
+        fields = {k: v for k, v in fields.items() if k not in ("_clock", "_lock")}
+        tables = fields["_tables"]
+        self._points: dict[tuple[Which, ...], _Point] = {
+            (): _Point(fields, now, None, applied(tables), content(tables))
+        }
+
+    def explains(self, seen: Seen) -> tuple[Which, ...] | None:
+        """Return an order of the operations that gives what was seen; None: there is none."""
+        return next(self._orders((), seen), None)
+
+    def _orders(self, prefix: tuple[Which, ...], seen: Seen) -> Iterator[tuple[Which, ...]]:
+        point = self._point(prefix)
+        if prefix:
+            told = seen.outcomes[prefix[-1]]
+            if told is not None and told != point.outcome:
+                return
+        if point.history != seen.history[: len(point.history)]:
+            return
+        left = [w for w in seen.outcomes if w not in prefix]
+        if point.content == seen.content and point.history == seen.history and seen.optional.issuperset(left):
+            yield prefix
+        for which in left:
+            process, number = which
+            earlier = [(process, n) for n in range(number)]
+            if all(w in prefix or w not in left for w in (*earlier, *seen.before[which])):
+                yield from self._orders((*prefix, which), seen)
+
+    def _point(self, prefix: tuple[Which, ...]) -> _Point:
+        if prefix not in self._points:
+            before = self._point(prefix[:-1])
+            process, number = prefix[-1]
+            self._backend.__dict__.update(before.fields | {"_tables": before.fields["_tables"].copy()})
+            clock = self._clock
+            clock.at, clock.process, clock.drawn = before.now, process, 100 * number
+            store = Store(URL, self._backend, RetryPolicy(), f"p{process}", clock)
+            outcome = outcome_of(lambda: self._ops[process][number].run(Hand(store, self._given)))
+            fields = {k: v for k, v in vars(self._backend).items() if k not in ("_clock", "_lock")}
+            tables = fields["_tables"]
+            self._points[prefix] = _Point(fields, clock.at, outcome, applied(tables), content(tables))
+        return self._points[prefix]
+
+
+def applied(tables: Tables) -> tuple[Any, ...]:
+    """Return what was applied, in the order of the feed, without ids and times."""
+    rows = sorted((s for s in tables.steps if s.seq is not None), key=lambda s: s.seq or 0)
+    names = _names(s.entity_id for s in rows)
+    return tuple(
+        [
+            (s.principal, names[s.entity_id], s.version, s.kind, s.action, s.path_before, s.path_after, s.doc, s.in_use)
+            for s in rows
+        ]
+    )
+
+
+def content(tables: Tables) -> frozenset[Any]:
+    """Return what is there, without ids, times and scope versions."""
+    names = _names(s.entity_id for s in sorted(tables.steps, key=lambda s: s.seq or 0) if s.seq is not None)
+    return frozenset(
+        (names.get(s.id), names.get(s.parent_id), s.kind, s.name, s.key, s.state, s.in_use)
+        + ((body.version, body.doc, body.created_by, body.modified_by) if (body := tables.bodies.get(s.id)) else ())
+        for s in tables.stands.values()
+    )
+
+
+def _names(ids: Iterable[int | None]) -> dict[int | None, int]:
+    """Return a number for each id, in the order in which they appear."""
+    names: dict[int | None, int] = {}
+    for one in ids:
+        names.setdefault(one, len(names))
+    return names
+
+

@@ -1,0 +1,264 @@
+"""What a process does next, as a function of the answers to its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, cast
+from uuid import UUID
+
+from sqlalchemy.engine import make_url
+
+from metastore.backends.port import Backend
+from metastore.clock import Clock
+from metastore.commit import Committed, Conflicted
+from metastore.entity import Entity
+from metastore.errors import MetastoreError
+from metastore.retry.policy import Attempt, RetryPolicy
+from metastore.store import Store
+from tests.interleaving.world import START, Answer, Call, Raised, frozen
+
+__all__ = ["Effort", "Hand", "Local", "Nap", "Op", "Outcome", "Process", "Wrap", "operation_id", "outcome_of"]
+
+URL: Final = make_url("memory://")
+Wrap = Callable[[Backend], Backend]
+"""What is put between a process and the database: a mutant."""
+
+
+class Hand(NamedTuple):
+    """What an operation works with."""
+
+    store: Store
+    given: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation of a process."""
+
+    name: str
+    run: Callable[[Hand], object]
+    hot: str | None = None
+    """The key in ``given`` of a table that counts as hot when it begins: the change is announced at once."""
+    may_fail: bool = False
+    """A VersionConflict says only that something else was written meanwhile."""
+
+
+class Outcome(NamedTuple):
+    """What an operation came to: ``value`` is comparable; ``error`` the name of a class."""
+
+    value: Any
+    error: str | None = None
+
+
+class Effort(NamedTuple):
+    """How hard it was."""
+
+    failed: int
+    """Attempts that lost."""
+    failed_after: int | None
+    """Those after the first announcement; None: it was not announced."""
+    cancels: int
+    causes: tuple[str, ...]
+
+
+class Nap(NamedTuple):
+    """The process sleeps."""
+
+    seconds: float
+    ids: tuple[int, ...] = ()
+    """What it steps aside at: nothing changes for it before ``marked`` answers something else than ``seen``."""
+    seen: Any = None
+
+
+class Local(NamedTuple):
+    """Where a process is."""
+
+    action: Call | Nap | None
+    """What it does next; None: it has ended."""
+    results: tuple[Outcome, ...]
+    """Of the operations that have ended."""
+    efforts: tuple[Effort, ...]
+    begun: bool
+    """Whether the operation after those has made a call."""
+    defect: str | None
+
+
+class _Paused(BaseException):
+    """The answers are used up: this is where the process is."""
+
+
+def operation_id(process: int, number: int) -> UUID:
+    return UUID(int=(START // 1000) << 80 | 0x7 << 76 | 0b10 << 62 | process << 32 | number)
+
+
+def outcome_of(run: Callable[[], object]) -> Outcome:
+    """Return what ``run`` returns or raises, as a value."""
+    try:
+        return Outcome(_shown(run()))
+    except MetastoreError as error:
+        return Outcome(None, type(error).__name__)
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Entity):
+        return value.path, value.version, value.comment, tuple(sorted(value.properties.items()))
+    return value
+
+
+class _Clock(Clock):
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+
+    def monotonic(self) -> float:
+        return (self._run.now - START) / 1_000_000
+
+    def micros(self) -> int:
+        return self._run.now
+
+    def sleep(self, seconds: float) -> None:
+        self._run.sleep(seconds)
+
+    def uniform(self, low: float, high: float) -> float:
+        return low
+
+    def operation_id(self) -> UUID:
+        self._run.drawn += 1
+        return operation_id(self._run.number, self._run.drawn)
+
+
+class _Proxy:
+    """A backend whose answers are those that were given so far."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **kwargs: self._run.call(Call(name, args, tuple(kwargs.items())))
+
+
+@dataclass
+class _Tally:
+    """Of one operation, while it runs."""
+
+    calls: int = 0
+    failed: int = 0
+    lost_before: bool = False
+    base: int | None = None
+    cancels: int = 0
+    causes: list[str] = field(default_factory=list)
+
+    def effort(self) -> Effort:
+        after = None if self.base is None else max(0, self.failed - self.base)
+        return Effort(self.failed, after, self.cancels, tuple(self.causes))
+
+
+class _Run:
+    """One execution from the start."""
+
+    def __init__(self, number: int, answers: list[tuple[Answer, int]], wrap: Wrap | None) -> None:
+        self.number, self.drawn = number, 0
+        self.now = answers[0][1]
+        self._answers, self._at = answers, 1
+        self.action: Call | Nap | None = None
+        self.tally = _Tally()
+        self._aside: tuple[tuple[int, ...], Any] | None = None
+        backend = cast(Backend, _Proxy(self))
+        policy = RetryPolicy(hooks=(self._hook,))
+        self.store = Store(URL, backend if wrap is None else wrap(backend), policy, f"p{number}", _Clock(self))
+
+    def _next(self, action: Call | Nap) -> Answer:
+        if self.action is not None or self._at == len(self._answers):
+            self.action = self.action or action
+            raise _Paused
+        answer, self.now = self._answers[self._at]
+        self._at += 1
+        return answer
+
+    def call(self, call: Call) -> Answer:
+        answer = self._next(call)
+        self._note(call, answer)
+        if isinstance(answer, Raised):
+            raise answer.error.with_traceback(None)
+        return answer
+
+    def _note(self, call: Call, answer: Answer) -> None:
+        tally = self.tally
+        tally.calls += 1
+        if call.name == "marked":
+            others = [m for m in answer if m.mark is not None and m.mark.int >> 32 & 0xFF != self.number]
+            self._aside = (tuple(call.args[0]), frozen(answer)) if others else None
+        elif call.name == "cancel":
+            tally.cancels += 1
+        elif call.name in ("commit", "help") and isinstance(answer, Conflicted):
+            tally.lost_before = True
+        elif call.name == "write_down" and isinstance(answer, Committed) and call.args[0].action == "pending":
+            tally.base = tally.failed + tally.lost_before if tally.base is None else tally.base
+
+    def sleep(self, seconds: float) -> None:
+        aside = self._aside if self.tally.causes[-1:] == ["marked"] else None
+        self._next(Nap(seconds, *aside) if aside and seconds == 0 else Nap(seconds))
+        self._aside = None
+
+    def _hook(self, attempt: Attempt) -> None:
+        if attempt.cause is not None:
+            self.tally.failed += 1
+            self.tally.causes.append(attempt.cause)
+        self.tally.lost_before = False
+
+
+class Process:
+    """One process and all that was found out about it."""
+
+    def __init__(self, number: int, ops: tuple[Op, ...], given: Mapping[str, Any], wrap: Wrap | None) -> None:
+        self.number = number
+        self.ops = ops
+        self._given = given
+        self._wrap = wrap
+        self._nodes: list[tuple[int, Answer, int]] = []
+        self._children: dict[Any, int] = {}
+        self._locals: list[Local] = []
+
+    def begin(self, now: int) -> int:
+        """Return the node of a process that begins."""
+        return self.child(-1, None, now)
+
+    def child(self, node: int, answer: Answer, now: int) -> int:
+        """Return the node after ``answer``, which came at ``now``."""
+        key = (node, frozen(answer), now)
+        found = self._children.get(key)
+        if found is None:
+            found = self._children[key] = len(self._nodes)
+            self._nodes.append((node, answer, now))
+            self._locals.append(self._replayed(found))
+        return found
+
+    def local(self, node: int) -> Local:
+        return self._locals[node]
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def _replayed(self, node: int) -> Local:
+        answers: list[tuple[Answer, int]] = []
+        while node >= 0:
+            node, answer, now = self._nodes[node]
+            answers.append((answer, now))
+        answers.reverse()
+        run = _Run(self.number, answers, self._wrap)
+        hand = Hand(run.store, self._given)
+        results: list[Outcome] = []
+        efforts: list[Effort] = []
+        try:
+            for op in self.ops:
+                run.tally = _Tally()
+                if op.hot is not None:
+                    table = self._given[op.hot]
+                    run.store._session.hot.note(table.id, ("table", table.names))
+                results.append(outcome_of(lambda op=op: op.run(hand)))  # type: ignore[misc]
+                efforts.append(run.tally.effort())
+        except _Paused:
+            return Local(run.action, tuple(results), tuple(efforts), run.tally.calls > 0, None)
+        except Exception as error:
+            return Local(None, tuple(results), tuple(efforts), False, f"{type(error).__name__}: {error}")
+        return Local(None, tuple(results), tuple(efforts), False, None)

@@ -1,0 +1,190 @@
+"""The programs: what two or three processes do, and what may happen to them meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import metastore as ms
+from metastore.backends.memory import MemoryBackend
+from metastore.clock import Clock
+from metastore.retry.policy import RetryPolicy
+from metastore.store import Store
+from tests.interleaving.oracle import OracleClock
+from tests.interleaving.process import URL, Hand, Op, Wrap
+from tests.interleaving.world import START, Database
+
+__all__ = ["PROGRAMS", "Program", "T", "named"]
+
+S, T = "lake.cat.s", "lake.cat.s.t"
+
+
+@dataclass(frozen=True)
+class Program:
+    """Small enough to be explored to the end."""
+
+    name: str
+    processes: tuple[tuple[Op, ...], ...]
+    crash: tuple[int, ...] = ()
+    """The processes that may stop for ever, one in a run. A run has one fault, a crash or a lost answer."""
+    lose: tuple[int, ...] = ()
+    """The processes of which one answer may be lost: the call was applied, or is later, or never."""
+    jumps: tuple[float, ...] = ()
+    """By how many seconds time passes, each at any moment."""
+    after: float = 0.0
+    """Seconds between the setup and the begin."""
+    setup: Callable[[Store], Mapping[str, Any]] | None = None
+    tick: int = 0
+    """By how many microseconds time passes when an intent is written: their order is that of arrival then."""
+    collected: bool = False
+    """gc may remove history, so that it is not compared."""
+    full: bool = False
+    """Only explored by ``--full``."""
+    make: Callable[[Clock], MemoryBackend] = MemoryBackend
+    wrap: Wrap | None = None
+
+    def prepare(self, db: Database) -> Mapping[str, Any]:
+        """Set up the database; return the entities that are there."""
+        clock = OracleClock()
+        clock.process, clock.at = 15, START
+        db.clock.at = START
+        store = Store(URL, db.backend, RetryPolicy(), "setup", clock)
+        store.metalakes.create("lake")
+        given: dict[str, Any] = {
+            "cat": store.catalogs.create("lake.cat", type="relational"),
+            "s": store.schemas.create(S),
+            "t": store.tables.create(T, properties={"x": "0"}),
+        }
+        return given | dict(self.setup(store) if self.setup else {})
+
+
+# --- operations
+
+
+def put(key: str = "x", value: str = "1", *, at: str = T, **options: Any) -> Callable[[Hand], object]:
+    return lambda hand: hand.store.tables.alter(at, ms.SetProperty(key, value), **options)
+
+
+def by_path(key: str, *, hot: bool = False, at: str = T) -> Op:
+    """Set a property of the table at a path."""
+    return Op(f"alter {key}", put(key, at=at), "t" if hot else None)
+
+
+def by_entity(key: str, *, hot: bool = False) -> Op:
+    """Set a property of the table, wherever it is."""
+    change = ms.SetProperty(key, "1")
+    return Op(f"alter entity {key}", lambda h: h.store.tables.alter(h.given["t"], change), "t" if hot else None)
+
+
+def swap(old: str, new: str, *, hot: bool = False) -> Op:
+    """Set a property if it has a value."""
+    change = ms.SetProperty("x", new, expected=old)
+    return Op(f"swap {old} {new}", lambda h: h.store.tables.alter(T, change), "t" if hot else None)
+
+
+def impatient(key: str, *, hot: bool = False) -> Op:
+    return Op(f"alter {key} within 1 s", put(key, deadline=1.0), "t" if hot else None)
+
+
+def with_id(key: str = "a") -> Op:
+    """Set a property under an operation id that others use as well."""
+    return Op("alter with id", put(key, operation_id=SHARED))
+
+
+RENAME = Op("rename", lambda h: h.store.tables.rename(T, "u"))
+RENAME_ENTITY = Op("rename entity", lambda h: h.store.tables.rename(h.given["t"], "u"))
+RENAME_BACK = Op("rename back", lambda h: h.store.tables.rename(S + ".u", "t"))
+RENAME_PARENT = Op("rename parent", lambda h: h.store.schemas.rename(S, "r"))
+DROP = Op("drop", lambda h: h.store.tables.drop(T))
+RECREATE = Op("create again", lambda h: h.store.tables.create(T, properties={"x": "9"}))
+RESTORE = Op("restore", lambda h: h.store.tables.restore(T))
+CREATE = Op("create", lambda h: h.store.tables.create(S + ".new"))
+LOAD = Op("load", lambda h: h.store.tables.load(T))
+GC = Op("gc", lambda h: bool(h.store.gc(retention=ms_timedelta(0), keep_versions=1)))
+SHARED = "019b76da-a800-7fff-8000-0f0000000001"
+
+
+def ms_timedelta(seconds: float) -> Any:
+    from datetime import timedelta
+
+    return timedelta(seconds=seconds)
+
+
+def freeze(*, ttl: float = 30.0, timeout: float = 30.0) -> Op:
+    """Count the tables of a schema while nobody can make or drop one, and write the number down."""
+
+    def run(hand: Hand) -> object:
+        with hand.store.schemas.exclusive(S, ttl=ttl, timeout=timeout) as tx:
+            number = len(list(hand.store.tables.names(S)))
+            return tx.tables.alter(T, ms.SetProperty("tables", str(number)))
+
+    return Op("freeze", run, may_fail=True)
+
+
+def transaction(key: str) -> Op:
+    """Copy a property into another."""
+
+    def run(hand: Hand) -> object:
+        with hand.store.transaction() as tx:
+            return tx.tables.alter(T, ms.SetProperty(key, tx.tables.load(T).properties["x"]))
+
+    return Op("transaction", run, may_fail=True)
+
+
+def _two(store: Store) -> Mapping[str, Any]:
+    store.tables.alter(T, ms.SetProperty("first", "1"), operation_id=SHARED)
+    store.tables.alter(T, ms.SetProperty("second", "1"))
+    return {}
+
+
+A, B, C = by_path("a"), by_path("b"), by_path("c")
+A_HOT, B_HOT, C_HOT = by_path("a", hot=True), by_path("b", hot=True), by_path("c", hot=True)
+D_HOT = by_path("d", hot=True)
+EA, EB = by_entity("a"), by_entity("b")
+EA_HOT, EB_HOT = by_entity("a", hot=True), by_entity("b", hot=True)
+
+PROGRAMS: tuple[Program, ...] = (
+    Program("two alters", ((A,), (B,)), crash=(0, 1), lose=(0, 1)),
+    Program("two alters of an entity", ((EA,), (EB,)), crash=(0, 1), lose=(0, 1)),
+    Program("two hot alters", ((A_HOT,), (B_HOT,)), crash=(0, 1), lose=(0, 1)),
+    Program("a hot alter, one that is not", ((EA_HOT,), (B,)), crash=(0, 1), lose=(0, 1)),
+    Program("three alters", ((A,), (B,), (C,))),
+    Program("three hot alters", ((A_HOT,), (B_HOT,), (C_HOT,))),
+    Program("alter, three alters in a row", ((A_HOT,), (B, C, by_path("d")))),
+    Program("hot alter, three hot ones in a row", ((A_HOT,), (B_HOT, C_HOT, D_HOT))),
+    Program("swaps", ((swap("0", "1"),), (swap("0", "2"),)), crash=(0,), lose=(0, 1)),
+    Program("hot swaps", ((swap("0", "1", hot=True),), (swap("0", "2", hot=True),)), lose=(0, 1)),
+    Program("alter, rename", ((A,), (RENAME,)), crash=(0, 1), lose=(0, 1)),
+    Program("hot alter, rename", ((A_HOT,), (RENAME_ENTITY,)), crash=(0, 1), lose=(0, 1)),
+    Program("hot alter of an entity, rename", ((EA_HOT,), (RENAME,)), crash=(0, 1), lose=(0, 1)),
+    Program("two alters, rename", ((A_HOT,), (EB_HOT,), (RENAME,))),
+    Program("alter, rename there and back", ((A_HOT,), (RENAME, RENAME_BACK)), lose=(0,)),
+    Program("alter, rename of the parent", ((A,), (RENAME_PARENT,)), crash=(0, 1), lose=(0, 1)),
+    Program("hot alter, rename of the parent", ((A_HOT,), (RENAME_PARENT,)), crash=(0, 1), lose=(0, 1)),
+    Program("two alters, rename of the parent", ((A_HOT,), (EB_HOT,), (RENAME_PARENT,))),
+    Program("alter, drop", ((A,), (DROP,)), crash=(0, 1), lose=(0, 1)),
+    Program("hot alter, drop", ((A_HOT,), (DROP,)), crash=(0, 1), lose=(0, 1)),
+    Program("alter, drop and create", ((A,), (DROP, RECREATE)), crash=(0, 1), lose=(0,)),
+    Program("hot alter, drop and create", ((A_HOT,), (DROP, RECREATE)), crash=(0, 1), lose=(0,)),
+    Program("alter of an entity, drop and restore", ((EA_HOT,), (DROP, RESTORE)), crash=(0,), lose=(0,)),
+    Program("alter, deadline", ((impatient("a"),), (B,)), jumps=(2.0,), lose=(0,)),
+    Program("hot alter, deadline", ((impatient("a", hot=True),), (B_HOT,)), jumps=(2.0,), lose=(0, 1)),
+    Program("two alters with one id", ((with_id(),), (with_id(),)), lose=(0,), crash=(0,)),
+    Program("two alters with one id, another", ((with_id(),), (with_id(),), (B,))),
+    Program("alter, freeze", ((A,), (freeze(),)), crash=(0,), lose=(0, 1)),
+    Program("hot alter, freeze", ((A_HOT,), (freeze(),)), crash=(0, 1), lose=(0, 1)),
+    Program("create, freeze that lapses", ((CREATE,), (freeze(ttl=1.0),)), crash=(1,), jumps=(2.0,)),
+    Program("rename, create below", ((RENAME_PARENT,), (CREATE,)), crash=(0, 1), lose=(0, 1)),
+    Program("two freezes", ((freeze(ttl=1.0),), (freeze(ttl=1.0),)), crash=(0,), lose=(0,)),
+    Program("freeze, rename of the parent", ((freeze(),), (RENAME_PARENT,)), crash=(0, 1)),
+    Program("transaction, alter", ((transaction("copy"),), (swap("0", "1"),)), crash=(0, 1), lose=(0, 1)),
+    Program("transaction, two alters", ((transaction("copy"),), (swap("0", "1", hot=True),), (B,))),
+    Program("gc, replay", ((with_id("first"),), (GC,)), setup=_two, after=100.0, collected=True),
+)
+
+
+def named(name: str, **changes: Any) -> Program:
+    """Return a program, changed."""
+    (found,) = [p for p in PROGRAMS if p.name == name]
+    return replace(found, **changes)

@@ -1,0 +1,243 @@
+"""Freeze: a schema for oneself, without a lock; who dies, or comes again and again, keeps nobody from working."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+import metastore as ms
+from tests.concurrency.checks import seed, violations
+from tests.concurrency.raw import connect, rows
+from tests.concurrency.workers import Job, Team, Turn
+from tests.progress.parked import Parked
+
+SCHEMA, PATH = "lake.cat.s", "lake.cat.s.t"
+Call = Callable[[], object]
+
+
+def everything_below(store: ms.Store, table: ms.Table) -> dict[str, Call]:
+    """What writes below the schema, or the schema itself."""
+    schemas, tables = store.schemas, store.tables
+    return {
+        "create": lambda: tables.create(f"{SCHEMA}.other"),
+        "create_many": lambda: tables.create_many(SCHEMA, [{"name": "a"}, {"name": "b"}]),
+        "alter": lambda: tables.alter(PATH, ms.SetComment("other")),
+        "alter in hand": lambda: tables.alter(table, ms.SetComment("other")),
+        "rename": lambda: tables.rename(PATH, "other"),
+        "move away": lambda: tables.rename(PATH, "lake.cat.o.t"),
+        "move here": lambda: tables.rename("lake.cat.o.t2", f"{SCHEMA}.t2"),
+        "drop": lambda: tables.drop(PATH),
+        "partition": lambda: store.partitions.create(PATH, "p", values={"a": "1"}),
+        "deeper": lambda: schemas.create(f"{SCHEMA}.deep.deeper", parents=True),
+        "alter the schema": lambda: schemas.alter(SCHEMA, ms.SetComment("other")),
+        "rename the schema": lambda: schemas.rename(SCHEMA, "other"),
+        "drop the schema": lambda: schemas.drop(SCHEMA, cascade=True),
+        "freeze": lambda: schemas.exclusive(SCHEMA, timeout=0.3).__enter__(),
+        "transaction": lambda: store.run(lambda tx: tx.tables.create(f"{SCHEMA}.other"), deadline=0.3),
+    }
+
+
+def test_nobody_else_writes(url: str) -> None:
+    """Each is told which operation is in the way; all may read; the holder's block is one commit."""
+    seed(url, PATH, "lake.cat.o.t2")
+    with ms.open(url) as store, ms.open(url, deadline=0.3) as other:
+        table = other.tables.load(PATH)
+        feed = len(list(store.changes()))
+        with store.schemas.exclusive(SCHEMA) as tx:
+            tx.tables.alter(PATH, ms.SetComment("mine"))
+            tx.tables.create(f"{SCHEMA}.new")
+            for name, call in everything_below(other, table).items():
+                began = time.monotonic()
+                with pytest.raises(ms.ScopeFrozen) as caught:
+                    call()
+                assert caught.value.operation == tx._id, name
+                assert time.monotonic() - began < 2, name
+            assert other.tables.load(PATH) == table
+            assert list(other.tables.names(SCHEMA)) == ["t"]
+            assert other.tables.create("lake.cat.o.t3").version == 1  # beside it
+            assert other.catalogs.alter("lake.cat", ms.SetComment("above")).version == 2
+            assert len(list(store.changes())) == feed + 2
+        assert list(other.tables.names(SCHEMA)) == ["new", "t"]
+        assert other.tables.load(PATH).comment == "mine"
+        assert [c.operation_id for c in store.changes()][-2:] == [tx._id] * 2
+        for name in ("alter", "create", "alter the schema"):
+            everything_below(other, table)[name]()
+    assert violations(url) == []
+
+
+def writer(turn: Turn, number: int) -> int:
+    """Write below the schema, and the schema itself, for as long as others are at it."""
+    done = 0
+    while turn.go_on():
+        turn.store.tables.create(f"{SCHEMA}.t{number}_{done}")
+        turn.store.tables.alter(f"{SCHEMA}.t{number}_{done}", ms.SetComment("x"))
+        turn.store.schemas.alter(SCHEMA, ms.SetProperty(f"p{number}", str(done)))
+        done += 1
+    return done
+
+
+def looker(turn: Turn, rounds: int, freezes: bool) -> int:
+    """Look at the schema twice in a block; return how often somebody had written it in between."""
+    changed, store = 0, turn.store
+    for _ in range(rounds):
+        block = store.schemas.exclusive(SCHEMA) if freezes else store.transaction()
+        try:
+            with block as tx:
+                tx.schemas.alter(SCHEMA, ms.SetComment(str(time.monotonic())))
+                seen = [(t.id, t.version) for t in store.tables.list(SCHEMA)], store.schemas.load(SCHEMA).version
+                time.sleep(0.03)
+                again = [(t.id, t.version) for t in store.tables.list(SCHEMA)], store.schemas.load(SCHEMA).version
+                changed += seen != again
+        except ms.VersionConflict:
+            assert not freezes
+    return changed
+
+
+def test_nothing_changes_meanwhile(team: Team, url: str) -> None:
+    """Four processes write below it all the time; a plain transaction (the negative control) sees them do so."""
+    seed(url)
+    frozen = team.run(url, [*[Job(writer, n, background=True) for n in range(4)], Job(looker, 8, True)])
+    plain = team.run(url, [*[Job(writer, n + 4, background=True) for n in range(4)], Job(looker, 8, False)])
+    assert frozen[-1] == 0
+    assert plain[-1] > 0
+    assert all(done > 0 for done in (*frozen[:-1], *plain[:-1]))
+    assert violations(url) == []
+
+
+def hold(store: ms.Store, ttl: float) -> None:
+    """Freeze, and write something at the end; it parks where it would commit."""
+    with store.schemas.exclusive(SCHEMA, ttl=ttl) as tx:
+        tx.tables.create(f"{SCHEMA}.late")
+
+
+def test_a_holder_is_killed(url: str) -> None:
+    """Others wait for its ttl, and not longer."""
+    seed(url, PATH)
+    with Parked(url, "commit", hold, 1.0) as parked, ms.open(url) as store:
+        began = time.monotonic()
+        parked.kill()
+        (mark,) = store.stats().marks
+        with pytest.raises(ms.ScopeFrozen) as caught:
+            store.tables.create(f"{SCHEMA}.new", deadline=0.1)
+        assert caught.value.operation == UUID(mark.operation_id)
+        store.tables.create(f"{SCHEMA}.new")
+        assert time.monotonic() - began < 1.0 + 1.5
+        assert store.stats().marks == ()
+        with store.schemas.exclusive(SCHEMA) as tx:
+            tx.tables.drop(f"{SCHEMA}.new")
+        assert not store.tables.exists(f"{SCHEMA}.late")
+    assert violations(url) == []
+
+
+@pytest.mark.parametrize("met", [True, False], ids=["mark cleared", "nobody came"])
+def test_a_holder_past_its_ttl(url: str, met: bool) -> None:
+    """A mark never lapses by itself; once somebody has taken it away, nothing of the block is written."""
+    seed(url, PATH)
+    with Parked(url, "commit", hold, 0.2) as parked, ms.open(url) as store:
+        time.sleep(0.3)
+        if met:
+            store.tables.alter(PATH, ms.SetComment("other"))
+        how, answer = parked.go_on()
+        if met:
+            assert (how, type(answer)) == ("raised", ms.VersionConflict)
+        else:
+            assert how == "returned"
+        assert store.tables.exists(f"{SCHEMA}.late") != met
+        assert store.stats().marks == ()
+    assert violations(url) == []
+
+
+ABOVE: dict[str, Callable[[ms.Store], object]] = {
+    "rename": lambda store: store.catalogs.rename("lake.cat", "renamed"),
+    "drop": lambda store: store.catalogs.drop("lake.cat", cascade=True),
+    "disable": lambda store: store.catalogs.disable("lake.cat"),
+    "rename at the top": lambda store: store.metalakes.rename("lake", "pond"),
+}
+
+
+@pytest.mark.parametrize("what", ABOVE)
+def test_an_operation_on_an_ancestor(url: str, what: str) -> None:
+    """It is not kept out; the holder's commit fails, and names it."""
+    seed(url, PATH)
+    names = ("lake", "pond") if "top" in what else ("lake.cat", "lake.renamed")  # before or after
+    with ms.open(url) as store, ms.open(url) as other:
+        freeze = store.schemas.exclusive(SCHEMA)
+        tx = freeze.__enter__()
+        tx.tables.alter(PATH, ms.SetComment("mine"))
+        ABOVE[what](other)
+        with pytest.raises(ms.VersionConflict) as caught:
+            freeze.__exit__(None, None, None)
+        assert caught.value.path in names
+        assert caught.value.path in str(caught.value)
+        assert store.stats().marks == ()
+        assert [c.action for c in store.changes()].count("alter") == 0
+    assert violations(url) == []
+
+
+def creator(turn: Turn, number: int, flag: str) -> int:
+    """Create until the flag is there; return how many, of all that the deadline let through."""
+    schema, done = turn.store.schemas.load(SCHEMA), 0
+    turn.meet()
+    while not Path(flag).exists():
+        try:
+            turn.store.tables.create(f"t{number}_{done}", parent=schema, deadline=2.0)
+            done += 1
+        except (ms.ScopeFrozen, ms.DeadlineExceeded):
+            pass
+    return done
+
+
+def freezer(turn: Turn, seconds: float, flag: str) -> int:
+    """Freeze for 20 ms at a time, again and again."""
+    times = 0
+    turn.meet()
+    try:
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            with turn.store.schemas.exclusive(SCHEMA) as tx:
+                tx.schemas.alter(SCHEMA, ms.SetProperty("n", str(times)))
+                time.sleep(0.02)
+            times += 1
+    finally:
+        Path(flag).touch()
+    return times
+
+
+def freeze_and_create(team: Team, url: str, flag: str) -> tuple[list[int], int]:
+    """Let eight create while three freeze; return how many each created, and how often was frozen."""
+    creators = [Job(creator, n, flag) for n in range(8)]
+    done = team.run(url, [*creators, *[Job(freezer, 3.0, flag) for _ in range(3)]])
+    print("created", done)
+    return done[:8], sum(done[8:])
+
+
+def test_freezing_again_and_again_starves_nobody(team: Team, url: str, tmp_path: Path) -> None:
+    """6a. After each freeze it is the others' turn: eight creators go on beside it."""
+    seed(url)
+    flag = str(tmp_path / "over")
+    created, frozen = freeze_and_create(team, url, flag)
+    assert frozen >= 3
+    assert all(n > 0 for n in created), (created, frozen)
+    assert sum(created) >= 8 * 5, (created, frozen)
+    assert violations(url) == []
+
+
+@pytest.mark.postgres
+def test_without_the_others_turn_it_starves_them(team: Team, postgres_url: str, tmp_path: Path) -> None:
+    """The negative control: a trigger takes the others' turn away."""
+    seed(postgres_url)
+    with connect(postgres_url) as connection:
+        connection.execute(
+            """CREATE FUNCTION at_once() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN NEW.quiet_until := NULL; RETURN NEW; END';
+            CREATE TRIGGER at_once BEFORE UPDATE ON guard FOR EACH ROW EXECUTE FUNCTION at_once()"""
+        )
+    flag = str(tmp_path / "over")
+    created, frozen = freeze_and_create(team, postgres_url, flag)
+    assert rows(postgres_url, "SELECT 1 FROM guard WHERE quiet_until IS NOT NULL") == []
+    assert frozen > 20
+    assert sum(created) < frozen, (created, frozen)

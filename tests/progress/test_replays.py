@@ -1,0 +1,264 @@
+"""Operation ids: repeats, late originals, ids that are too old or from the future, and what ``outcome`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import metastore as ms
+from tests.concurrency.checks import seed, violations
+from tests.concurrency.raw import connect, rows, waiting_for_locks
+from tests.progress.hooks import announces
+from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
+from tests.servers.proxy import PostgresProxy
+
+PATH = "lake.cat.s.t"
+LATER = 1000
+CALLS: dict[str, Callable[[ms.Store, UUID], object]] = {
+    "create": lambda store, op: store.tables.create("lake.cat.s.new", comment="first", operation_id=op),
+    "create with parents": lambda store, op: store.tables.create("lake.cat.p.q.t", parents=True, operation_id=op),
+    "return": lambda store, op: store.tables.create(PATH, if_exists="return", operation_id=op),
+    "replace": lambda store, op: store.tables.create(PATH, comment="r", if_exists="replace", operation_id=op),
+    "alter": lambda store, op: store.tables.alter(PATH, ms.SetProperty("k", "1"), operation_id=op),
+    "alter nothing": lambda store, op: store.tables.alter(PATH, ms.RemoveProperty("none"), operation_id=op),
+    "alter a schema": lambda store, op: store.schemas.alter("lake.cat.s", ms.SetComment("s"), operation_id=op),
+    "rename": lambda store, op: store.tables.rename("lake.cat.s.t2", "t3", operation_id=op),
+    "move": lambda store, op: store.tables.rename("lake.cat.s.t3", "lake.cat.o.t3", operation_id=op),
+    "drop": lambda store, op: store.tables.drop("lake.cat.o.t3", operation_id=op),
+    "drop nothing": lambda store, op: store.tables.drop("lake.cat.s.none", operation_id=op),
+    "restore": lambda store, op: store.tables.restore("lake.cat.o.t3", operation_id=op),
+    "disable": lambda store, op: store.catalogs.disable("lake.two", operation_id=op),
+    "enable": lambda store, op: store.catalogs.enable("lake.two", operation_id=op),
+    "partition": lambda store, op: store.partitions.create(PATH, "p", values={"a": "1"}, operation_id=op),
+    "drop a partition": lambda store, op: store.partitions.drop(PATH, "old", operation_id=op),
+    "purge": lambda store, op: store.tables.purge("lake.cat.o.t4", operation_id=op),
+    "exists": lambda store, op: store.tables.create(PATH, operation_id=op),
+    "not found": lambda store, op: store.tables.alter("lake.cat.s.none", ms.SetComment("x"), operation_id=op),
+    "not empty": lambda store, op: store.schemas.drop("lake.cat.s", operation_id=op),
+    "expectation": lambda store, op: store.tables.alter(
+        PATH, ms.SetProperty("k", "2", expected="other"), operation_id=op
+    ),
+    "version": lambda store, op: store.tables.alter(PATH, ms.SetComment("v"), expected_version=99, operation_id=op),
+    "invalid": lambda store, op: store.tables.alter(PATH, ms.AddColumn("c", "no type"), operation_id=op),
+}
+ERRORS = ("exists", "not found", "not empty", "expectation", "version", "invalid")
+
+
+def answer(call: Callable[[], object]) -> Any:
+    """Return what a call returned, or the error that it raised, comparable."""
+    try:
+        found = call()
+    except ms.MetastoreError as error:
+        return type(error).__name__, str(error), {k: v for k, v in vars(error).items() if k[0] != "_"}
+    return (found.path, found) if isinstance(found, ms.Entity) else found
+
+
+def written(url: str) -> list[tuple[Any, ...]]:
+    return rows(url, "SELECT count(*), max(seq) FROM operation WHERE seq IS NOT NULL")
+
+
+def test_repeats_after_1000_later_commits(url: str) -> None:
+    """34. Each repeat gives the first result, errors on their merits included, and writes nothing."""
+    seed(url, PATH, "lake.cat.s.t2", "lake.cat.o.t4")
+    with ms.open(url, principal="first") as store:
+        store.catalogs.create("lake.two", type="relational")
+        store.partitions.create(PATH, "old", values={"a": "0"})
+        first = {name: (ms.new_operation_id(), call) for name, call in CALLS.items()}
+        answers = {name: answer(lambda op=op, call=call: call(store, op)) for name, (op, call) in first.items()}
+        for name in ERRORS:
+            assert answers[name][0] in dir(ms), name
+        for _ in range(LATER // 250):
+            rows_of = [ms.SetProperty("k", str(n)) for n in range(2)]
+            for n in range(240):
+                store.tables.alter(PATH, rows_of[n % 2], ms.SetComment(str(n)))
+        store.tables.create("lake.cat.s.none")  # now it would be there
+        before = written(url)
+        again = {name: answer(lambda op=op, call=call: call(store, op)) for name, (op, call) in first.items()}
+        for name, found in answers.items():
+            assert again[name] == found, name
+            state = store.outcome(first[name][0])
+            assert state.state == ("failed" if name in ERRORS else "committed"), name
+        assert written(url) == before
+    assert violations(url) == []
+
+
+def test_repeats_when_it_is_gone(url: str) -> None:
+    """Also who made it, and when, is as it was told the first time."""
+    seed(url, PATH)
+    with ms.open(url, principal="first") as store:
+        partition, created, altered = (ms.new_operation_id() for _ in range(3))
+        calls: list[Callable[[], Any]] = [
+            lambda: store.partitions.create(PATH, "p", values={"a": "1"}, operation_id=partition),
+            lambda: store.tables.create("lake.cat.s.new", operation_id=created),
+            lambda: store.tables.alter("lake.cat.s.new", ms.SetComment("x"), operation_id=altered),
+        ]
+        answers = [call() for call in calls]
+        store.partitions.drop(PATH, "p")
+        store.tables.purge("lake.cat.s.new")
+        for call, found in zip(calls, answers, strict=True):
+            assert call() == found
+
+
+def test_other_arguments(url: str) -> None:
+    """A repeat asks for the same thing, or is refused; also while the first is an intent."""
+    seed(url, PATH)
+    with ms.open(url) as store:
+        op = ms.new_operation_id()
+        store.tables.alter(PATH, ms.SetComment("a"), operation_id=op)
+        others: list[Callable[[], object]] = [
+            lambda: store.tables.alter(PATH, ms.SetComment("b"), operation_id=op),
+            lambda: store.tables.alter("lake.cat.s.u", ms.SetComment("a"), operation_id=op),
+            lambda: store.tables.alter(PATH, ms.SetComment("a"), expected_version=1, operation_id=op),
+            lambda: store.tables.rename(PATH, "u", operation_id=op),
+            lambda: store.tables.drop(PATH, operation_id=op),
+            lambda: store.tables.create("lake.cat.s.new", operation_id=op),
+            lambda: store.schemas.alter("lake.cat.s", ms.SetComment("a"), operation_id=op),
+            lambda: store.partitions.create(PATH, "p", values={"a": "1"}, operation_id=op),
+        ]
+        before = written(url)
+        for call in others:
+            with pytest.raises(ms.InvalidArgument, match="other arguments"):
+                call()
+        assert written(url) == before
+        announces(store, store.tables.load(PATH))
+        with pytest.raises(ms.InvalidArgument, match="other arguments"):
+            others[0]()
+        assert rows(url, "SELECT 1 FROM operation WHERE action = 'pending'") == []
+
+
+def test_after_gc_an_id_is_refused_or_known(url: str) -> None:
+    """An id that may have been forgotten is never applied twice."""
+    seed(url, PATH)
+    with ms.open(url) as store:
+        calls = [
+            (ms.new_operation_id(), lambda op, n=n: store.tables.alter(PATH, ms.SetComment(str(n)), operation_id=op))
+            for n in range(20)
+        ]
+        table = store.tables.create("lake.cat.s.gone")
+        calls.append((ms.new_operation_id(), lambda op: store.tables.drop(table, operation_id=op)))
+        calls.append((ms.new_operation_id(), lambda op: store.tables.load(PATH) and answer_of_failure(store, op)))
+        for op, call in calls:
+            call(op)
+        never = ms.new_operation_id()
+        store.gc(retention=timedelta(0), keep_versions=1)
+        before = written(url)
+        known = 0
+        for op, call in calls:
+            if store.outcome(op).state == "unknown":
+                with pytest.raises(ms.InvalidArgument, match="too old"):
+                    call(op)
+            else:
+                call(op)
+                known += 1
+        assert 1 <= known < len(calls)
+        with pytest.raises(ms.InvalidArgument, match="too old"):
+            store.tables.alter(PATH, ms.SetComment("never"), operation_id=never)
+        with pytest.raises(ms.InvalidArgument, match="too old"):
+            store.tables.create("lake.cat.s.never", operation_id=never)
+        assert written(url) == before
+        store.tables.alter(PATH, ms.SetComment("without an id"))
+
+
+def answer_of_failure(store: ms.Store, op: UUID) -> object:
+    with pytest.raises(ms.EntityNotFound):
+        store.tables.alter("lake.cat.s.none", ms.SetComment("x"), operation_id=op)
+    return None
+
+
+def shifted(seconds: float) -> UUID:
+    """Return a new operation id as a clock that goes wrong by so many seconds would make it."""
+    number = ms.new_operation_id().int
+    return UUID(int=number + (round(seconds * 1000) << 80))
+
+
+@pytest.mark.parametrize("seconds", [120, 3600, 10**8])
+def test_ids_from_the_future(url: str, seconds: int) -> None:
+    seed(url, PATH)
+    with ms.open(url) as store:
+        op = shifted(seconds)
+        for name in ("create", "alter", "alter nothing", "drop nothing", "partition", "not found", "purge", "move"):
+            with pytest.raises(ms.InvalidArgument, match="future"):
+                CALLS[name](store, op)
+        announces(store, store.tables.load(PATH))
+        with pytest.raises(ms.InvalidArgument, match="future"):
+            CALLS["alter"](store, op)
+        assert store.outcome(op).state == "unknown"
+        assert store.tables.load(PATH).version == 1
+        assert store.tables.alter(PATH, ms.SetComment("x"), operation_id=shifted(30)).version == 2
+
+
+def test_what_outcome_says(url: str) -> None:
+    seed(url, PATH)
+    with ms.open(url) as store:
+        backend = store._session.backend
+        committed, failed, cancelled, unknown = (ms.new_operation_id() for _ in range(4))
+        assert store.outcome(unknown) == ms.Outcome("unknown")
+        found = store.tables.alter(PATH, ms.SetComment("x"), operation_id=committed)
+        assert store.outcome(str(committed)).state == "committed"
+        assert store.outcome(committed).result == store.tables.load(PATH, version=found.version)
+        with pytest.raises(ms.EntityAlreadyExists):
+            store.tables.create(PATH, operation_id=failed)
+        assert store.outcome(failed).state == "failed"
+        assert isinstance(store.outcome(failed).result, ms.EntityAlreadyExists)
+        assert backend.forbid(cancelled) == 1
+        assert store.outcome(cancelled) == ms.Outcome("cancelled")
+        assert store.tables.alter(PATH, ms.SetComment("y"), operation_id=cancelled).version == 3  # a repeat may
+        assert store.outcome(cancelled).state == "committed"
+        for wrong in ("x", UUID(int=0), 5):
+            with pytest.raises(ms.InvalidArgument):
+                store.outcome(wrong)  # type: ignore[arg-type]
+
+
+def test_the_same_id_twice_at_once(url: str) -> None:
+    """Threads, and stores: all get the one result."""
+    seed(url, PATH)
+    with ms.open(url) as one, ms.open(url) as two, ThreadPoolExecutor(8) as pool:
+        for n in range(15):
+            op = ms.new_operation_id()
+            change = ms.AddColumn(f"c{n}", "int")
+            stores = [(one, two)[k % 2] for k in range(8)]
+            found = list(pool.map(lambda s, op=op, c=change: s.tables.alter(PATH, c, operation_id=op), stores))
+            assert {t.version for t in found} == {n + 2}
+    assert violations(url) == []
+
+
+@pytest.mark.postgres
+def test_a_late_original(postgres_url: str, postgres_server: PostgresServer) -> None:
+    """The original waits for a row lock in the database; the call goes on without it, and it must not land."""
+    seed(postgres_url, PATH)
+    with (
+        PostgresProxy("127.0.0.1", postgres_server.port) as proxy,
+        ms.open(proxy.url_for(postgres_url), principal="victim") as store,
+        ms.open(postgres_url) as direct,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        table = store.tables.load(PATH)
+        for n, announced in enumerate((False, True)):
+            op = ms.new_operation_id()
+            with connect(postgres_url) as foreign:
+                foreign.execute("BEGIN")
+                foreign.execute(f"SELECT FROM entity WHERE id = {table.id} FOR UPDATE")
+                if announced:
+                    announces(store, table)
+                else:
+                    store._session.hot.cool(table.id)
+                change = ms.AddColumn(f"c{n}", "int")
+                call = pool.submit(lambda c=change, op=op: store.tables.alter(PATH, c, operation_id=op))
+                assert wait_until(lambda: waiting_for_locks(postgres_url) == 1, 10)
+                assert direct.outcome(op).state == ("pending" if announced else "unknown")
+                proxy.cut_all()
+                assert wait_until(lambda: waiting_for_locks(postgres_url) == 2, 10)  # the original, and its successor
+                assert direct.outcome(op).state == ("pending" if announced else "cancelled")
+                foreign.execute("ROLLBACK")
+            found = call.result(20)
+            assert wait_until(lambda: waiting_for_locks(postgres_url) == 0, 10)
+            assert [c.name for c in found.columns] == [f"c{k}" for k in range(n + 1)]
+            assert [v.operation_id for v in direct.tables.history(PATH)].count(op) == 1
+        assert direct.tables.load(PATH).version == 3
+    assert violations(postgres_url) == []
