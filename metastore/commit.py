@@ -269,6 +269,8 @@ class Resolution:
     principal: str | None
     doc: str | None = None
     result: str | None = None
+    changes: str | None = None
+    """What history shall say of it; None: the intent's changes."""
 
 
 @dataclass(frozen=True, slots=True)

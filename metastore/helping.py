@@ -22,6 +22,7 @@ from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds import KINDS
 from metastore.names import fold, format_path, parse_path
 from metastore.placing import check_in_use, guards_of
+from metastore.replacing import Replace
 from metastore.results import encode_error, encode_value
 
 __all__ = ["BATCH", "Plan", "leads_to", "own_guards", "plan"]
@@ -114,7 +115,12 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
         if own:
             raise
         return None  # a defect of the change's: whoever asked for it shall see it
-    return become("alter", doc=text) if text is not None else become("unchanged", result=encode_value(_entity(record)))
+    history = "[]" if any(isinstance(c, Replace) for c in changes) else None
+    return (
+        become("alter", doc=text, changes=history)
+        if text is not None
+        else become("unchanged", result=encode_value(_entity(record)))
+    )
 
 
 def _entity(record: Record) -> Entity:
@@ -128,5 +134,5 @@ def _understood(intent: Step) -> tuple[EntityChange, ...] | None:
         changes = decode(json.loads(intent.changes or "[]"))
     except (TypeError, ValueError, KeyError, MetastoreError):
         return None
-    known = KINDS[intent.kind or ""].changes
+    known = (*KINDS[intent.kind or ""].changes, Replace)
     return None if any(isinstance(c, UnknownChange) or not isinstance(c, known) for c in changes) else changes

@@ -108,6 +108,7 @@ class Operation(Generic[T]):
         self._caller: Caller | None = None
         if call.operation_id is not None:
             self._caller = Caller(operation_time(self.id), _digest(request))
+        self._merge = request.merge
         self._claim = 0
         self._look = False  # the operation's row must be looked at before anything else
         self._announced: int | None = None
@@ -211,6 +212,7 @@ class Operation(Generic[T]):
 
     def _send(self, proposal: Proposal[T]) -> T:
         exclusive = self._request.exclusive
+        self._merge = self._request.merge or proposal.merge
         commit = Commit(
             self.id,
             self._principal,
@@ -243,7 +245,7 @@ class Operation(Generic[T]):
             raise Conflict(cause, "the operation id is known", 0.0)
         if cause == "marked":
             self._step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
-        if updated is not None and cause in _ESCALATES and self._request.merge is not None:
+        if updated is not None and cause in _ESCALATES and self._merge is not None:
             if conflict.found is not None and not self._guessed:
                 self._session.metrics.overtaken(conflict.found - updated.version)
             self._announce(updated.id)
@@ -288,7 +290,7 @@ class Operation(Generic[T]):
             self._claim_again()
         self._decided_by = "other" if self._announced is not None else "self"
         self._announced = None
-        if self._request.merge is not None and first.seq is not None and first.entity_id is not None:
+        if self._merge is not None and first.seq is not None and first.entity_id is not None:
             self._session.hot.note(first.entity_id)
             return cast(T, entity_at(first, self._session.recent.of(first.entity_id)))
         return replay(steps, self._request.replay)
@@ -344,7 +346,7 @@ class Operation(Generic[T]):
 
     def _announce(self, entity_id: int) -> None:
         """Write the operation down as an intent, which whoever writes the entity next applies."""
-        merge = self._request.merge
+        merge = self._merge
         assert merge is not None
         changes = json.dumps(encode(merge.changes))
         entry = Entry(
@@ -411,7 +413,7 @@ class Operation(Generic[T]):
             clock.sleep(min(wait, max(0.0, self._ends - clock.monotonic())))
             own, ahead = self._backend.turn(entity_id, self.id)
             if own is not None:
-                hot.took((clock.monotonic() - began) / 1.5)  # the rest of one round, and the next
+                hot.took((clock.monotonic() - began) / 1.0)  # the rest of one round, and the next
                 return own
             if ahead == 0:
                 break

@@ -41,6 +41,8 @@ class Proposal(Generic[T]):
     writes: tuple[Write, ...]
     finish: Callable[[Results], T]
     skip_existing: bool = False
+    merge: Merge | None = None
+    """What can be announced when it loses, where the request itself does not say it."""
 
 
 @dataclass(frozen=True)

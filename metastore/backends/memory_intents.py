@@ -82,6 +82,7 @@ def _resolve(tables: Tables, help_: Help, one: Resolution, now: int) -> Result:
         scope_version=stand.scope_version,
         in_use=stand.in_use,
         doc=doc,
+        changes=intent.changes if one.changes is None else one.changes,
     )
     tables.replace_step(intent, applied)
     return Result(help_.id, body.version, now)

@@ -83,7 +83,8 @@ go AS MATERIALIZED (
 wanted AS MATERIALIZED (
   SELECT w.*, go.at, CASE WHEN w.action = 'alter' THEN nextval('change_seq') END AS seq
   FROM go, unnest(%(r_ids)s::uuid[], %(r_actions)s::text[], %(r_versions)s::bigint[], %(r_docs)s::text[],
-    %(r_results)s::text[]) WITH ORDINALITY AS w(operation_id, action, version, doc, result, n) ORDER BY w.n),
+    %(r_results)s::text[], %(r_changes)s::text[]) WITH ORDINALITY
+    AS w(operation_id, action, version, doc, result, changes, n) ORDER BY w.n),
 altered AS (
   UPDATE entity SET version = %(new_version)s::bigint, doc = coalesce(%(doc)s::text, doc),
     modified_by = %(principal)s::text, modified_at = go.at
@@ -94,7 +95,8 @@ resolved AS (
     path_after = CASE WHEN w.seq IS NULL THEN NULL ELSE %(path)s::text END,
     scope_version = CASE WHEN w.seq IS NULL THEN NULL ELSE g.scope_version END,
     in_use = CASE WHEN w.seq IS NULL THEN NULL ELSE g.in_use END,
-    doc = w.doc, result = w.result, attempt = coalesce(o.attempt, 0) + (w.action IN ('moved', 'expired'))::int
+    doc = w.doc, result = w.result, changes = coalesce(w.changes, o.changes),
+    attempt = coalesce(o.attempt, 0) + (w.action IN ('moved', 'expired'))::int
   FROM wanted w, {each("guard", "g", "g.id = %(id)s::bigint")}
   WHERE o.operation_id = ANY(%(r_ids)s::uuid[]) AND o.operation_id = w.operation_id AND o.ordinal = 0)
 SELECT (SELECT count(*) FROM guarded) AS held, (SELECT count(*) FROM cas) AS cas, go.at,
@@ -149,6 +151,7 @@ def help_statement(help_: Help) -> Statement:
         "r_versions": plain(versions),
         "r_docs": texts([one.doc for one in rows]),
         "r_results": texts([one.result for one in rows]),
+        "r_changes": texts([one.changes for one in rows]),
     }
     return Statement(_HELP, parameters, writes=True)
 

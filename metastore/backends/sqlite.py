@@ -158,7 +158,7 @@ class SqliteBackend:
     @contextmanager
     def _writer(self) -> Iterator[Any]:
         with self.pool.connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            self.pool.begin(connection)
             yield connection
             connection.execute("COMMIT")
 

@@ -18,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 from metastore.clock import SYSTEM
+from metastore.deadlines import remaining
 from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlite
 
@@ -26,6 +27,8 @@ __all__ = ["DRIVER", "Pool", "raise_read_error"]
 _log = logging.getLogger("metastore")
 _FIXED = (3, 51, 3)
 _OLDEST = (3, 40, 0)
+_BUSY_WAIT = 0.004
+"""The longest wait before the next try to begin to write, while somebody else does (seconds)."""
 _LONGEST = 1_000_000.0
 """SQLite counts its time-out in milliseconds, in 32 bits."""
 
@@ -103,6 +106,27 @@ class Pool:
             if connection.in_transaction:
                 connection.rollback()
             lent.close()
+
+    def begin(self, connection: Any) -> None:
+        """Begin to write: wait, until the call is over, for whoever is writing.
+
+        SQLite's own busy handler waits longer each time, so that who came first is served last
+        (measured with 16 processes: 5 to 8 s for the unluckiest); short random waits are fair.
+        """
+        ends = SYSTEM.monotonic() + remaining(SYSTEM, self._timeout)
+        connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            while True:
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    return
+                except DRIVER.Error as error:
+                    verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
+                    if verdict is not Verdict.RETRY or SYSTEM.monotonic() > ends:
+                        raise
+                SYSTEM.sleep(SYSTEM.uniform(0.0, _BUSY_WAIT))
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {int(min(self._timeout, _LONGEST) * 1000)}")
 
     def close(self) -> None:
         """Close the connections that are not lent; no more are."""

@@ -101,9 +101,9 @@ def _resolve(connection: Any, help_: Help, one: Resolution, after: tuple[int, in
         ((seq,),) = connection.execute("UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq").fetchall()
         rows = connection.execute(
             f"""UPDATE operation SET action = 'alter', seq = ?, version = ?, time = ?, path_before = ?, path_after = ?,
-            scope_version = ?, in_use = ?, doc = ?
+            scope_version = ?, in_use = ?, doc = ?, changes = coalesce(?, changes)
             WHERE operation_id = ? AND ordinal = 0 AND action = '{PENDING}' RETURNING 1""",
-            (seq, after[0], now, help_.path, help_.path, *after[1:], one.doc, key),
+            (seq, after[0], now, help_.path, help_.path, *after[1:], one.doc, one.changes, key),
         ).fetchall()
     else:
         rows = connection.execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from metastore.altering import equal
@@ -18,7 +18,8 @@ from metastore.kinds.kind import Kind, dump
 from metastore.managers.target import find_parent, missing_parent, root_or_last
 from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.placing import check_in_use, guards_of, key_under, lookup
-from metastore.session import Proposal, Results, View
+from metastore.replacing import Replace
+from metastore.session import Merge, Proposal, Results, View
 
 __all__ = ["IfExists", "Wish", "check_if_exists", "create", "create_chunk"]
 
@@ -60,7 +61,7 @@ def create(
     parents, name, existing = _place(view, wish.kind, path, parent)
     names = (*[n.name for n in parents], name)
     if existing is not None:
-        return _existing(wish, existing, names, if_exists, actor)
+        return _existing(wish, doc, existing, names, if_exists, actor)
     check_in_use(parents)
     above = root_or_last(parents)
     write = new_entity(wish.kind, above, names, dump(doc, names), wish.folds(above))
@@ -93,7 +94,7 @@ def _place(view: View, kind: Kind, path: Path, parent: Entity | None) -> tuple[t
 
 
 def _existing(
-    wish: Wish, record: Record, names: tuple[str, ...], if_exists: IfExists, actor: str | None
+    wish: Wish, doc: Doc, record: Record, names: tuple[str, ...], if_exists: IfExists, actor: str | None
 ) -> Proposal[Entity] | Entity:
     path = format_path(names)
     if if_exists == "error":
@@ -102,7 +103,10 @@ def _existing(
         raise EntityAlreadyExists(path, f"{path} already exists and is a {record.chain[-1].kind}; choose another name")
     if if_exists == "return":
         return wish.kind.entity(record)
-    return _replaced(wish, record, actor)
+    proposal = _replaced(wish, record, actor)
+    if isinstance(proposal, Proposal):
+        proposal = replace(proposal, merge=Merge(wish.kind.name, names, None, (Replace(wish.kind.name, doc),)))
+    return proposal
 
 
 def _replaced(wish: Wish, record: Record, actor: str | None) -> Proposal[Entity] | Entity:
@@ -168,7 +172,7 @@ def create_chunk(
             writes.append(insert)
             continue
         there = found.record._replace(chain=(*parents, *found.record.chain))
-        decided = _existing(wish, there, (*upper, name), if_exists, None)
+        decided = _existing(wish, {}, there, (*upper, name), if_exists, None)
         if isinstance(decided, Proposal):
             writes.extend(w for w in decided.writes if isinstance(w, Update))
     return Proposal(guards_of(parents), tuple(writes), _count) if writes else 0

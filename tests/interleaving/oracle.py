@@ -20,9 +20,12 @@ Which = tuple[int, int]
 
 
 class OracleClock(WorldClock):
-    """Draws the operation ids of one process."""
+    """Draws the operation ids of one process; who waits, waits as long as he may."""
 
     process, drawn = 0, 0
+
+    def uniform(self, low: float, high: float) -> float:
+        return high
 
     def operation_id(self) -> UUID:
         self.drawn += 1

@@ -222,7 +222,7 @@ def test_freezing_again_and_again_starves_nobody(team: Team, url: str, tmp_path:
     created, frozen = freeze_and_create(team, url, flag)
     assert frozen >= 3
     assert all(n > 0 for n in created), (created, frozen)
-    assert sum(created) >= 8 * 5, (created, frozen)
+    assert sum(created) > 8 * frozen, (created, frozen)
     assert violations(url) == []
 
 
@@ -240,4 +240,4 @@ def test_without_the_others_turn_it_starves_them(team: Team, postgres_url: str, 
     created, frozen = freeze_and_create(team, postgres_url, flag)
     assert rows(postgres_url, "SELECT 1 FROM guard WHERE quiet_until IS NOT NULL") == []
     assert frozen > 20
-    assert sum(created) < frozen, (created, frozen)
+    assert sum(created) < 4 * frozen, (created, frozen)

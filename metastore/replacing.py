@@ -1,0 +1,25 @@
+"""``create(if_exists="replace")`` of what is there, as a change: so that anybody can apply it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from metastore.changes import Doc, EntityChange
+from metastore.kinds import KINDS
+
+__all__ = ["Replace"]
+
+
+@dataclass(frozen=True)
+class Replace(EntityChange):
+    """Put the document ``doc`` of a new entity of ``kind`` in place of what is there. Not for ``alter``."""
+
+    kind: str
+    doc: Doc
+
+    def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
+        kind = KINDS[self.kind]
+        fields = {name: decode(self.doc[name]) for name, decode in kind.entity.doc_fields.items()}
+        replaced = kind.replaced(dict(doc), self.doc["comment"], self.doc["properties"], fields)
+        doc.clear()
+        doc.update(replaced)
