@@ -51,6 +51,7 @@ class Hot:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._round = _FIRST_ROUND
+        self._leads = (0, 0.0)
         self._until: _Bounded[float] = _Bounded()
         self._ids: _Bounded[int] = _Bounded()
 
@@ -63,6 +64,18 @@ class Hot:
     def cool(self, entity_id: int) -> None:
         """Note that nobody else was there."""
         self._until.remove(entity_id)
+
+    def lead(self, entity_id: int) -> None:
+        """Note that this process has just helped the others, and had better do so again with its next change."""
+        self._leads = (entity_id, self._clock.monotonic() + 2 * self._round)
+
+    def follow(self) -> None:
+        """Note that somebody else helps."""
+        self._leads = (0, 0.0)
+
+    def leads(self, entity_id: int) -> bool:
+        """Whether this process helped a moment ago."""
+        return self._leads[0] == entity_id and self._leads[1] > self._clock.monotonic()
 
     def took(self, seconds: float) -> None:
         """Note how long a round of helping took, or waiting for one."""

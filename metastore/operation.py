@@ -369,7 +369,7 @@ class Operation(Generic[T]):
 
     def _help(self, entity_id: int) -> T:
         """Apply what is pending, one's own among it, with one compare-and-swap; or find it done."""
-        if self._others:
+        if self._others and not self._session.hot.leads(entity_id):
             done = self._wait_for_others(entity_id)
             if done is not None:
                 return self._known([done])
@@ -393,6 +393,7 @@ class Operation(Generic[T]):
         if isinstance(outcome, Committed):
             self._session.hot.took(self._session.clock.monotonic() - began)
             return self._helped(planned.help.resolutions, outcome.results, seen, planned.record)
+        self._session.hot.follow()
         if isinstance(outcome, Unknown):
             raise Conflict("lost", "the answer was lost")
         if outcome.cause == "marked":
@@ -432,6 +433,7 @@ class Operation(Generic[T]):
             hot.cool(entity_id)
         else:
             hot.note(entity_id)
+            hot.lead(entity_id)
         self._session.metrics.batch(len(resolutions))
         self._session.recent.note(record.chain)
         self._rejected, self._most = frozenset(), None

@@ -74,7 +74,7 @@ class Store(Managers):
         _no_lease(lease)
         return run_transaction(self._session, fn, Call(principal, deadline))
 
-    def gc(self, *, retention: timedelta, keep_versions: int = 10) -> Collected:
+    def gc(self, *, retention: timedelta = timedelta(days=7), keep_versions: int = 10) -> Collected:
         """Delete what was dropped longer ago than ``retention``, and old history. Safe to run everywhere.
 
         Of what exists, the newest ``keep_versions`` stay, and whatever is younger than the retention.

@@ -67,7 +67,7 @@ def gc(
     ctx: typer.Context,
     retention: Annotated[
         str, typer.Option("--retention", help="How long what was dropped can be restored: 7d, 12h, 30m, 0s.")
-    ],
+    ] = "7d",
     keep_versions: Annotated[
         int, typer.Option("--keep-versions", help="How many versions of each entity stay, whatever their age.")
     ] = 10,

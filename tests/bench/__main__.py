@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHES = ("core",)
+BENCHES = ("core", "contention")
 
 
 def main() -> int:

@@ -32,7 +32,7 @@ COMPUTED = {
 }
 GUARD = postgres_sql._GUARDED
 COUNT = "(SELECT count(*) FROM guarded)"
-HELD = postgres_sql._ALL_GUARDED
+HELD = postgres_sql.ALL_GUARDED
 COUNTER = """guarded AS MATERIALIZED (
   UPDATE entity SET version = version + 1 WHERE id = %(parent_id)s::bigint RETURNING id)"""
 
