@@ -8,31 +8,23 @@ scope instead, so that others step aside.
 
 The operation's row in the database, under its id, says at any time what became of it. A lost
 answer is resolved by it; what may still be in flight is made impossible before it is sent again.
-docs/progress.md has the protocol and its proof.
+docs/progress.md has the protocol and its proof. The operation's row is in ``operation_row``, what is
+announced in ``announcing``.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
-from metastore.backends.port import Pending, Step
-from metastore.changes import FORMAT, EntityChange, encode
+from metastore.announcing import Announced
 from metastore.commit import (
-    CLAIMABLE,
-    PENDING,
-    Caller,
     Commit,
     Committed,
     Conflicted,
-    Entry,
     Mark,
-    Outcome,
     Unknown,
     Update,
     Write,
@@ -47,14 +39,11 @@ from metastore.errors import (
     RetriesExhausted,
     ScopeFrozen,
 )
-from metastore.helping import BATCH, leads_to, plan
-from metastore.kinds import KINDS
-from metastore.metrics import Decided
-from metastore.names import format_path
-from metastore.results import encode_error, encode_value, entity_at, merits, operation_time, replay
+from metastore.operation_row import detail
+from metastore.results import encode_error, encode_value, merits
 from metastore.retry.runner import Conflict, Effort, run
-from metastore.session import Call, Proposal, Request, Results, Session, View
-from metastore.settling import ask_until_it_answers, help_others, in_the_way
+from metastore.session import Call, Proposal, Request, Session, View
+from metastore.settling import help_others, in_the_way
 
 __all__ = ["Operation", "perform"]
 
@@ -93,35 +82,16 @@ def _in_transaction(session: Session, request: Request[T], call: Call) -> T:
     return decided.finish(outcome.results)
 
 
-class Operation(Generic[T]):
+class Operation(Announced[T]):
     """See the module. Used by one thread, once."""
 
     def __init__(self, session: Session, request: Request[T], call: Call) -> None:
-        self._session = session
-        self._backend = session.backend
-        self._request = request
-        policy = session.policy if call.deadline is None else replace(session.policy, deadline=float(call.deadline))
-        self._policy = policy
-        self._ends = session.clock.monotonic() + policy.deadline
-        self._principal = session.principal if call.principal is None else call.principal
-        self.id = call.operation_id or session.clock.operation_id()
-        self._caller: Caller | None = None
-        if call.operation_id is not None:
-            self._caller = Caller(operation_time(self.id), _digest(request))
-        self._merge = request.merge
-        self._claim = 0
-        self._look = False  # the operation's row must be looked at before anything else
-        self._announced: int | None = None
-        self._held: int | None = None
-        self._in_the_way: UUID | None = None
-        self._overlook = False
-        self._rejected: frozenset[UUID] = frozenset()
-        self._most: int | None = None
-        self._lost_to: int | None = None
-        self._decided_by: Decided = "self"
-        self._attempts = 0
-        self._others = 0
+        super().__init__(session, request, call)
+        self._held: int | None = None  # the guard that carries our mark, or may
+        self._in_the_way: UUID | None = None  # whose mark we stepped aside for
+        self._overlook = False  # what is pending there this program does not understand
         self._guessed = False  # the last commit rested on what was in hand
+        self._attempts = 0
         self._last: Conflict | None = None
 
     # --- the whole
@@ -249,238 +219,16 @@ class Operation(Generic[T]):
             if conflict.found is not None and not self._guessed:
                 self._session.metrics.overtaken(conflict.found - updated.version)
             self._announce(updated.id)
-            raise Conflict(cause, _detail(conflict), 0.0)
+            raise Conflict(cause, detail(conflict), 0.0)
         stale = cause == "self" and self._guessed  # what was in hand was old: that is no contention yet
         if updated is not None and cause in _MARKS and self._request.exclusive and not stale:
             self._mark(updated.id)
-            raise Conflict(cause, _detail(conflict), 0.0)
+            raise Conflict(cause, detail(conflict), 0.0)
         if cause == "pending":
             helped = [help_others(self._session, entity_id) for entity_id in _updated(commit.writes)]
             self._overlook = not all(helped)
-            raise Conflict(cause, _detail(conflict), 0.0)
-        raise Conflict(cause, _detail(conflict))
-
-    # --- the operation's row
-
-    def _lost(self, unknown: Unknown) -> NoReturn:
-        """The answer was lost: make what was sent impossible, or find that it was applied."""
-        claim = ask_until_it_answers(self._session, self.id, self._ends)
-        if claim is None:
-            self._look = True
-            raise Conflict("lost", "the answer was lost", 0.0)
-        self._claim = claim
-        raise Conflict("lost", f"the connection was lost before the commit was applied ({unknown.reason})")
-
-    def _known(self, steps: list[Step] | None = None) -> T:
-        """Look at the operation's row; return its result, or go on from where it stands."""
-        if steps is None:
-            steps = self._backend.steps(self.id)
-        self._look = False
-        if not steps:
-            raise Conflict("operation", "the operation's row is gone")
-        first = steps[0]
-        if self._caller is not None and first.digest not in (None, self._caller.digest):
-            raise InvalidArgument(
-                f"operation {self.id} was asked for already, with other arguments; take a new id for a new operation"
-            )
-        if first.action == PENDING:
-            self._announced = first.entity_id
-            raise Conflict("operation", "the operation is pending", 0.0)
-        if first.action in CLAIMABLE:
-            self._claim_again()
-        self._decided_by = "other" if self._announced is not None else "self"
-        self._announced = None
-        if self._merge is not None and first.seq is not None and first.entity_id is not None:
-            self._session.hot.note(first.entity_id)
-            return cast(T, entity_at(first, self._session.recent.of(first.entity_id)))
-        return replay(steps, self._request.replay)
-
-    def _claim_again(self) -> NoReturn:
-        self._announced = None
-        claim = self._backend.forbid(self.id)
-        if claim is None:
-            self._look = True
-        else:
-            self._claim = claim
-        raise Conflict("operation", "the operation was taken up again", 0.0)
-
-    def _keep(self, action: Any, result: str, answer: T | MetastoreError) -> T:
-        """Note what a caller's operation came to, before it is told."""
-        entry = Entry(self.id, action, self._principal, result=result, claim=self._claim, caller=self._caller)
-        self._written_down(self._backend.write_down(entry))
-        if isinstance(answer, MetastoreError):
-            raise answer
-        return answer
-
-    def _written_down(self, outcome: Outcome) -> int:
-        """Return how many others were waiting."""
-        if isinstance(outcome, Unknown):
-            self._lost(outcome)
-        if isinstance(outcome, Conflicted):
-            if outcome.cause == "stale_id":
-                self._stale()
-            if outcome.cause in ("operation", "claim"):
-                self._look = True
-                raise Conflict(outcome.cause, "the operation id is known", 0.0)
-            raise Conflict(outcome.cause, _detail(outcome))
-        self._claim = 0
-        return outcome.results[0].version if isinstance(outcome, Committed) and outcome.results[0] else 0
-
-    def _stale(self) -> NoReturn:
-        if self._backend.steps(self.id):
-            self._look = True
-            raise Conflict("operation", "the operation id is known", 0.0)
-        raise InvalidArgument(
-            f"operation id {self.id} is too old to be told from one that was forgotten, or from the future; "
-            "take a new one, from ms.new_operation_id()"
-        )
-
-    # --- helping
-
-    def _hot(self) -> int | None:
-        merge = self._request.merge
-        if merge is None or self._claim or self._announced is not None:
-            return None
-        hot = self._session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))
-        return hot if hot is not None and _can_be_written(merge.changes) else None
-
-    def _announce(self, entity_id: int) -> None:
-        """Write the operation down as an intent, which whoever writes the entity next applies."""
-        merge = self._merge
-        assert merge is not None
-        changes = json.dumps(encode(merge.changes))
-        entry = Entry(
-            self.id,
-            "pending",
-            self._principal,
-            entity_id=entity_id,
-            kind=merge.kind,
-            path=None if merge.names is None else format_path(merge.names),
-            changes=changes,
-            format=FORMAT,
-            seconds=max(0.0, self._ends - self._session.clock.monotonic()),
-            claim=self._claim,
-            caller=self._caller,
-        )
-        self._others = self._written_down(self._backend.write_down(entry))
-        self._announced = entity_id
-        self._session.metrics.announced()
-        self._session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
-
-    def _help(self, entity_id: int) -> T:
-        """Apply what is pending, one's own among it, with one compare-and-swap; or find it done."""
-        if self._others and not self._session.hot.leads(entity_id):
-            done = self._wait_for_others(entity_id)
-            if done is not None:
-                return self._known([done])
-        began = self._session.clock.monotonic()
-        seen = self._backend.pending(entity_id, self.id, self._limit())
-        own = seen.own
-        if own is None or own.action != PENDING:
-            return self._resolved(own, seen)
-        known = seen.known
-        if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
-            self._withdraw()
-        planned = plan(seen, self.id, self._rejected, self._limit())
-        assert known is not None
-        assert planned is not None
-        self._note_pending(seen)
-        self._lost_to = entity_id
-        try:
-            outcome = self._backend.help(planned.help)
-        except InvalidArgument:
-            self._halve([one.operation_id for one in planned.help.resolutions])
-        if isinstance(outcome, Committed):
-            self._session.hot.took(self._session.clock.monotonic() - began)
-            return self._helped(planned.help.resolutions, outcome.results, seen, planned.record)
-        self._session.hot.follow()
-        if isinstance(outcome, Unknown):
-            raise Conflict("lost", "the answer was lost")
-        if outcome.cause == "marked":
-            self._step_aside([n.id for n in known.record.chain])
-        if outcome.found is not None:
-            self._session.metrics.overtaken(outcome.found - planned.help.version)
-        raise Conflict(outcome.cause, _detail(outcome), 0.0)
-
-    def _wait_for_others(self, entity_id: int) -> Step | None:
-        """Let the oldest intent's owner apply this one too; return its row if he did.
-
-        That saves work, and is no part of the proof: the oldest does not wait, and whoever has
-        waited for some rounds in vain helps himself.
-        """
-        self._others, clock, hot = 0, self._session.clock, self._session.hot
-        began = clock.monotonic()
-        for wait in hot.waits():
-            clock.sleep(min(wait, max(0.0, self._ends - clock.monotonic())))
-            own, ahead = self._backend.turn(entity_id, self.id)
-            if own is not None:
-                hot.took((clock.monotonic() - began) / 1.0)  # the rest of one round, and the next
-                return own
-            if ahead == 0:
-                break
-        return None
-
-    def _limit(self) -> int:
-        return BATCH if self._most is None else self._most
-
-    def _note_pending(self, seen: Pending) -> None:
-        oldest = (seen.now - seen.intents[0].time) / 1e6
-        self._session.metrics.pending(len(seen.intents), oldest)
-
-    def _helped(self, resolutions: Any, results: Results, seen: Pending, record: Any) -> T:
-        hot, entity_id = self._session.hot, record.chain[-1].id
-        if len(resolutions) == 1:
-            hot.cool(entity_id)
-        else:
-            hot.note(entity_id)
-            hot.lead(entity_id)
-        self._session.metrics.batch(len(resolutions))
-        self._session.recent.note(record.chain)
-        self._rejected, self._most = frozenset(), None
-        for one, result in zip(resolutions, results, strict=True):
-            if one.operation_id != self.id:
-                continue
-            assert result is not None
-            if one.action not in CLAIMABLE:
-                self._announced = None
-            if one.action == "alter":
-                record = record._replace(modified_at=result.time)
-                return cast(T, KINDS[record.chain[-1].kind].entity(record))
-            if one.action in CLAIMABLE:
-                break
-            steps = [cast(Step, seen.own)._replace(action=one.action, result=one.result)]
-            return replay(steps, self._request.replay)
-        self._look = True  # one's own is expired or moved, or was not among the batch
-        raise Conflict("pending", "others came first", 0.0)
-
-    def _resolved(self, own: Step | None, seen: Pending) -> T:
-        """The intent is decided by somebody else."""
-        if own is None or own.action in ("moved", "cancelled", "forbidden"):
-            self._claim_again()
-        if own.action == "expired":
-            self._announced = None
-            raise DeadlineExceeded(f"{self._request.what()} was not applied within its deadline; call again")
-        self._decided_by, self._announced = "other", None
-        self._session.hot.note(cast(int, own.entity_id))
-        if own.seq is not None and seen.known is not None:
-            return cast(T, entity_at(own, seen.known.record.chain))
-        return replay([own], self._request.replay)
-
-    def _withdraw(self) -> NoReturn:
-        """What the intent names is not there any more: find out anew what the call means."""
-        if self._backend.cancel(self.id):
-            self._claim_again()
-        self._look = True
-        raise Conflict("ancestor", "the entity was renamed, moved or dropped", 0.0)
-
-    def _halve(self, sent: Sequence[UUID]) -> NoReturn:
-        """The database refuses a batch: try half of it, until the one that it refuses is alone."""
-        if len(sent) == 1:
-            self._rejected |= {sent[0]}
-            self._most = None
-        else:
-            self._most = max(1, len(sent) // 2)
-        raise Conflict("rejected", "the database refuses what somebody wants to write", 0.0)
+            raise Conflict(cause, detail(conflict), 0.0)
+        raise Conflict(cause, detail(conflict))
 
     # --- marks
 
@@ -505,13 +253,14 @@ class Operation(Generic[T]):
         """The call's time is over: withdraw what is announced, unless it was applied meanwhile."""
         with until(self._session.clock.monotonic() + _GRACE):
             try:
-                if self._announced is not None and not self._look:
-                    self._look = not self._backend.cancel(self.id)
-                if self._look:
-                    return self._known()
+                while self._announced is not None or self._look:
+                    if not self._look and self._backend.cancel(self.id):
+                        break
+                    try:
+                        return self._known()
+                    except Conflict:  # it is pending, or may be claimed: neither for long
+                        continue
                 self._unmark()
-            except Conflict:
-                self._clean_up()
             except (BackendUnavailable, DeadlineExceeded):
                 if self._announced is not None or self._look:
                     raise OutcomeUnknown(self.id) from error
@@ -548,26 +297,5 @@ class Operation(Generic[T]):
         return ""
 
 
-def _can_be_written(changes: Sequence[EntityChange]) -> bool:
-    """Whether the changes are JSON: one that is not is refused when it is applied."""
-    try:
-        json.dumps(encode(tuple(changes)))
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 def _updated(writes: Sequence[Write]) -> list[int]:
     return [w.id for w in writes if isinstance(w, Update)]
-
-
-def _detail(outcome: Conflicted) -> str:
-    where = "" if outcome.id is None else f"entity {outcome.id}"
-    found = "" if outcome.found is None else f" is at version {outcome.found}"
-    return (where + found) or "changed meanwhile"
-
-
-def _digest(request: Request[Any]) -> str:
-    """Return the fingerprint of a call's arguments."""
-    text = json.dumps([request.verb, request.arguments()], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,198 @@
+"""An operation that is written down as an intent: announced, and then helped, by whoever comes first.
+
+From the announcement on each attempt *helps*: it applies all that is pending on the entity, its own
+among it, or finds that somebody else did. docs/progress.md has the bound and its proof.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NoReturn, TypeVar, cast
+from uuid import UUID
+
+from metastore.backends.port import Pending, Step
+from metastore.changes import FORMAT, EntityChange, encode
+from metastore.commit import CLAIMABLE, PENDING, Committed, Entry, Resolution, Unknown
+from metastore.entity import Record
+from metastore.errors import DeadlineExceeded, InvalidArgument
+from metastore.helping import BATCH, Plan, leads_to, plan
+from metastore.kinds import KINDS
+from metastore.names import format_path
+from metastore.operation_row import OperationRow, detail
+from metastore.results import entity_at, replay
+from metastore.retry.runner import Conflict
+from metastore.session import Call, Request, Results, Session
+
+__all__ = ["Announced"]
+
+T = TypeVar("T")
+
+
+class Announced(OperationRow[T]):
+    """An operation, as far as it is an intent."""
+
+    def __init__(self, session: Session, request: Request[T], call: Call) -> None:
+        super().__init__(session, request, call)
+        self._others = 0  # how many intents were there before
+        self._rejected: frozenset[UUID] = frozenset()
+        self._most: int | None = None  # a smaller batch, while the database refuses one
+        self._lost_to: int | None = None  # the entity of the last conflict
+
+    def _step_aside(self, ids: Sequence[int]) -> NoReturn:
+        """Another operation is announced on a scope."""
+        raise NotImplementedError
+
+    def _hot(self) -> int | None:
+        merge = self._request.merge
+        if merge is None or self._claim or self._announced is not None:
+            return None
+        hot = self._session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))
+        return hot if hot is not None and _can_be_written(merge.changes) else None
+
+    def _announce(self, entity_id: int) -> None:
+        """Write the operation down as an intent, which whoever writes the entity next applies."""
+        merge = self._merge
+        assert merge is not None
+        changes = json.dumps(encode(merge.changes))
+        entry = Entry(
+            self.id,
+            "pending",
+            self._principal,
+            entity_id=entity_id,
+            kind=merge.kind,
+            path=None if merge.names is None else format_path(merge.names),
+            changes=changes,
+            format=FORMAT,
+            seconds=max(0.0, self._ends - self._session.clock.monotonic()),
+            claim=self._claim,
+            caller=self._caller,
+        )
+        self._others = self._written_down(self._backend.write_down(entry))
+        self._announced = entity_id
+        self._session.metrics.announced()
+        self._session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
+
+    def _help(self, entity_id: int) -> T:
+        """Apply what is pending, one's own among it, with one compare-and-swap; or find it done."""
+        if self._others and not self._session.hot.leads(entity_id):
+            done = self._wait_for_others(entity_id)
+            if done is not None:
+                return self._known([done])
+        began = self._session.clock.monotonic()
+        seen = self._backend.pending(entity_id, self.id, self._limit())
+        if seen.own is None or seen.own.action != PENDING:
+            return self._resolved(seen.own, seen)
+        planned = self._plan(seen, seen.own)
+        self._lost_to = entity_id
+        try:
+            outcome = self._backend.help(planned.help)
+        except InvalidArgument:
+            self._halve([one.operation_id for one in planned.help.resolutions])
+        if isinstance(outcome, Committed):
+            self._session.hot.took(self._session.clock.monotonic() - began)
+            return self._helped(planned.help.resolutions, outcome.results, seen, planned.record)
+        self._session.hot.follow()
+        if isinstance(outcome, Unknown):
+            raise Conflict("lost", "the answer was lost")
+        if outcome.cause == "marked":
+            self._step_aside([n.id for n in planned.record.chain])
+        if outcome.found is not None:
+            self._session.metrics.overtaken(outcome.found - planned.help.version)
+        raise Conflict(outcome.cause, detail(outcome), 0.0)
+
+    def _plan(self, seen: Pending, own: Step) -> Plan:
+        """Return what to commit; or find that the intent means something else now."""
+        known = seen.known
+        if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
+            self._withdraw()
+        planned = plan(seen, self.id, self._rejected, self._limit())
+        if planned is None:
+            raise Conflict("pending", "a newer program wrote this operation down; only such a one can apply it")
+        self._session.metrics.pending(len(seen.intents), (seen.now - seen.intents[0].time) / 1e6)
+        return planned
+
+    def _wait_for_others(self, entity_id: int) -> Step | None:
+        """Let the oldest intent's owner apply this one too; return its row if he did.
+
+        That saves work, and is no part of the proof: the oldest does not wait, and whoever has
+        waited for some rounds in vain helps himself.
+        """
+        self._others, clock, hot = 0, self._session.clock, self._session.hot
+        began = clock.monotonic()
+        for wait in hot.waits():
+            clock.sleep(min(wait, max(0.0, self._ends - clock.monotonic())))
+            own, ahead = self._backend.turn(entity_id, self.id)
+            if own is not None:
+                hot.took((clock.monotonic() - began) / 1.0)  # the rest of one round, and the next
+                return own
+            if ahead == 0:
+                break
+        return None
+
+    def _limit(self) -> int:
+        return BATCH if self._most is None else self._most
+
+    def _helped(self, resolutions: Sequence[Resolution], results: Results, seen: Pending, record: Record) -> T:
+        hot, entity_id = self._session.hot, record.chain[-1].id
+        if len(resolutions) == 1:
+            hot.cool(entity_id)
+        else:
+            hot.note(entity_id)
+            hot.lead(entity_id)
+        self._session.metrics.batch(len(resolutions))
+        self._session.recent.note(record.chain)
+        self._rejected, self._most = frozenset(), None
+        for one, result in zip(resolutions, results, strict=True):
+            if one.operation_id != self.id:
+                continue
+            assert result is not None
+            if one.action not in CLAIMABLE:
+                self._announced = None
+            if one.action == "alter":
+                record = record._replace(modified_at=result.time)
+                return cast(T, KINDS[record.chain[-1].kind].entity(record))
+            if one.action in CLAIMABLE:
+                break
+            steps = [cast(Step, seen.own)._replace(action=one.action, result=one.result)]
+            return replay(steps, self._request.replay)
+        self._look = True  # one's own is expired or moved, or was not among the batch
+        raise Conflict("pending", "others came first", 0.0)
+
+    def _resolved(self, own: Step | None, seen: Pending) -> T:
+        """The intent is decided by somebody else."""
+        if own is None or own.action in ("moved", "cancelled", "forbidden"):
+            self._claim_again()
+        if own.action == "expired":
+            self._announced = None
+            raise DeadlineExceeded(f"{self._request.what()} was not applied within its deadline; call again")
+        self._decided_by, self._announced = "other", None
+        self._session.hot.note(cast(int, own.entity_id))
+        if own.seq is not None and seen.known is not None:
+            return cast(T, entity_at(own, seen.known.record.chain))
+        return replay([own], self._request.replay)
+
+    def _withdraw(self) -> NoReturn:
+        """What the intent names is not there any more: find out anew what the call means."""
+        if self._backend.cancel(self.id):
+            self._claim_again()
+        self._look = True
+        raise Conflict("ancestor", "the entity was renamed, moved or dropped", 0.0)
+
+    def _halve(self, sent: Sequence[UUID]) -> NoReturn:
+        """The database refuses a batch: try half of it, until the one that it refuses is alone."""
+        if len(sent) == 1:
+            self._rejected |= {sent[0]}
+            self._most = None
+        else:
+            self._most = max(1, len(sent) // 2)
+        raise Conflict("rejected", "the database refuses what somebody wants to write", 0.0)
+
+
+def _can_be_written(changes: Sequence[EntityChange]) -> bool:
+    """Whether the changes are JSON: one that is not is refused when it is applied."""
+    try:
+        json.dumps(encode(tuple(changes)))
+    except (TypeError, ValueError):
+        return False
+    return True

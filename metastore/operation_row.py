@@ -1,0 +1,134 @@
+"""The row that says what became of an operation, under its id, at any time.
+
+A lost answer is resolved by it: what may still be in flight is made impossible before the operation
+is sent again (*claimed*). A repeat of a caller's id finds in it what the first call came to.
+docs/progress.md has the states and why at most one of all messages is ever applied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any, Generic, NoReturn, TypeVar, cast
+
+from metastore.backends.port import Step
+from metastore.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.metrics import Decided
+from metastore.results import entity_at, operation_time, replay
+from metastore.retry.runner import Conflict
+from metastore.session import Call, Request, Session
+from metastore.settling import ask_until_it_answers
+
+__all__ = ["OperationRow", "detail"]
+
+T = TypeVar("T")
+
+
+class OperationRow(Generic[T]):
+    """One operation: its id, and what is known of its row."""
+
+    def __init__(self, session: Session, request: Request[T], call: Call) -> None:
+        self._session = session
+        self._backend = session.backend
+        self._request = request
+        policy = session.policy if call.deadline is None else replace(session.policy, deadline=float(call.deadline))
+        self._policy = policy
+        self._ends = session.clock.monotonic() + policy.deadline
+        self._principal = session.principal if call.principal is None else call.principal
+        self.id = call.operation_id or session.clock.operation_id()
+        self._caller: Caller | None = None
+        if call.operation_id is not None:
+            self._caller = Caller(operation_time(self.id), _digest(request))
+        self._merge = request.merge
+        self._claim = 0
+        self._look = False  # the row must be looked at before anything else
+        self._announced: int | None = None  # the entity on which the operation is pending
+        self._decided_by: Decided = "self"
+
+    def _lost(self, unknown: Unknown) -> NoReturn:
+        """The answer was lost: make what was sent impossible, or find that it was applied."""
+        claim = ask_until_it_answers(self._session, self.id, self._ends)
+        if claim is None:
+            self._look = True
+            raise Conflict("lost", "the answer was lost", 0.0)
+        self._claim = claim
+        raise Conflict("lost", f"the connection was lost before the commit was applied ({unknown.reason})")
+
+    def _known(self, steps: list[Step] | None = None) -> T:
+        """Look at the operation's row; return its result, or go on from where it stands."""
+        if steps is None:
+            steps = self._backend.steps(self.id)
+        self._look = False
+        if not steps:
+            raise Conflict("operation", "the operation's row is gone")
+        first = steps[0]
+        if self._caller is not None and first.digest not in (None, self._caller.digest):
+            raise InvalidArgument(
+                f"operation {self.id} was asked for already, with other arguments; take a new id for a new operation"
+            )
+        if first.action == PENDING:
+            self._announced = first.entity_id
+            raise Conflict("operation", "the operation is pending", 0.0)
+        if first.action in CLAIMABLE:
+            self._claim_again()
+        self._decided_by = "other" if self._announced is not None else "self"
+        self._announced = None
+        if self._merge is not None and first.seq is not None and first.entity_id is not None:
+            self._session.hot.note(first.entity_id)
+            return cast(T, entity_at(first, self._session.recent.of(first.entity_id)))
+        return replay(steps, self._request.replay)
+
+    def _claim_again(self) -> NoReturn:
+        self._announced = None
+        claim = self._backend.forbid(self.id)
+        if claim is None:
+            self._look = True
+        else:
+            self._claim = claim
+        raise Conflict("operation", "the operation was taken up again", 0.0)
+
+    def _keep(self, action: Any, result: str, answer: T | MetastoreError) -> T:
+        """Note what a caller's operation came to, before it is told."""
+        entry = Entry(self.id, action, self._principal, result=result, claim=self._claim, caller=self._caller)
+        self._written_down(self._backend.write_down(entry))
+        if isinstance(answer, MetastoreError):
+            raise answer
+        return answer
+
+    def _written_down(self, outcome: Outcome) -> int:
+        """Return how many others were waiting."""
+        if isinstance(outcome, Unknown):
+            self._lost(outcome)
+        if isinstance(outcome, Conflicted):
+            if outcome.cause == "stale_id":
+                self._stale()
+            if outcome.cause in ("operation", "claim"):
+                self._look = True
+                raise Conflict(outcome.cause, "the operation id is known", 0.0)
+            raise Conflict(outcome.cause, detail(outcome))
+        self._claim = 0
+        return outcome.results[0].version if isinstance(outcome, Committed) and outcome.results[0] else 0
+
+    def _stale(self) -> NoReturn:
+        if self._backend.steps(self.id):
+            self._look = True
+            raise Conflict("operation", "the operation id is known", 0.0)
+        raise InvalidArgument(
+            f"operation id {self.id} is too old to be told from one that was forgotten, or from the future; "
+            "take a new one, from ms.new_operation_id()"
+        )
+
+
+def detail(outcome: Conflicted) -> str:
+    """Return what a conflict found, for a message."""
+    where = "" if outcome.id is None else f"entity {outcome.id}"
+    found = "" if outcome.found is None else f" is at version {outcome.found}"
+    return (where + found) or "changed meanwhile"
+
+
+def _digest(request: Request[Any]) -> str:
+    """Return the fingerprint of a call's arguments."""
+    text = json.dumps([request.verb, request.arguments()], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
