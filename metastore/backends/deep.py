@@ -6,7 +6,9 @@ looked at once more, in one statement: if they still hold, the whole path was tr
 
 from __future__ import annotations
 
-from metastore.backends.port import Backend, Lookup, Resolved
+from collections.abc import Callable, Sequence
+
+from metastore.backends.port import Guards, Lookup, Resolved
 from metastore.entity import Node
 
 __all__ = ["DEEP", "resolve_deep"]
@@ -15,21 +17,24 @@ DEEP = 40
 """The longest path that is resolved in one statement; SQLite joins at most 64 tables."""
 
 
-def resolve_deep(backend: Backend, lookup: Lookup) -> Resolved:
-    """Return what ``backend.resolve`` would for a path of any length."""
+Resolve = Callable[[Sequence[Lookup]], list[Resolved]]
+
+
+def resolve_deep(resolve: Resolve, hold: Callable[[Guards], bool], lookup: Lookup) -> Resolved:
+    """Return what ``resolve`` (a backend's) would for a path of any length."""
     while True:
-        found = _walk(backend, lookup)
+        found = _walk(resolve, lookup)
         guards = [(n.id, n.scope_version) for n in found.nodes]
-        if not guards or backend.hold(guards):
+        if not guards or hold(guards):
             return found
 
 
-def _walk(backend: Backend, lookup: Lookup) -> Resolved:
+def _walk(resolve: Resolve, lookup: Lookup) -> Resolved:
     nodes: list[Node] = []
     start, record = lookup.start, None
     for at in range(0, len(lookup.names), DEEP):
         piece = Lookup(lookup.families[at : at + DEEP], lookup.names[at : at + DEEP], start)
-        (found,) = backend.resolve([piece])
+        (found,) = resolve([piece])
         nodes += found.nodes
         record = found.record
         if record is None:

@@ -25,6 +25,7 @@ __all__ = [
     "Backend",
     "Child",
     "Embedded",
+    "Guards",
     "Known",
     "Lookup",
     "Marked",

@@ -8,52 +8,31 @@ is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 from uuid import UUID
 
 import psycopg
-from sqlalchemy.engine import URL
 
-from metastore.backends import collect_sql, verify_sql
+from metastore.backends import collect_sql
 from metastore.backends import postgres_intents as intents
+from metastore.backends import postgres_outcomes as outcomes
 from metastore.backends import postgres_sql as sql
 from metastore.backends.decode import (
-    child,
-    entities_by_id,
-    lookup_parameters,
-    owned_record,
-    page,
     pending,
-    resolved,
-    step,
     steps_of_json,
 )
-from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.port import (
     TOMBSTONES_STAY,
-    Child,
-    Guards,
-    Known,
-    Lookup,
     Marked,
-    Page,
     Pending,
-    Resolved,
-    Step,
     Turn,
 )
+from metastore.backends.postgres_asking import PostgresReads
 from metastore.backends.postgres_commit import Statement, alter, create, preludes, statements
-from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
-from metastore.backends.postgres_read import READ as _READ
 from metastore.backends.read_sql import from_named
 from metastore.backends.stats_sql import DatabaseStats, postgres_stats
 from metastore.commit import (
-    LIVE,
-    Cause,
     Commit,
     Committed,
     Conflicted,
@@ -66,17 +45,12 @@ from metastore.commit import (
     Unknown,
     Update,
 )
-from metastore.deadlines import until
-from metastore.entity import OwnedRecord
 from metastore.errors import BackendUnavailable, MigrationNeeded
-from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["PostgresBackend"]
 
-T = TypeVar("T")
 Row = tuple[Any, ...]
 
-_resolve = cache(_READ.resolve)
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
@@ -86,13 +60,8 @@ _NEW_ORIGIN = """UPDATE info SET origin = %(origin)s, epoch = CASE origin WHEN '
   WHERE origin <> %(origin)s RETURNING epoch"""
 
 
-class PostgresBackend:
+class PostgresBackend(PostgresReads):
     """Keeps the promises of :class:`metastore.backends.port.Backend` on PostgreSQL."""
-
-    def __init__(self, url: URL, timeout: float) -> None:
-        self.pool = Pool(url, timeout)
-        self._decided = 0
-        self._fence: tuple[int, int] | None = None
 
     # --- commit
 
@@ -103,11 +72,13 @@ class PostgresBackend:
             if commit.claim or commit.held is not None or commit.skip_existing or commit.overlook:
                 pass  # rare: the general form knows these
             elif isinstance(write, Insert) and write.id is None:
-                return self._last([*preludes(commit), create(commit, write)], lambda row: _created(commit, row))
+                return self._last([*preludes(commit), create(commit, write)], lambda row: outcomes.created(commit, row))
             elif isinstance(write, Update) and write.scope_version is None and write.doc is not None:
-                return self._last([*preludes(commit), alter(commit, write)], lambda row: _altered(commit, write, row))
+                return self._last(
+                    [*preludes(commit), alter(commit, write)], lambda row: outcomes.altered(commit, write, row)
+                )
         return self._all(
-            [*preludes(commit), *statements(commit)], lambda rows: _outcome_of_rows(commit, rows), commit.patience
+            [*preludes(commit), *statements(commit)], lambda rows: outcomes.of_rows(commit, rows), commit.patience
         )
 
     def _last(self, statements: list[Statement], outcome: Callable[[Row], Outcome]) -> Outcome:
@@ -122,7 +93,7 @@ class PostgresBackend:
         return outcome(row)
 
     def _failed(self, error: psycopg.Error) -> Outcome:
-        outcome = _outcome_of(error)
+        outcome = outcomes.of_error(error)
         if isinstance(outcome, Unknown):
             self.pool.forget()
         return outcome
@@ -164,7 +135,7 @@ class PostgresBackend:
         return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0])
 
     def help(self, help: Help) -> Outcome:
-        return self._last([intents.help_statement(help)], lambda row: _helped(help, row))
+        return self._last([intents.help_statement(help)], lambda row: outcomes.helped(help, row))
 
     def forbid(self, operation_id: UUID) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
@@ -196,119 +167,6 @@ class PostgresBackend:
 
     def stats(self, since: int, limit: int) -> DatabaseStats:
         return postgres_stats(self._rows, since, limit)
-
-    # --- reads
-
-    def _read(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Ask; once more on a fresh connection if the first was dead: a read may be repeated."""
-        with self.pool.in_time():
-            return self._read_twice(ask)
-
-    def _read_twice(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
-        try:
-            with self.pool.connection() as connection:
-                return ask(connection)
-        except psycopg.OperationalError as error:
-            if isinstance(error, OutOfTime) or of_sqlstate(error.sqlstate) is not Verdict.UNKNOWN:
-                raise_read_error(error)
-        except psycopg.Error as error:
-            raise_read_error(error)
-        self.pool.forget()
-        try:
-            with self.pool.connection() as connection:
-                return ask(connection)
-        except psycopg.Error as error:
-            raise_read_error(error)
-
-    def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        return self._read(lambda connection: connection.execute(text, parameters).fetchall())
-
-    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
-        if any(len(w.names) > DEEP for w in lookups):
-            return [resolve_deep(self, w) for w in lookups]
-        if len(lookups) == 1:
-            depth = len(lookups[0].names)
-            rows = self._rows(_resolve(depth), lookup_parameters(lookups[0]))
-            return [resolved(rows[0] if rows else None, depth)]
-        return self._read(lambda connection: _resolve_many(connection, lookups))
-
-    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
-        return entities_by_id(self._rows(_READ.by_id, {"ids": list(ids)}), ids)
-
-    def hold(self, guards: Guards) -> bool:
-        return bool(self._rows(_READ.hold, _guard_parameters(guards))[0][0] == len(guards))
-
-    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
-        return bool(self._rows(_READ.has_children, {"entity_id": entity_id, "ids": list(besides)})[0][0])
-
-    def children(
-        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
-    ) -> Page[Child]:
-        parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after[0]}
-        if state != LIVE:
-            parameters["after_id"] = after[1]
-        rows = self._rows(_READ.children[state], {**parameters, **_guard_parameters(guards)})
-        return page(rows, len(guards), child)
-
-    def names(
-        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
-    ) -> Page[tuple[str, str]]:
-        parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
-        return page(self._rows(_READ.names, {**parameters, **_guard_parameters(guards)}), len(guards), tuple)
-
-    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
-        rows = self._rows(_READ.gone, {"parent_id": parent_id, "family": family, "key": key})
-        return child(rows[0]) if rows else None
-
-    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
-        parameters = {"owner_id": owner_id, "kind": kind, "after_key": after, "page_size": limit}
-        return page(self._rows(_READ.owned, {**parameters, **_guard_parameters(guards)}), len(guards), owned_record)
-
-    def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        parameters = {"owner_ids": list(owner_ids), "names": list(names), "kind": kind}
-        found = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
-        return [found.get(n + 1) for n in range(len(names))]
-
-    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
-        rows = self._rows(_READ.history, {"entity_id": entity_id, "after": after, "page_size": limit})
-        return [step(row) for row in rows]
-
-    def steps(self, operation_id: UUID) -> list[Step]:
-        return [step(row) for row in self._rows(_READ.steps, {"operation_id": operation_id})]
-
-    # --- the feed
-
-    def feed(self, after: int, limit: int) -> Page[Step]:
-        """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
-
-        Without gaps nothing has to be asked. For a gap: whoever drew the number had a transaction
-        id before we draw ours, so that the gap is final once the oldest running one is younger.
-        """
-        known = self._decided  # before the rows: what is decided meanwhile may not be among them
-        steps = self._feed(after, limit)
-        decided = _decided_rows(steps, after, known)
-        if len(decided) == len(steps):
-            return Page(True, steps)
-        fence = self._fence
-        if fence is None:
-            ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
-            fence = self._fence = (max(s.seq or 0 for s in steps), transaction)
-        last, transaction = fence
-        ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
-        if oldest <= transaction:
-            return Page(False, decided)
-        self._fence = None
-        self._decided = known = max(last, self._decided)
-        steps = self._feed(after, limit)
-        decided = _decided_rows(steps, after, known)
-        return Page(len(decided) == len(steps), decided)
-
-    def _feed(self, after: int, limit: int) -> list[Step]:
-        return [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})]
-
-    def feed_start(self) -> tuple[str, int]:
-        ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
-        return epoch, collected
 
     # --- the rest
 
@@ -345,19 +203,6 @@ class PostgresBackend:
             others += len(self._rows(_FORGET, {"before": before - TOMBSTONES_STAY}))
         return last, versions, others
 
-    @contextmanager
-    def snapshot(self) -> Iterator[_Snapshot]:
-        """Open a read-only transaction: it holds no lock that a writer would meet, only old row versions."""
-        try:
-            with self.pool.connection() as connection:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                connection.execute("SET LOCAL statement_timeout = 0")
-                with until(math.inf):
-                    yield _Snapshot(connection)
-                connection.execute("ROLLBACK")
-        except psycopg.Error as error:
-            raise_read_error(error)
-
     # --- the schema
 
     def format(self) -> tuple[int, int] | None:
@@ -387,49 +232,6 @@ class PostgresBackend:
         self.pool.close()
 
 
-class _Snapshot:
-    """Cursors in one REPEATABLE READ transaction."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
-        self._opened = 0
-
-    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        self._opened += 1
-        with self._connection.cursor(name=f"metastore_{self._opened}") as cursor:
-            cursor.itersize = 100 if "doc" in columns else 1000  # a document may have a megabyte
-            cursor.execute(verify_sql.select(table, columns, order))
-            yield from cursor
-
-    def numbers(self) -> tuple[int, int]:
-        row = self._connection.execute(verify_sql.POSTGRES_NUMBERS).fetchone()
-        assert row is not None
-        return row[0], row[1]
-
-
-def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:
-    with connection.pipeline():
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")  # all of them at one instant
-        cursors = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
-        connection.execute("COMMIT")
-    return [resolved(c.fetchone(), len(w.names)) for c, w in zip(cursors, lookups, strict=True)]
-
-
-def _guard_parameters(guards: Guards) -> dict[str, Any]:
-    return {"guard_ids": [g[0] for g in guards], "guard_scopes": [g[1] for g in guards]}
-
-
-def _decided_rows(steps: list[Step], after: int, decided: int) -> list[Step]:
-    """Return the first steps up to a gap that lies beyond ``decided``."""
-    expected = after + 1
-    for n, one in enumerate(steps):
-        seq = one.seq or 0
-        if seq != expected and seq - 1 > decided:
-            return steps[:n]
-        expected = seq + 1
-    return steps
-
-
 def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:
     """Send the statements as one transaction; return the rows of those that write.
 
@@ -447,70 +249,3 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
             rows += cursor.fetchall()
         cursor.nextset()
     return rows
-
-
-_CHECKS: dict[str | None, Cause] = {
-    sql.NOT_EMPTY: "not_empty",
-    sql.READ: "read",
-    sql.CLAIM: "claim",
-    sql.STALE_ID: "stale_id",
-}
-_UNIQUE: dict[str | None, Cause] = {
-    "guard_live_name": "name",
-    "owned_pkey": "name",
-    "operation_pkey": "operation",
-}
-
-
-def _created(commit: Commit, row: Row) -> Outcome:
-    held, new_id, time, marked = row
-    if new_id is not None:
-        return Committed((Result(new_id, 1, time),))
-    return Conflicted("name" if held == len(commit.guards) else "marked" if marked else "ancestor")
-
-
-def _altered(commit: Commit, write: Update, row: Row) -> Outcome:
-    held, version, time, found, marked = row
-    if version is not None:
-        return Committed((Result(write.id, version, time),))
-    if marked or held < len(commit.guards):
-        return Conflicted("marked" if marked else "ancestor")
-    # the version may be as expected in this statement's snapshot, and another one after the wait
-    return Conflicted("self" if found != write.version else "pending", write.id, found)
-
-
-def _helped(help_: Help, row: Row) -> Outcome:
-    held, cas, time, found, marked = row
-    if time is not None:
-        return Committed(tuple([Result(help_.id, help_.version, time)] * len(help_.resolutions)))
-    if marked or held < len(help_.guards):
-        return Conflicted("marked" if marked else "ancestor")
-    return Conflicted("pending" if cas else "self", help_.id, found)
-
-
-def _outcome_of(error: psycopg.Error) -> Outcome:
-    verdict = of_sqlstate(error.sqlstate)
-    if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
-        raise_read_error(error)  # the client refused it, nothing was sent
-    if verdict is Verdict.RETRY:
-        return Conflicted("serialization")
-    if verdict is Verdict.UNKNOWN:
-        return Unknown(type(error).__name__)
-    if verdict is Verdict.CHECK:
-        return Conflicted(_CHECKS[error.sqlstate])
-    if verdict is Verdict.UNIQUE and error.diag.constraint_name in _UNIQUE:
-        return Conflicted(_UNIQUE[error.diag.constraint_name])
-    return raise_read_error(error)
-
-
-def _outcome_of_rows(commit: Commit, rows: list[Row]) -> Outcome:
-    guards, reads, own, free, marked, *_ = rows[0]  # of several stages each holds, or all would have failed
-    if not guards:
-        return Conflicted("marked" if marked else "ancestor")
-    if not (reads and own and free):
-        return Conflicted("read" if not reads else "self" if not own else "pending")
-    results: list[Result | None] = [None] * len(commit.writes)
-    for _, _, _, _, _, ordinal, row_id, version, at, *_ in rows:
-        if ordinal is not None:
-            results[ordinal] = Result(row_id, version, at)
-    return Committed(tuple(results))

@@ -174,7 +174,7 @@ class SqliteBackend:
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):
-            return [resolve_deep(self, w) for w in lookups]
+            return [resolve_deep(self.resolve, self.hold, w) for w in lookups]
         try:
             with self.pool.connection() as connection:
                 if len(lookups) > 1:

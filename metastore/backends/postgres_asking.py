@@ -1,0 +1,228 @@
+"""What is asked of PostgreSQL: each question one statement, once more if the connection was dead.
+
+A read may be repeated, so that a connection that broke meanwhile is nobody's concern. The SQL is
+in :mod:`metastore.backends.postgres_read` and ``read_sql``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+from uuid import UUID
+
+import psycopg
+from sqlalchemy.engine import URL
+
+from metastore.backends import verify_sql
+from metastore.backends.decode import (
+    child,
+    entities_by_id,
+    lookup_parameters,
+    owned_record,
+    page,
+    resolved,
+    step,
+)
+from metastore.backends.deep import DEEP, resolve_deep
+from metastore.backends.port import (
+    Child,
+    Guards,
+    Known,
+    Lookup,
+    Page,
+    Resolved,
+    Step,
+)
+from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
+from metastore.backends.postgres_read import READ as _READ
+from metastore.commit import (
+    LIVE,
+)
+from metastore.deadlines import until
+from metastore.entity import OwnedRecord
+from metastore.retry.classify import Verdict, of_sqlstate
+
+__all__ = ["PostgresReads"]
+
+T = TypeVar("T")
+
+_resolve = cache(_READ.resolve)
+
+
+class PostgresReads:
+    """The reading half of the backend."""
+
+    def __init__(self, url: URL, timeout: float) -> None:
+        self.pool = Pool(url, timeout)
+        self._decided = 0
+        self._fence: tuple[int, int] | None = None
+
+    def _read(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Ask; once more on a fresh connection if the first was dead: a read may be repeated."""
+        with self.pool.in_time():
+            return self._read_twice(ask)
+
+    def _read_twice(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
+        try:
+            with self.pool.connection() as connection:
+                return ask(connection)
+        except psycopg.OperationalError as error:
+            if isinstance(error, OutOfTime) or of_sqlstate(error.sqlstate) is not Verdict.UNKNOWN:
+                raise_read_error(error)
+        except psycopg.Error as error:
+            raise_read_error(error)
+        self.pool.forget()
+        try:
+            with self.pool.connection() as connection:
+                return ask(connection)
+        except psycopg.Error as error:
+            raise_read_error(error)
+
+    def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        return self._read(lambda connection: connection.execute(text, parameters).fetchall())
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        if any(len(w.names) > DEEP for w in lookups):
+            return [resolve_deep(self.resolve, self.hold, w) for w in lookups]
+        if len(lookups) == 1:
+            depth = len(lookups[0].names)
+            rows = self._rows(_resolve(depth), lookup_parameters(lookups[0]))
+            return [resolved(rows[0] if rows else None, depth)]
+        return self._read(lambda connection: _resolve_many(connection, lookups))
+
+    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
+        return entities_by_id(self._rows(_READ.by_id, {"ids": list(ids)}), ids)
+
+    def hold(self, guards: Guards) -> bool:
+        return bool(self._rows(_READ.hold, _guard_parameters(guards))[0][0] == len(guards))
+
+    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
+        return bool(self._rows(_READ.has_children, {"entity_id": entity_id, "ids": list(besides)})[0][0])
+
+    def children(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> Page[Child]:
+        parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after[0]}
+        if state != LIVE:
+            parameters["after_id"] = after[1]
+        rows = self._rows(_READ.children[state], {**parameters, **_guard_parameters(guards)})
+        return page(rows, len(guards), child)
+
+    def names(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
+    ) -> Page[tuple[str, str]]:
+        parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
+        return page(self._rows(_READ.names, {**parameters, **_guard_parameters(guards)}), len(guards), tuple)
+
+    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
+        rows = self._rows(_READ.gone, {"parent_id": parent_id, "family": family, "key": key})
+        return child(rows[0]) if rows else None
+
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+        parameters = {"owner_id": owner_id, "kind": kind, "after_key": after, "page_size": limit}
+        return page(self._rows(_READ.owned, {**parameters, **_guard_parameters(guards)}), len(guards), owned_record)
+
+    def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
+        parameters = {"owner_ids": list(owner_ids), "names": list(names), "kind": kind}
+        found = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
+        return [found.get(n + 1) for n in range(len(names))]
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        rows = self._rows(_READ.history, {"entity_id": entity_id, "after": after, "page_size": limit})
+        return [step(row) for row in rows]
+
+    def steps(self, operation_id: UUID) -> list[Step]:
+        return [step(row) for row in self._rows(_READ.steps, {"operation_id": operation_id})]
+
+    # --- the feed
+
+    def feed(self, after: int, limit: int) -> Page[Step]:
+        """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
+
+        Without gaps nothing has to be asked. For a gap: whoever drew the number had a transaction
+        id before we draw ours, so that the gap is final once the oldest running one is younger.
+        """
+        known = self._decided  # before the rows: what is decided meanwhile may not be among them
+        steps = self._feed(after, limit)
+        decided = _decided_rows(steps, after, known)
+        if len(decided) == len(steps):
+            return Page(True, steps)
+        fence = self._fence
+        if fence is None:
+            ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
+            fence = self._fence = (max(s.seq or 0 for s in steps), transaction)
+        last, transaction = fence
+        ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
+        if oldest <= transaction:
+            return Page(False, decided)
+        self._fence = None
+        self._decided = known = max(last, self._decided)
+        steps = self._feed(after, limit)
+        decided = _decided_rows(steps, after, known)
+        return Page(len(decided) == len(steps), decided)
+
+    def _feed(self, after: int, limit: int) -> list[Step]:
+        return [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})]
+
+    def feed_start(self) -> tuple[str, int]:
+        ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
+        return epoch, collected
+
+    @contextmanager
+    def snapshot(self) -> Iterator[_Snapshot]:
+        """Open a read-only transaction: it holds no lock that a writer would meet, only old row versions."""
+        try:
+            with self.pool.connection() as connection:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                connection.execute("SET LOCAL statement_timeout = 0")
+                with until(math.inf):
+                    yield _Snapshot(connection)
+                connection.execute("ROLLBACK")
+        except psycopg.Error as error:
+            raise_read_error(error)
+
+
+class _Snapshot:
+    """Cursors in one REPEATABLE READ transaction."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._opened = 0
+
+    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        self._opened += 1
+        with self._connection.cursor(name=f"metastore_{self._opened}") as cursor:
+            cursor.itersize = 100 if "doc" in columns else 1000  # a document may have a megabyte
+            cursor.execute(verify_sql.select(table, columns, order))
+            yield from cursor
+
+    def numbers(self) -> tuple[int, int]:
+        row = self._connection.execute(verify_sql.POSTGRES_NUMBERS).fetchone()
+        assert row is not None
+        return row[0], row[1]
+
+
+def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:
+    with connection.pipeline():
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")  # all of them at one instant
+        cursors = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
+        connection.execute("COMMIT")
+    return [resolved(c.fetchone(), len(w.names)) for c, w in zip(cursors, lookups, strict=True)]
+
+
+def _guard_parameters(guards: Guards) -> dict[str, Any]:
+    return {"guard_ids": [g[0] for g in guards], "guard_scopes": [g[1] for g in guards]}
+
+
+def _decided_rows(steps: list[Step], after: int, decided: int) -> list[Step]:
+    """Return the first steps up to a gap that lies beyond ``decided``."""
+    expected = after + 1
+    for n, one in enumerate(steps):
+        seq = one.seq or 0
+        if seq != expected and seq - 1 > decided:
+            return steps[:n]
+        expected = seq + 1
+    return steps
