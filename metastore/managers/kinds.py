@@ -15,7 +15,8 @@ from metastore.kinds.schema import Schema
 from metastore.kinds.table import Table
 from metastore.layout import Index
 from metastore.managers import moving
-from metastore.managers.manager import CallOptions, CreateOptions, E, Manager, call_of
+from metastore.managers.manager import E, Manager
+from metastore.managers.options import CallOptions, CreateOptions, call_of
 from metastore.managers.target import Target
 from metastore.names import Path
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from types import MappingProxyType
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
-from uuid import UUID
+from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.altering import altered
 from metastore.arguments import integer, items, known_keywords, positive_integer, shown
@@ -26,6 +25,7 @@ from metastore.kinds.kind import Kind, dump, to_json
 from metastore.managers import moving
 from metastore.managers.creating import IfExists, Wish, check_if_exists, create, create_chunk, rewrite
 from metastore.managers.listing import pages, parent_nodes
+from metastore.managers.options import CALL_OPTIONS, BulkOptions, CallOptions, CreateOptions, call_from, call_of
 from metastore.managers.past import steps_of, version_of
 from metastore.managers.target import Target, find, names_of
 from metastore.managers.target import shown as shown_target
@@ -35,41 +35,13 @@ from metastore.placing import lookup
 from metastore.results import entity_at
 from metastore.session import Attempt, Call, Merge, Proposal, Request, Session, View
 
-__all__ = ["CallOptions", "CreateOptions", "E", "Manager", "call_of"]
+__all__ = ["E", "Manager"]
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")
 Chunk = list[tuple[str, Wish, str]]
-_NO_OPTIONS = Call()
 _CHUNK = 1000
 _CHUNK_BYTES = 4 << 20
-
-
-class BulkOptions(TypedDict, total=False):
-    """What ``create_many`` takes: who asks, and how long each of its commits may take (seconds)."""
-
-    principal: str | None
-    deadline: float | None
-
-
-class CallOptions(BulkOptions, total=False):
-    """What every mutation takes besides: its operation id, under which it is applied at most once.
-
-    A repeat with the same id, for as long as operations are kept, returns the first result, or
-    raises the first error; with other arguments it raises InvalidArgument.
-    """
-
-    operation_id: UUID | str | None
-
-
-class CreateOptions(CallOptions, total=False):
-    """What every create takes besides the fields of its kind."""
-
-    parent: Entity | None
-    comment: str | None
-    properties: Mapping[str, str]
-    if_exists: IfExists
-    parents: bool
 
 
 class Manager(Generic[E]):
@@ -82,12 +54,12 @@ class Manager(Generic[E]):
     # --- making
 
     def _create(self, path: Path, fields: Mapping[str, Any], options: CreateOptions) -> E:
-        known_keywords(options, CreateOptions.__annotations__ | _CALL_OPTIONS)
+        known_keywords(options, CreateOptions.__annotations__ | CALL_OPTIONS)
         if_exists, parent = options.get("if_exists", "error"), options.get("parent")
         check_if_exists(if_exists)
         properties = options.get("properties", MappingProxyType({}))
         wish = Wish(self._kind, options.get("comment"), properties, fields)
-        call = _call(options)
+        call = call_from(options)
         doc, actor = wish.document(), self._actor(call)
 
         def attempt(view: View) -> Proposal[Entity] | Entity:
@@ -149,7 +121,7 @@ class Manager(Generic[E]):
             raise InvalidArgument(f"rows are mappings with a name and the fields of create, not {shown(rows)}")
         check_if_exists(if_exists)
         known_keywords(options, BulkOptions.__annotations__)
-        call = _call(options)
+        call = call_from(options)
         known: list[tuple[Node, ...]] = []
 
         def parents_of(view: View) -> tuple[Node, ...]:
@@ -410,21 +382,6 @@ class Manager(Generic[E]):
 
 def _entity(steps: Sequence[Step]) -> Entity:
     return cast(Entity, entity_at(steps[0]))
-
-
-_CALL_OPTIONS = CallOptions.__annotations__ | BulkOptions.__annotations__
-
-
-def _call(options: Mapping[str, Any]) -> Call:
-    return Call(options.get("principal"), options.get("deadline"), options.get("operation_id"))
-
-
-def call_of(options: CallOptions) -> Call:
-    """Return the checked options of a call."""
-    if not options:
-        return _NO_OPTIONS
-    known_keywords(options, _CALL_OPTIONS)
-    return _call(options)
 
 
 def _chunks(

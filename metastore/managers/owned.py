@@ -21,7 +21,7 @@ from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table import TABLE
 from metastore.managers.listing import owner_pages
-from metastore.managers.manager import CallOptions, call_of
+from metastore.managers.options import CallOptions, call_of
 from metastore.managers.target import Target, find, shown
 from metastore.names import clean_name, format_path
 from metastore.operation import perform
