@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 _MARK_TTL = 1.0
 """How long a mark of a rename, move or drop holds others up if its owner has died (seconds)."""
-_PATIENCE = 5
+_PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 _GRACE = 0.5
 """How long, after a call's deadline, it is tried to withdraw what the call has announced (seconds)."""
@@ -93,6 +93,7 @@ class Operation(Announced[T]):
         self._guessed = False  # the last commit rested on what was in hand
         self._attempts = 0
         self._last: Conflict | None = None
+        self._again: Proposal[T] | None = None  # only a lock was in the way: the same once more
 
     # --- the whole
 
@@ -150,6 +151,9 @@ class Operation(Announced[T]):
             self._announce(hot)
         if self._announced is not None:
             return self._help(self._announced)
+        if self._again is not None:
+            proposal, self._again = self._again, None
+            return self._send(proposal)
         try:
             decided = self._decide(trusting=number == 1)
         except MetastoreError as error:
@@ -202,6 +206,8 @@ class Operation(Announced[T]):
             return proposal.finish(outcome.results)
         if isinstance(outcome, Unknown):
             return self._lost(outcome)
+        if outcome.cause == "busy":
+            self._again = proposal
         return self._refused(outcome, commit)
 
     def _refused(self, conflict: Conflicted, commit: Commit) -> NoReturn:
