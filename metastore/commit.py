@@ -15,6 +15,7 @@ are written down before they are applied (intents), and those that came to nothi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 from uuid import UUID
 
@@ -285,6 +286,11 @@ class Help:
     version: int
     path: str
     resolutions: tuple[Resolution, ...]
+
+    def results(self, time: int) -> tuple[Result, ...]:
+        """Return the result of each resolution: the version that it left behind."""
+        versions = accumulate((one.action == "alter" for one in self.resolutions), initial=self.version)
+        return tuple([Result(self.id, version, time) for version in list(versions)[1:]])
 
 
 @dataclass(frozen=True, slots=True)

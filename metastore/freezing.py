@@ -64,6 +64,7 @@ class Freeze(Transaction):
         self._overlook = True
 
     def __enter__(self) -> Self:
+        self._check_new()
         session = self._outer
         policy = policy_of(session, self._call)
         ends = session.clock.monotonic() + policy.deadline
@@ -85,7 +86,6 @@ class Freeze(Transaction):
         record = self._find(View(session.backend, trusting=False))
         parents, own = record.chain[:-1], record.chain[-1]
         check_in_use(parents)
-        self._in_the_way = None
         if self._held not in (None, own.id):
             self._release()  # the path led elsewhere
         self._held = own.id  # from now on a mark may be there
@@ -107,7 +107,7 @@ class Freeze(Transaction):
         if isinstance(outcome, Unknown):
             raise Conflict("lost", "the answer was lost", 0.0)
         found = in_the_way(session.backend, [n.id for n in record.chain], self._id)
-        self._in_the_way = found.other
+        self._in_the_way = found.other or self._in_the_way
         wait = found.quiet if found.other is None and found.quiet else None
         raise Conflict("marked" if found.other else outcome.cause, f"operation {found.other} has it for itself", wait)
 

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from metastore.announcing import Announced
 from metastore.commit import (
+    Caller,
     Commit,
     Committed,
     Conflicted,
@@ -39,13 +40,13 @@ from metastore.errors import (
     RetriesExhausted,
     ScopeFrozen,
 )
-from metastore.operation_row import detail
-from metastore.results import encode_error, encode_value, merits
+from metastore.operation_row import detail, refused_id
+from metastore.results import encode_error, encode_value, merits, operation_time
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Call, Proposal, Request, Session, View
 from metastore.settling import help_others, in_the_way
 
-__all__ = ["Operation", "perform"]
+__all__ = ["Operation", "is_new", "perform"]
 
 T = TypeVar("T")
 
@@ -55,6 +56,8 @@ _PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 _GRACE = 0.5
 """How long, after a call's deadline, it is tried to withdraw what the call has announced (seconds)."""
+_CLOSE = 0.1
+"""A wait that ends so shortly before the call's deadline ended because of it (seconds)."""
 _ESCALATES = ("self", "pending", "read")
 """Conflicts after which a change is announced: somebody else wrote the entity's row."""
 _MARKS = ("self", "busy")
@@ -68,6 +71,18 @@ def perform(session: Session, request: Request[T], call: Call) -> T:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
         return _in_transaction(session, request, call)
     return Operation(session, request, call).run()
+
+
+def is_new(session: Session, call: Call) -> bool:
+    """Whether nothing is kept of the call's own operation id yet. Raises InvalidArgument for one that is refused."""
+    assert call.operation_id is not None
+    if session.backend.steps(call.operation_id):
+        return False
+    caller = Caller(operation_time(call.operation_id), "")
+    outcome = session.backend.commit(Commit(session.clock.operation_id(), None, caller=caller))
+    if isinstance(outcome, Conflicted) and outcome.cause == "stale_id":
+        raise refused_id(call.operation_id)
+    return True
 
 
 def _in_transaction(session: Session, request: Request[T], call: Call) -> T:
@@ -127,7 +142,7 @@ class Operation(Announced[T]):
         try:
             return self._try(number)
         except DeadlineExceeded:
-            if self._last is None or self._session.clock.monotonic() < self._ends:
+            if self._last is None or self._session.clock.monotonic() < self._ends - _CLOSE:
                 raise
             raise self._last from None  # it is the call's time that is over, not one wait
         except Conflict as conflict:
@@ -151,11 +166,9 @@ class Operation(Announced[T]):
             self._announce(hot)
         if self._announced is not None:
             return self._help(self._announced)
-        if self._again is not None:
-            proposal, self._again = self._again, None
-            return self._send(proposal)
         try:
-            decided = self._decide(trusting=number == 1)
+            again, self._again = self._again, None
+            decided = self._decide(trusting=number == 1) if again is None else again
         except MetastoreError as error:
             if self._caller is None or not merits(error):
                 raise
@@ -163,9 +176,7 @@ class Operation(Announced[T]):
         if isinstance(decided, Proposal):
             return self._send(decided)
         self._decided_by = "value"
-        if self._caller is None:
-            return decided
-        return self._keep("unchanged", encode_value(cast(Any, decided)), decided)
+        return decided if self._caller is None else self._keep("unchanged", encode_value(cast(Any, decided)), decided)
 
     def _decide(self, *, trusting: bool) -> Proposal[T] | T:
         recent = self._session.recent
@@ -248,7 +259,7 @@ class Operation(Announced[T]):
         found = in_the_way(self._backend, ids, self.id)
         if self._held is not None and (found.other is not None or not found.held):
             self._unmark()
-        self._in_the_way, self._lost_to = found.other, None
+        self._in_the_way, self._lost_to = found.other or self._in_the_way, None
         if found.other is None and found.quiet and self._request.exclusive:
             raise Conflict("marked", "others have their turn after an exclusive operation", found.quiet)
         raise Conflict("marked", f"operation {found.other} has the scope for itself")

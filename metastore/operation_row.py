@@ -11,6 +11,7 @@ import hashlib
 import json
 from dataclasses import replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
+from uuid import UUID
 
 from metastore.backends.port import Step
 from metastore.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
@@ -21,7 +22,7 @@ from metastore.retry.runner import Conflict
 from metastore.session import Call, Request, Session
 from metastore.settling import ask_until_it_answers
 
-__all__ = ["OperationRow", "detail"]
+__all__ = ["OperationRow", "detail", "refused_id"]
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ class OperationRow(Generic[T]):
         if not steps:
             raise Conflict("operation", "the operation's row is gone")
         first = steps[0]
-        if self._caller is not None and first.digest not in (None, self._caller.digest):
+        if self._caller is not None and not self._same_call(first):
             raise InvalidArgument(
                 f"operation {self.id} was asked for already, with other arguments; take a new id for a new operation"
             )
@@ -79,6 +80,12 @@ class OperationRow(Generic[T]):
             self._session.hot.note(first.entity_id)
             return cast(T, entity_at(first, self._session.recent.of(first.entity_id)))
         return replay(steps, self._request.replay)
+
+    def _same_call(self, first: Step) -> bool:
+        """Whether the row is of a call like this one; of an id that no caller gave before, only the kind is known."""
+        assert self._caller is not None
+        kind, *_ = self._request.arguments() or (None,)
+        return self._caller.digest == first.digest if first.digest else first.kind in (None, kind)
 
     def _claim_again(self) -> NoReturn:
         self._announced = None
@@ -115,10 +122,15 @@ class OperationRow(Generic[T]):
         if self._backend.steps(self.id):
             self._look = True
             raise Conflict("operation", "the operation id is known", 0.0)
-        raise InvalidArgument(
-            f"operation id {self.id} is too old to be told from one that was forgotten, or from the future; "
-            "take a new one, from ms.new_operation_id()"
-        )
+        raise refused_id(self.id)
+
+
+def refused_id(operation_id: UUID) -> InvalidArgument:
+    """Return the error for an operation id that cannot be told from one that gc has forgotten."""
+    return InvalidArgument(
+        f"operation id {operation_id} is too old to be told from one that was forgotten, or from the future; "
+        "take a new one, from ms.new_operation_id()"
+    )
 
 
 def detail(outcome: Conflicted) -> str:

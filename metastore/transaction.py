@@ -64,11 +64,14 @@ class Transaction(Managers):
         super().__init__(self._inner)
 
     def __enter__(self) -> Self:
-        if self._begun:
-            raise InvalidArgument("this transaction was begun already; begin another")
+        self._check_new()
         self._begun = True
         self._inner.backend = self._overlay
         return self
+
+    def _check_new(self) -> None:
+        if self._begun:
+            raise InvalidArgument("this transaction was begun already; begin another")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

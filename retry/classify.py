@@ -33,6 +33,10 @@ _STATES = {
     "40003": Verdict.UNKNOWN,  # statement_completion_unknown
     "22012": Verdict.CHECK,  # division_by_zero, which our checks raise
     "2201E": Verdict.CHECK,  # invalid_argument_for_logarithm, likewise
+    "2201F": Verdict.CHECK,  # invalid_argument_for_power_function, likewise
+    "2201G": Verdict.CHECK,  # invalid_argument_for_width_bucket_function, likewise
+    "22011": Verdict.CHECK,  # substring_error, likewise
+    "2201B": Verdict.CHECK,  # invalid_regular_expression, likewise
     "23505": Verdict.UNIQUE,  # unique_violation
     "42P01": Verdict.SCHEMA,  # undefined_table
     "42703": Verdict.SCHEMA,  # undefined_column

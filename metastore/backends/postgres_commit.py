@@ -129,7 +129,8 @@ def statements(commit: Commit) -> list[Statement]:
     if len(stages) > 1 or _mixed(read_ids, written):
         before += _lock_runs(sql.LOCK_ENTITIES, read_ids, written)
     before += checks
-    release = commit.held is not None and commit.held not in exclusive
+    # in one statement, an exclusive update of the marked guard takes the mark away itself
+    release = commit.held is not None and (commit.held not in exclusive or len(stages) > 1)
     # what is sent with a statement that finds nothing to do must not be applied either
     must = len(stages) > 1 or release or commit.claim > 0
     if len(stages) == 1:
@@ -235,6 +236,7 @@ def _batch(
         **guards(shared),
         "operation_id": commit.operation_id,
         "held": commit.held,
+        "keep": len(stage) < len(commit.writes),
         "patience": None if commit.patience is None else f"{commit.patience}ms",
         "bar_ids": plain(bar_ids),
         "bar_scopes": plain([barred[i] for i in bar_ids]),

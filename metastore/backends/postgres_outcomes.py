@@ -30,6 +30,8 @@ _CHECKS: dict[str | None, Cause] = {
     sql.READ: "read",
     sql.CLAIM: "claim",
     sql.STALE_ID: "stale_id",
+    sql.MARKED: "marked",
+    sql.PENDING: "pending",
 }
 _UNIQUE: dict[str | None, Cause] = {
     "guard_live_name": "name",
@@ -61,7 +63,7 @@ def helped(help_: Help, row: Row) -> Outcome:
     """Of the statement that resolves intents."""
     held, cas, time, found, marked = row
     if time is not None:
-        return Committed(tuple([Result(help_.id, help_.version, time)] * len(help_.resolutions)))
+        return Committed(help_.results(time))
     if marked or held < len(help_.guards):
         return Conflicted("marked" if marked else "ancestor")
     return Conflicted("pending" if cas else "self", help_.id, found)
@@ -86,7 +88,7 @@ def of_error(error: psycopg.Error) -> Outcome:
 def of_rows(commit: Commit, rows: list[Row]) -> Outcome:
     """Of the general statement."""
     guards, reads, own, free, marked, *_ = rows[0]  # of several stages each holds, or all would have failed
-    if not guards:
+    if not guards or marked:
         return Conflicted("marked" if marked else "ancestor")
     if not (reads and own and free):
         return Conflicted("read" if not reads else "self" if not own else "pending")

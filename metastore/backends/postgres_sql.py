@@ -34,8 +34,10 @@ __all__ = [
     "GUARDED",
     "LOCK_ENTITIES",
     "LOCK_GUARDS",
+    "MARKED",
     "NOT_EMPTY",
     "NOW",
+    "PENDING",
     "READ",
     "RELEASE",
     "STALE_ID",
@@ -97,7 +99,8 @@ FROM (SELECT 1) AS one LEFT JOIN made ON true"""
 _PENDING_ON = f"EXISTS (SELECT FROM operation WHERE entity_id = {{}} AND action = 'pending' AND format <= {FORMAT})"
 
 ALTER = f"""WITH {GUARDED},
-own AS MATERIALIZED (SELECT scope_version, in_use FROM guard WHERE id = %(id)s::bigint AND mark IS NULL),
+own AS MATERIALIZED (SELECT scope_version, in_use FROM guard WHERE id = %(id)s::bigint
+  AND (mark IS NULL OR mark = %(operation_id)s::uuid)),
 altered AS (
   UPDATE entity SET version = version + 1, doc = %(doc)s::text,
     modified_by = %(principal)s::text, modified_at = {NOW}
@@ -129,9 +132,9 @@ LOCK_ENTITIES = {
 """Likewise, by whether they will be written."""
 
 
-NOT_EMPTY, READ, CLAIM, STALE_ID = "22012", "2201E", "2201F", "2201G"
-"""The SQLSTATEs that failing checks raise: division_by_zero, and invalid arguments for a logarithm, a power
-function and width_bucket."""
+NOT_EMPTY, READ, CLAIM, STALE_ID, MARKED, PENDING = "22012", "2201E", "2201F", "2201G", "22011", "2201B"
+"""The SQLSTATEs that failing checks raise: division_by_zero, invalid arguments for a logarithm, a power function and
+width_bucket, substring_error, and an invalid regular expression."""
 
 
 def _fails_if(found: str) -> str:
@@ -236,7 +239,8 @@ stands AS (
     name = coalesce(w.name, g.name), key = coalesce(w.key, g.key), fold = coalesce(w.fold, g.fold),
     state = coalesce(w.state, g.state), in_use = coalesce(w.in_use, g.in_use),
     dropped_at = CASE WHEN w.state = 0 THEN NULL WHEN w.state = 1 THEN {NOW} ELSE g.dropped_at END,
-    mark = NULL, marked_at = NULL, marked_until = NULL,
+    mark = CASE WHEN %(keep)s::boolean THEN g.mark END, marked_at = CASE WHEN %(keep)s::boolean THEN g.marked_at END,
+    marked_until = CASE WHEN %(keep)s::boolean THEN g.marked_until END,
     quiet_until = CASE WHEN g.mark IS NOT NULL THEN {NOW} + greatest({QUIET}, {NOW} - g.marked_at) END
   FROM wanted w, go WHERE w.id = g.id AND g.id = ANY(%(u_ids)s::bigint[]) AND w.exclusive
   RETURNING g.id, g.scope_version, g.in_use),
@@ -303,31 +307,42 @@ logged AS (
   INSERT INTO operation ({_OPERATION_COLUMNS})
   SELECT %(operation_id)s::uuid, {{ordinal}}, nextval('change_seq'), d.id, d.version, d.owner_id, ev.kind, ev.action,
     %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc,
-    CASE d.ordinal WHEN 0 THEN %(digest)s::text END
+    CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END
   FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
       %(e_changes)s::text[]) WITH ORDINALITY AS ev(kind, action, path_before, path_after, changes, n)
     ON ev.n = d.ordinal + 1
   ORDER BY d.ordinal)
-SELECT ok.guards, ok.reads, ok.own, ok.free, NOT ok.guards AND {{marked}}, d.ordinal, d.id, d.version, d.time{{must}}
+SELECT ok.guards, ok.reads, ok.own, ok.free, NOT (ok.guards AND ok.free) AND {{marked}}, d.ordinal, d.id, d.version,
+  d.time{{must}}
 FROM ok LEFT JOIN done d ON true"""
 
 # without gaps: a tombstone takes the first ordinal, so that one must always be there
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
 
-_MUST = ", ln(CASE WHEN ok.guards AND ok.reads AND ok.own AND ok.free THEN 1 ELSE 0 END)"
+_MUST = """,
+  substring('', 1, CASE WHEN NOT (ok.guards AND ok.free) AND {marked} THEN -1 ELSE 1 END),
+  '' ~ CASE WHEN ok.free THEN '' ELSE '(' END,
+  ln(CASE WHEN ok.guards AND ok.reads AND ok.own THEN 1 ELSE 0 END)"""
 
-_ANY_MARKED = _marked(
-    "%(guard_ids)s::bigint[] || %(bar_ids)s::bigint[]",
-    f" OR (id = ANY(%(bar_ids)s::bigint[]) AND coalesce(quiet_until, 0) > {NOW})",
-)
+
+def _any_marked(updates: bool) -> str:
+    plain = " || %(u_plain)s::bigint[]" if updates else ""
+    return _marked(
+        f"%(guard_ids)s::bigint[] || %(bar_ids)s::bigint[]{plain}",
+        f" OR (id = ANY(%(bar_ids)s::bigint[]) AND coalesce(quiet_until, 0) > {NOW})",
+    )
+
+
+def _must_be(updates: bool) -> str:
+    return _MUST.format(marked=_any_marked(updates))
 
 
 @cache
 def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: bool, overlook: bool) -> str:
     """Return the statement for a commit that has these kinds of writes; with none, it only checks.
 
-    With ``must``, it fails (READ) when a precondition does not hold, so that what is sent
-    with it is not applied either.
+    With ``must``, it fails (MARKED, PENDING or READ) when a precondition does not hold, so that
+    what is sent with it is not applied either.
     """
     skip = "ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING" if skip_existing else ""
     parts = [GUARDED, _BARRED, _READ]
@@ -339,8 +354,8 @@ def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: 
     own += [_OWN_WRITES] if owned else []
     parts += [_OK.format(own=" AND ".join(own) or "true", free=" AND ".join(free) or "true")]
     if not (updates or inserts or owned):
-        last = f"""SELECT guards, reads, own, free, NOT guards AND {_ANY_MARKED},
-  NULL::int, NULL::bigint, NULL::bigint, NULL::bigint FROM ok"""
+        last = f"""SELECT guards, reads, own, free, NOT guards AND {_any_marked(updates)},
+  NULL::int, NULL::bigint, NULL::bigint, NULL::bigint{_must_be(updates) if must else ""} FROM ok"""
         return "WITH " + ",\n".join(parts) + "\n" + last
     parts += [_UPDATES] if updates else []
     parts += [_INSERTS.format(on_conflict=skip)] if inserts else []
@@ -350,8 +365,8 @@ def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: 
         _LOGGED.format(
             parts="\n  UNION ALL ".join(done),
             ordinal=_ORDINAL[skip_existing],
-            must=_MUST if must else "",
-            marked=_ANY_MARKED,
+            must=_must_be(updates) if must else "",
+            marked=_any_marked(updates),
         )
     )
     return "WITH " + ",\n".join(parts)

@@ -92,7 +92,7 @@ def help_intents(connection: Any, help_: Help, now: int) -> tuple[Result, ...]:
     if applied:
         sql = "UPDATE entity SET version = ?, doc = coalesce(?, doc), modified_by = ?, modified_at = ? WHERE id = ?"
         connection.execute(sql, (version, applied[-1].doc, applied[-1].principal, now, help_.id))
-    return tuple([Result(help_.id, help_.version, now)] * len(help_.resolutions))
+    return help_.results(now)
 
 
 def _resolve(connection: Any, help_: Help, one: Resolution, after: tuple[int, int, Any], now: int) -> None:

@@ -19,7 +19,7 @@ from metastore.changes import EntityChange, encode
 from metastore.collecting import delete_tree
 from metastore.commit import DROPPED, LIVE
 from metastore.entity import Entity, Node, Record, Version
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument, OutcomeUnknown
 from metastore.kinds import KINDS
 from metastore.kinds.kind import Kind, dump, to_json
 from metastore.managers import moving
@@ -30,7 +30,7 @@ from metastore.managers.past import steps_of, version_of
 from metastore.managers.target import Target, find, names_of
 from metastore.managers.target import shown as shown_target
 from metastore.names import Path, clean_name, format_path, parse_path
-from metastore.operation import perform
+from metastore.operation import is_new, perform
 from metastore.placing import lookup
 from metastore.results import entity_at
 from metastore.session import Attempt, Call, Merge, Proposal, Request, Session, View
@@ -73,7 +73,7 @@ class Manager(Generic[E]):
             lambda: [self._kind.name, list(parse_path(path)), parent and parent.id, doc, if_exists],
         )
         if call.operation_id is not None and options.get("parents") and parent is None:
-            self._make_all_parents(path, options)  # before: that they are missing would be the operation's result
+            self._make_all_parents(path, options, call)  # before: that they are missing would be the operation's result
         rounds = 0
         while True:
             try:
@@ -95,13 +95,25 @@ class Manager(Generic[E]):
         if depth < 3 or depth >= len(names):
             return depth >= len(names)
         more = CreateOptions(if_exists="return", principal=options.get("principal"), deadline=options.get("deadline"))
-        Manager[Entity](self._session, KINDS["schema"])._create(names[:depth], {}, more)  # noqa: SLF001  (our own)
+        try:
+            Manager[Entity](self._session, KINDS["schema"])._create(names[:depth], {}, more)  # noqa: SLF001  (our own)
+        except OutcomeUnknown:
+            # of the schema, which is all the same: the call's own operation was not sent yet
+            own = call_from(options).operation_id or self._session.clock.operation_id()
+            raise OutcomeUnknown(
+                own,
+                f"{format_path(names)} was not created: the answer to the creation of a schema above it was lost; "
+                "call again",
+            ) from None
         return True
 
-    def _make_all_parents(self, path: Path, options: CreateOptions) -> None:
-        for _ in parse_path(path):
+    def _make_all_parents(self, path: Path, options: CreateOptions, call: Call) -> None:
+        """Create all missing schemas above ``path``, unless the call was made before under its operation id."""
+        for depth in range(len(parse_path(path))):
             (found,) = self._session.backend.resolve([lookup(self._kind, parse_path(path))])
-            if len(found.nodes) >= len(parse_path(path)) - 1 or not self._make_parents(path, options):
+            if len(found.nodes) >= len(parse_path(path)) - 1:
+                return
+            if (depth == 0 and not is_new(self._session, call)) or not self._make_parents(path, options):
                 return
 
     def create_many(
