@@ -15,7 +15,7 @@ SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java run test check bench bench-core bench-contention bench-contention-full clean
+.PHONY: help setup java run test check bench bench-core bench-contention bench-contention-full interleavings soak clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ bench-contention: $(STAMP) ## measure contention: the cells that have a bar, 8 m
 
 bench-contention-full: $(STAMP) ## measure contention: all policies, loads and numbers of processes, 2.5 hours
 	$(BIN)/python -m tests.bench.contention --full $(ARGS)
+
+interleavings: $(STAMP) ## explore every interleaving of small programs: 3 minutes
+	$(BIN)/python -m tests.interleaving --full --workers $(WORKERS) $(ARGS)
+
+soak: $(STAMP) ## kill, stop, cut and restart for ten minutes, then account for every operation
+	$(BIN)/python -m tests.soak $(ARGS)
 
 clean: ## remove what was built, .venv too
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -106,7 +106,7 @@ class Announced(OperationRow[T]):
         known = seen.known
         if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
             self._withdraw()
-        planned = plan(seen, self.id, self._rejected, self._limit())
+        planned = plan(seen, self.id, self._rejected, self._limit(), strictly=self._most is not None)
         if planned is None:
             raise Conflict("pending", "a newer program wrote this operation down; only such a one can apply it")
         self._session.metrics.pending(len(seen.intents), (seen.now - seen.intents[0].time) / 1e6)
@@ -142,7 +142,8 @@ class Announced(OperationRow[T]):
             hot.lead(entity_id)
         self._session.metrics.batch(len(resolutions))
         self._session.recent.note(record.chain)
-        self._rejected, self._most = frozenset(), None
+        self._most = None if self._rejected or self._most is None else 2 * self._most
+        self._rejected = frozenset()
         for one, result in zip(resolutions, results, strict=True):
             if one.operation_id != self.id:
                 continue
@@ -153,10 +154,10 @@ class Announced(OperationRow[T]):
                 record = record._replace(modified_at=result.time)
                 return cast(T, KINDS[record.chain[-1].kind].entity(record))
             if one.action in CLAIMABLE:
+                self._look = True  # it is expired, or means something else now
                 break
             steps = [cast(Step, seen.own)._replace(action=one.action, result=one.result)]
             return replay(steps, self._request.replay)
-        self._look = True  # one's own is expired or moved, or was not among the batch
         raise Conflict("pending", "others came first", 0.0)
 
     def _resolved(self, own: Step | None, seen: Pending) -> T:

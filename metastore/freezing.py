@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -28,7 +27,7 @@ from metastore.managers.target import Target, find, names_of
 from metastore.placing import check_in_use, guards_of
 from metastore.retry.runner import Conflict, run
 from metastore.session import Call, Session, View
-from metastore.settling import in_the_way
+from metastore.settling import MARK_TTL, in_the_way
 from metastore.transaction import Transaction, effort_of, policy_of
 
 __all__ = ["FreezableSchemas", "Freeze"]
@@ -89,13 +88,12 @@ class Freeze(Transaction):
         if self._held not in (None, own.id):
             self._release()  # the path led elsewhere
         self._held = own.id  # from now on a mark may be there
-        mark = Mark(self._id, own.id, self._ttl)
+        mark = Mark(self._id, own.id, min(self._ttl, MARK_TTL))
         try:
             outcome = session.backend.mark(mark)  # first, so that no stream of writers keeps the next one waiting
             if isinstance(outcome, Committed):
-                outcome = session.backend.mark(
-                    replace(mark, scope_version=own.scope_version, guards=guards_of(parents))
-                )
+                freeze = Mark(self._id, own.id, self._ttl, own.scope_version, guards_of(parents))
+                outcome = session.backend.mark(freeze)
         except BackendUnavailable as error:
             if not error.transient:
                 raise
@@ -108,6 +106,8 @@ class Freeze(Transaction):
             raise Conflict("lost", "the answer was lost", 0.0)
         found = in_the_way(session.backend, [n.id for n in record.chain], self._id)
         self._in_the_way = found.other or self._in_the_way
+        if found.other is not None:
+            self._release()  # who steps aside keeps no mark meanwhile: the other may have to pass it
         wait = found.quiet if found.other is None and found.quiet else None
         raise Conflict("marked" if found.other else outcome.cause, f"operation {found.other} has it for itself", wait)
 

@@ -64,16 +64,24 @@ def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
     return True
 
 
-def plan(seen: Pending, own: UUID | None, rejected: frozenset[UUID] = frozenset(), most: int = BATCH) -> Plan | None:
+def plan(
+    seen: Pending,
+    own: UUID | None,
+    rejected: frozenset[UUID] = frozenset(),
+    most: int = BATCH,
+    *,
+    strictly: bool = False,
+) -> Plan | None:
     """Resolve the oldest ``most`` intents that this program understands, and that of ``own``; None: there is none.
 
-    ``rejected`` are those whose documents the database refused. The entity must be live.
+    ``rejected`` are those whose documents the database refused; with ``strictly`` it is looked for
+    which one it refuses, and ``own`` waits for its turn. The entity must be live.
     """
     assert seen.known is not None
     record, resolutions, size = seen.known.record, list[Resolution](), 0
     mine = record
     for intent in seen.intents:
-        if len(resolutions) >= most and intent.operation_id != own:
+        if len(resolutions) >= most and (strictly or intent.operation_id != own):
             continue
         one = _resolve(intent, record, seen.now, intent.operation_id in rejected, intent.operation_id == own)
         if one is None:

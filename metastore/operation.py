@@ -44,14 +44,12 @@ from metastore.operation_row import detail, refused_id
 from metastore.results import encode_error, encode_value, merits, operation_time
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Call, Proposal, Request, Session, View
-from metastore.settling import help_others, in_the_way
+from metastore.settling import MARK_TTL, help_others, in_the_way
 
 __all__ = ["Operation", "is_new", "perform"]
 
 T = TypeVar("T")
 
-_MARK_TTL = 1.0
-"""How long a mark of a rename, move or drop holds others up if its owner has died (seconds)."""
 _PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 _GRACE = 0.5
@@ -229,7 +227,7 @@ class Operation(Announced[T]):
             self._stale()
         if cause in ("operation", "claim"):
             self._look = True
-            raise Conflict(cause, "the operation id is known", 0.0)
+            raise self._id_is_known(cause)
         if cause == "marked":
             self._step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
         if updated is not None and cause in _ESCALATES and self._merge is not None:
@@ -250,7 +248,7 @@ class Operation(Announced[T]):
     # --- marks
 
     def _mark(self, entity_id: int) -> None:
-        outcome = self._backend.mark(Mark(self.id, entity_id, _MARK_TTL))
+        outcome = self._backend.mark(Mark(self.id, entity_id, MARK_TTL))
         if isinstance(outcome, Committed | Unknown):
             self._held = entity_id
 

@@ -74,12 +74,26 @@ class OperationRow(Generic[T]):
             raise Conflict("operation", "the operation is pending", 0.0)
         if first.action in CLAIMABLE:
             self._claim_again()
+        if first.created_at is None and first.seq is not None and first.entity_id is not None:
+            steps = self._with_origin(steps, first.entity_id)
+            first = steps[0]
         self._decided_by = "other" if self._announced is not None else "self"
         self._announced = None
         if self._merge is not None and first.seq is not None and first.entity_id is not None:
             self._session.hot.note(first.entity_id)
             return cast(T, entity_at(first, self._session.recent.of(first.entity_id)))
         return replay(steps, self._request.replay)
+
+    def _with_origin(self, steps: list[Step], entity_id: int) -> list[Step]:
+        """Return the steps of what is gone meanwhile with who made it, as history remembers it."""
+        for origin in self._backend.history(entity_id, 0, 1):
+            if origin.action == "create":
+                return [s._replace(created_by=origin.principal, created_at=origin.time) for s in steps]
+        return steps
+
+    def _id_is_known(self, cause: str) -> Conflict:
+        """Return the conflict with a row that is there. Two calls with one id may claim it in turns: then by chance."""
+        return Conflict(cause, "the operation id is known", 0.0 if self._claim <= 1 else None)
 
     def _same_call(self, first: Step) -> bool:
         """Whether the row is of a call like this one; of an id that no caller gave before, only the kind is known."""
@@ -113,7 +127,7 @@ class OperationRow(Generic[T]):
                 self._stale()
             if outcome.cause in ("operation", "claim"):
                 self._look = True
-                raise Conflict(outcome.cause, "the operation id is known", 0.0)
+                raise self._id_is_known(outcome.cause)
             raise Conflict(outcome.cause, detail(outcome))
         self._claim = 0
         return outcome.results[0].version if isinstance(outcome, Committed) and outcome.results[0] else 0

@@ -93,15 +93,26 @@ class Overlay:
             if isinstance(write, Update) and not self._drafts.is_new(write.id):
                 expected.setdefault(write.id, write.version)
         for (entity_id, version), known in zip(expected.items(), self._base.by_id(list(expected)), strict=True):
-            node, _ = self._nodes[entity_id]
-            if known is None or not known.live:
-                return Changed(node.name, version, None, None)
-            path = format_path([n.name for n in known.record.chain])
+            if known is None:
+                return Changed(self._nodes[entity_id][0].name, version, None, None)
+            chain = known.record.chain
+            path = format_path([n.name for n in chain])
+            moved = [n for n, a in enumerate(chain) if self._reads.guards.get(a.id, a.scope_version) != a.scope_version]
+            if moved and (known.live or moved[0] < len(chain) - 1) and known.record.version == version:
+                return Changed(format_path([a.name for a in chain[: moved[0] + 1]]), None, None, None)
+            if not known.live:
+                return Changed(path, version, None, None)
             if known.record.version != version:
                 return Changed(path, version, known.record.version, known.record.modified_by)
-            for n, above in enumerate(known.record.chain):
-                if self._reads.guards.get(above.id, above.scope_version) != above.scope_version:
-                    return Changed(format_path([a.name for a in known.record.chain[: n + 1]]), None, None, None)
+        return self._moved_scope()
+
+    def _moved_scope(self) -> Changed | None:
+        """Return which of the guards does not hold any more."""
+        for known in self._base.by_id([i for i in self._reads.guards if i != ROOT_ID]):
+            if known is not None:
+                own = known.record.chain[-1]
+                if self._reads.guards[own.id] != own.scope_version:
+                    return Changed(format_path([n.name for n in known.record.chain]), None, None, None)
         return None
 
     def _family(self, entity_id: int) -> str:

@@ -96,7 +96,9 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None) -> Entity | Own
     if step.doc is None or path is None or step.entity_id is None or step.version is None:
         return None
     names = parse_path(path)
-    audit = (step.created_by, step.created_at or step.time, step.principal, step.time)
+    first = step.created_at is None and step.action == "create"  # what it made is gone
+    created_by = step.principal if first else step.created_by
+    audit = (created_by, step.created_at or step.time, step.principal, step.time)
     if kind in OWNED_KINDS:
         owner = step.owner_id or 0
         owned = OwnedRecord(step.entity_id, owner, kind, names[-1], step.version, step.doc, *audit)

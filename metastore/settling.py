@@ -12,7 +12,10 @@ from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgume
 from metastore.helping import BATCH, plan
 from metastore.session import Session
 
-__all__ = ["InTheWay", "ask_until_it_answers", "help_others", "in_the_way"]
+__all__ = ["MARK_TTL", "InTheWay", "ask_until_it_answers", "help_others", "in_the_way"]
+
+MARK_TTL = 1.0
+"""How long a mark of a rename, move or drop holds others up if its owner has died, or if it landed late (seconds)."""
 
 
 def ask_until_it_answers(session: Session, operation_id: UUID, ends: float) -> int | None:

@@ -125,6 +125,8 @@ class Transaction(Managers):
             updated = [w.id for w in commit.writes if isinstance(w, Update)]
             self._overlook = not all(list(map(partial(help_others, self._outer), updated)))
             raise Conflict("pending", "others' changes were pending", 0.0)
+        if self._held is not None and outcome.cause in ("ancestor", "read"):
+            self._check_ttl()
         conflict = Conflict(outcome.cause, "changed meanwhile")
         if outcome.cause in _SAME_AGAIN:
             raise conflict
@@ -136,15 +138,20 @@ class Transaction(Managers):
         found = in_the_way(self._outer.backend, ids, self._id)
         self._in_the_way = found.other
         if self._held is not None and not found.held:
-            self.refused = True
-            raise VersionConflict(
-                "the frozen scope",
-                None,
-                None,
-                "the freeze's ttl was over before its commit; nothing was written; freeze again, with a longer ttl",
-            )
+            raise self._lapsed()
         wait = found.quiet if found.other is None and found.quiet else None
         raise Conflict("marked", f"operation {found.other} has the scope for itself", wait)
+
+    def _check_ttl(self) -> None:
+        """Raise VersionConflict if the scope is not ours any more."""
+        assert self._held is not None
+        if not in_the_way(self._outer.backend, [self._held], self._id).held:
+            raise self._lapsed()
+
+    def _lapsed(self) -> VersionConflict:
+        self.refused = True
+        message = "the freeze's ttl was over before its commit; nothing was written; freeze again, with a longer ttl"
+        return VersionConflict("the frozen scope", None, None, message)
 
 
 def policy_of(session: Session, call: Call) -> RetryPolicy:

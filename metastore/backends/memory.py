@@ -34,6 +34,7 @@ from metastore.backends.port import (
     Turn,
 )
 from metastore.backends.stats_sql import DatabaseStats
+from metastore.changes import FORMAT as CHANGES
 from metastore.clock import Clock
 from metastore.commit import (
     CLAIMABLE,
@@ -92,11 +93,12 @@ class MemoryBackend:
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         with self._lock:
-            intents = self._tables.pending(entity_id)
-            chosen = [s for n, s in enumerate(intents) if n < limit or s.operation_id == operation_id]
+            pending, now = self._tables.pending(entity_id), self._clock.micros()
+            ours = [s for s in pending if (s.format or 0) <= CHANGES or (s.deadline or 0) < now][:limit]
+            chosen = [s for s in pending if s in ours or s.operation_id == operation_id]
             own = None if operation_id is None else self._tables.row_of(operation_id)
             known = self._known(entity_id)
-            return Pending(known, own and self._shown(own), chosen, self._clock.micros())
+            return Pending(known, own and self._shown(own), chosen, now)
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         with self._lock:

@@ -236,6 +236,7 @@ def _batch(
         **guards(shared),
         "operation_id": commit.operation_id,
         "held": commit.held,
+        "turn_ids": plain([w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None]),
         "keep": len(stage) < len(commit.writes),
         "patience": None if commit.patience is None else f"{commit.patience}ms",
         "bar_ids": plain(bar_ids),

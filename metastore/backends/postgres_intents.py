@@ -14,6 +14,7 @@ from metastore.backends.port import QUIET
 from metastore.backends.postgres_commit import Statement, caller, guards, plain, texts
 from metastore.backends.postgres_read import READ, each
 from metastore.backends.read_sql import from_named
+from metastore.changes import FORMAT
 from metastore.commit import CLAIMABLE, PENDING, Entry, Help, Mark
 
 __all__ = [
@@ -106,6 +107,7 @@ SELECT (SELECT count(*) FROM guarded) AS held, (SELECT count(*) FROM cas) AS cas
 FROM (SELECT 1) AS one LEFT JOIN go ON true"""
 
 _NUMBERED = f"""SELECT o.operation_id FROM operation o WHERE o.entity_id = :id AND o.action = '{PENDING}'
+    AND (o.format <= {FORMAT} OR o.deadline < {sql.NOW})
   ORDER BY o.time, o.operation_id LIMIT :limit"""
 _ROW = "coalesce(json_agg(to_json(s.*) ORDER BY s.time, s.operation_id), '[]')::text"
 PENDING_OF = from_named(

@@ -188,7 +188,7 @@ _BARRED = f"""barred AS MATERIALIZED (
     AND id = ANY(%(bar_ids)s::bigint[])
     AND scope_version = (%(bar_scopes)s::bigint[])[array_position(%(bar_ids)s::bigint[], id)]
     AND CASE WHEN id = %(held)s::bigint THEN mark = %(operation_id)s::uuid
-      ELSE mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {NOW}) END
+      ELSE mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {NOW} OR id <> ALL(%(turn_ids)s::bigint[])) END
   ORDER BY id FOR UPDATE)"""
 
 _READ = """read AS MATERIALIZED (
@@ -329,7 +329,7 @@ def _any_marked(updates: bool) -> str:
     plain = " || %(u_plain)s::bigint[]" if updates else ""
     return _marked(
         f"%(guard_ids)s::bigint[] || %(bar_ids)s::bigint[]{plain}",
-        f" OR (id = ANY(%(bar_ids)s::bigint[]) AND coalesce(quiet_until, 0) > {NOW})",
+        f" OR (id = ANY(%(turn_ids)s::bigint[]) AND coalesce(quiet_until, 0) > {NOW})",
     )
 
 

@@ -98,7 +98,7 @@ class SqliteBackend:
         try:
             with self.pool.connection() as connection:
                 connection.execute("BEGIN")  # all of it at one instant
-                rows = intents.pending_rows(connection, _READ, entity_id, operation_id, limit)
+                rows = intents.pending_rows(connection, _READ, entity_id, operation_id, limit, self._clock.micros())
                 chain = connection.execute(_READ.by_id, {"ids": json.dumps([entity_id])}).fetchall()
                 connection.execute("COMMIT")
         except DRIVER.Error as error:

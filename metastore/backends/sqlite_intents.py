@@ -8,6 +8,7 @@ from uuid import UUID
 from metastore.backends.port import Marked
 from metastore.backends.read_sql import ReadSql
 from metastore.backends.sqlite_commit import CLEARED, Refused, check_guards, take_row
+from metastore.changes import FORMAT
 from metastore.commit import CLAIMABLE, PENDING, Entry, Help, Mark, Resolution, Result
 
 __all__ = [
@@ -61,15 +62,16 @@ def forbid(connection: Any, operation_id: UUID, now: int) -> int | None:
 
 
 def pending_rows(
-    connection: Any, read: ReadSql, entity_id: int, operation_id: UUID | None, limit: int
+    connection: Any, read: ReadSql, entity_id: int, operation_id: UUID | None, limit: int, now: int
 ) -> list[tuple[Any, ...]]:
     """Return the rows of an entity's oldest intents, and the row of the operation that asks."""
     chosen = f"""SELECT operation_id FROM (SELECT operation_id FROM operation
-      WHERE entity_id = :id AND action = '{PENDING}' ORDER BY time, operation_id LIMIT :limit)"""
+      WHERE entity_id = :id AND action = '{PENDING}' AND (format <= {FORMAT} OR deadline < :now)
+      ORDER BY time, operation_id LIMIT :limit)"""
     sql = f"{read.named_steps} WHERE o.ordinal = 0 AND (o.operation_id IN ({chosen}) OR o.operation_id = :own)"
     own = None if operation_id is None else str(operation_id)
     rows: list[tuple[Any, ...]] = connection.execute(
-        sql + " ORDER BY o.time, o.operation_id", {"id": entity_id, "limit": limit, "own": own}
+        sql + " ORDER BY o.time, o.operation_id", {"id": entity_id, "limit": limit, "own": own, "now": now}
     ).fetchall()
     return rows
 

@@ -272,6 +272,11 @@ def test_what_is_no_operation_id(kept: ms.Store, value: Any) -> None:
         refused(ms.InvalidArgument, lambda c=call: c(kept, value), "UUIDv7", "ms.new_operation_id()")  # type: ignore[misc]
 
 
+def test_the_outcome_of_no_operation(kept: ms.Store) -> None:
+    nothing: Any = None
+    refused(ms.InvalidArgument, lambda: kept.outcome(nothing), "UUIDv7")
+
+
 @pytest.mark.parametrize("call", WITH_ID.values(), ids=WITH_ID)
 @pytest.mark.parametrize("when", OUT_OF_TIME)
 def test_an_operation_id_of_another_time(kept: ms.Store, when: str, call: Callable[[ms.Store, Any], Any]) -> None:

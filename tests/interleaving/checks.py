@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import metastore as ms
 from metastore.backends.memory import MemoryBackend
@@ -11,18 +11,22 @@ from metastore.commit import LIVE
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from metastore.verifying import verify
-from tests.interleaving.explore import Explorer, State
+from tests.interleaving.explore import Explored, Explorer, State
 from tests.interleaving.oracle import Oracle, OracleClock, Seen, Which, applied, content
 from tests.interleaving.process import URL, Effort, Outcome, outcome_of
-from tests.interleaving.programs import T
-from tests.interleaving.world import START
+from tests.interleaving.programs import Program
 
-__all__ = ["Checks"]
+__all__ = ["Checks", "explore"]
 
-_NOT_APPLIED = ("DeadlineExceeded", "ScopeFrozen", "RetriesExhausted")
+_NOT_APPLIED = ("BackendUnavailable", "DeadlineExceeded", "ScopeFrozen", "RetriesExhausted")
 _JANITOR = 14
 _LONG = 100_000_000
 """Longer than any deadline and any ttl (µs)."""
+
+
+def explore(program: Program, limit: int) -> Explored:
+    """Explore a program to the end. Raises Found, or Truncated beyond ``limit`` states."""
+    return Explorer(program, Checks).run(limit)
 
 
 class Checks:
@@ -34,11 +38,11 @@ class Checks:
         self._oracle = Oracle(
             explorer.db, explorer.first_db, explorer.start, explorer.program.processes, explorer.given
         )
-        self._explained: dict[Seen, bool] = {}
+        self._explained: dict[Any, bool] = {}
         self._sound: dict[tuple[int, int, bool], str | None] = {}
         self._first = explorer.db.tables(explorer.first_db)
 
-    def check(self, explorer: Explorer, state: State) -> str | None:
+    def check(self, state: State) -> str | None:
         """Return what is wrong in a final state."""
         return self._unsound(state) or self._unbounded(state) or self._unexplained(state)
 
@@ -62,41 +66,43 @@ class Checks:
         return None
 
     def _broken(self, state: State) -> str | None:
-        backend = self._explorer.db.show(state.db, state.now)
-        found = [v for v in verify(backend) if "has no position in the feed" not in v.message]
+        found = verify(self._explorer.db.show(state.db, state.now))
         return f"verify: {found[0].message}" if found else None
 
     def _swept(self, state: State) -> str | None:
         """Whoever comes later, at once or long after, is not held up, and leaves nothing behind."""
-        for later in (0, _LONG):
-            explorer = self._explorer
-            clock = OracleClock()
-            backend = MemoryBackend(clock)
-            fields = vars(explorer.db.show(state.db, state.now))
-            backend.__dict__.update({k: v for k, v in fields.items() if k not in ("_clock", "_lock")})
-            backend._tables = before = backend._tables.copy()
-            clock.at, clock.process = state.now + later, _JANITOR
-            store = Store(URL, backend, RetryPolicy(), f"p{_JANITOR}", clock)
-            targets = [i for i in explorer.given.values() if i.kind == "table"]
-            for number, table in enumerate(targets):
-                change = ms.SetProperty("swept", str(number))
-                outcome = outcome_of(lambda table=table, change=change: store.tables.alter(table, change))  # type: ignore[misc]
-                if outcome.error not in (None, "EntityNotFound"):
-                    return f"a later alter gets {outcome.error}"
-            tables = backend._tables
-            alive = [i.id for i in targets if (known := backend.by_id([i.id])[0]) is not None and known.live]
-            if any(tables.pending(i) for i in alive):
-                return "an intent stays pending after a later alter"
-            marks = [s.id for s in tables.stands.values() if s.mark is not None and s.state == LIVE]
-            if alive and later and marks:
-                return f"the marks of {marks} stay after a later alter"
-            if wrong := [v for v in verify(backend) if "has no position in the feed" not in v.message]:
-                return f"verify after a later alter: {wrong[0].message}"
-            mine = [row for row in applied(tables) if row[0] == f"p{_JANITOR}"]
-            if len(mine) != len(alive):
-                return "a later alter was not applied exactly once"
-            if twice := _twice(tables, before):
-                return twice
+        return self._swept_after(state, 0) or self._swept_after(state, _LONG)
+
+    def _swept_after(self, state: State, pause: int) -> str | None:
+        clock = OracleClock()
+        backend = MemoryBackend(clock)
+        fields = vars(self._explorer.db.show(state.db, state.now))
+        backend.__dict__.update({k: v for k, v in fields.items() if k not in ("_clock", "_lock")})
+        backend._tables = backend._tables.copy()
+        clock.at, clock.process = state.now + pause, _JANITOR
+        store = Store(URL, backend, RetryPolicy(), f"p{_JANITOR}", clock)
+        table = self._explorer.given["t"]
+        outcome = outcome_of(lambda: store.tables.alter(table, ms.SetProperty("swept", "1")))
+        (known,) = backend.by_id([table.id])
+        alive = known is not None and known.live
+        if outcome.error not in (None, "EntityNotFound") or (outcome.error is None) != alive:
+            return f"a later alter gets {outcome.error}"
+        if problem := self._left_behind(backend._tables, table.id if alive else None, pause):
+            return f"{problem} after a later alter"
+        if found := verify(backend):
+            return f"verify after a later alter: {found[0].message}"
+        return None
+
+    def _left_behind(self, tables: Tables, table_id: int | None, pause: int) -> str | None:
+        if table_id is not None and tables.pending(table_id):
+            return "an intent stays pending"
+        if table_id is not None and pause and any(s.mark and s.state == LIVE for s in tables.stands.values()):
+            return "a mark stays"
+        ids = [s.operation_id for s in tables.steps if s.seq is not None and s.action == "alter" and s.ordinal == 0]
+        if len(set(ids)) < len(ids):
+            return "an operation was applied twice"
+        if len([row for row in applied(tables) if row[0] == f"p{_JANITOR}"]) != (table_id is not None):
+            return "that was not applied exactly once"
         return None
 
     # --- the bound
@@ -107,13 +113,13 @@ class Checks:
         stands = self._first.stands
         bumps = sum(s.scope_version - stands[i].scope_version for i, s in tables.stands.items() if i in stands)
         efforts = [e for p in range(len(state.nodes)) for e in self._explorer.local(state, p).efforts]
-        extra = bumps + sum(e.cancels for e in efforts) + state.faults
+        extra = bumps + sum(e.cancels for e in efforts) + 2 * state.faults
         for effort in efforts:
             if effort.failed_after is not None:
                 explored.most_failed = max(explored.most_failed, effort.failed)
                 explored.most_after = max(explored.most_after, effort.failed_after)
-                key = f"+{extra}: {effort.failed_after} of {effort.failed} " + ",".join(effort.causes)
-                explored.causes[key] = explored.causes.get(key, 0) + 1
+                if not extra:
+                    explored.most_undisturbed = max(explored.most_undisturbed, effort.failed_after)
                 if problem := _beyond(effort, extra):
                     return problem
         return None
@@ -122,11 +128,10 @@ class Checks:
 
     def _unexplained(self, state: State) -> str | None:
         seen = self._seen(state)
-        if seen is None or self._program.collected:
-            return None
-        key = seen._replace(
-            outcomes=tuple(seen.outcomes.items()), before=tuple(seen.before.items())  # type: ignore[arg-type]
-        )
+        if self._program.collected:
+            again = [row for row in seen.history if row[0] != "setup"]
+            return f"it was applied again: {again[0]}" if again else None
+        key = (tuple(seen.outcomes.items()), seen.optional, tuple(seen.before.items()), seen.history, seen.content)
         if key not in self._explained:
             self._explained[key] = self._oracle.explains(seen) is not None
         if self._explained[key]:
@@ -163,11 +168,3 @@ def _beyond(effort: Effort, extra: int) -> str | None:
         causes = ", ".join(effort.causes)
         return f"{effort.failed} attempts lost, {effort.failed_after} after the announcement (+{extra}): {causes}"
     return None
-
-
-def _twice(after: Tables, before: Tables) -> str | None:
-    ids = [s.operation_id for s in after.steps if s.seq is not None and s.action == "alter" and s.ordinal == 0]
-    return "an operation was applied twice" if len(set(ids)) < len(ids) else None
-
-
-_ = START

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from metastore.commit import Committed, Unknown, Update
+from metastore.errors import BackendUnavailable
 from tests.interleaving.process import Local, Nap, Process
 from tests.interleaving.programs import Program
-from tests.interleaving.world import START, WRITES, Answer, Call, Database, frozen
+from tests.interleaving.world import START, WRITES, Answer, Call, Database, Raised, frozen
 
 __all__ = ["Explored", "Explorer", "Found", "State", "Truncated"]
 
+_ERROR = BackendUnavailable("the connection was lost")
+_ERROR.transient = True
+UNAVAILABLE = Raised(_ERROR)
+CLAIMS = 3
+"""How often a process claims its row before it lets those with a lower number pass."""
 Precedence = tuple[tuple[tuple[int, ...], ...], ...]
 
 
@@ -75,26 +81,32 @@ class Explored:
     """The most attempts of one alter that lost."""
     most_after: int = 0
     """The most that lost after it was announced."""
-    causes: dict[str, int] = field(default_factory=dict)
+    most_undisturbed: int = 0
+    """The most that lost after it was announced where there was neither fault nor exclusive operation."""
 
 
-Check = Callable[["Explorer", State], str | None]
+class Check(Protocol):
+    """What must hold."""
+
+    def check(self, state: State) -> str | None:
+        """Return what is wrong in a final state."""
+        ...
 
 
 class Explorer:
     """All schedules of one program on one backend."""
 
-    def __init__(self, program: Program, check: Check) -> None:
+    def __init__(self, program: Program, checks: Callable[[Explorer], Check]) -> None:
         self.program = program
         self.db = Database(program.make)
         self.given = program.prepare(self.db)
         self.start = START + round(program.after * 1_000_000)
         self.first_db = self.db.keep()
         self.processes = [Process(n, ops, self.given, program.wrap) for n, ops in enumerate(program.processes)]
-        self._check = check
         self._answers: dict[tuple[int, int, Call], tuple[int, Answer]] = {}
         self._parents: list[dict[State, tuple[State, Move]]] = []
         self.explored = Explored()
+        self._checks = checks(self)
 
     def run(self, limit: int) -> Explored:
         """Explore everything. Raises Found, or Truncated beyond ``limit`` states."""
@@ -147,13 +159,13 @@ class Explorer:
             action = self.local(state, p).action
             if p == state.crashed or action is None:
                 continue
-            if self._blocked(state, action):
+            if self._blocked(state, action) or self._yields(state, p):
                 waits = True
             else:
                 able = True
                 yield from self._run(state, p)
-            if p in self.program.crash and not state.faults:
-                yield Move("crash", p), state._replace(crashed=p, faults=1)
+            if p in self.program.crash and state.crashed is None and self._may_fail(state):
+                yield Move("crash", p), state._replace(crashed=p, faults=state.faults + 1)
         for n, call in enumerate(state.flying):
             db, answer = self._call(state.db, state.now, call)
             flying = state.flying[:n] + state.flying[n + 1 :]
@@ -171,6 +183,15 @@ class Explorer:
         _, answer = self._call(state.db, state.now, Call("marked", (action.ids,)))
         return bool(frozen(answer) == action.seen)
 
+    def _yields(self, state: State, p: int) -> bool:
+        """Whether a process has fought for its row with another one long enough, and lets it pass.
+
+        Two that repeat one operation may take the claim away from each other for ever.
+        """
+        if self.local(state, p).claims < CLAIMS:
+            return False
+        return any(q != state.crashed and self.local(state, q).action is not None for q in range(p))
+
     def _next_event(self, state: State) -> int:
         ends = [t for s in self.db.tables(state.db).stands.values() for t in (s.marked_until, s.quiet_until) if t]
         later = [t for t in ends if t >= state.now]
@@ -183,7 +204,7 @@ class Explorer:
         action = process.local(node).action
         if isinstance(action, Nap):
             now += round(action.seconds * 1_000_000)
-            node = process.child(node, None, now)
+            node = process.child(node, None, self._clock(now))
             action = process.local(node).action
             state = self._with(state._replace(now=now), p, node)
         if not isinstance(action, Call):
@@ -193,12 +214,27 @@ class Explorer:
         db, answer = self._call(state.db, now, action)
         now += self.program.tick if action.name == "write_down" and isinstance(answer, Committed) else 0
         ran = state._replace(db=db, now=now)
-        yield Move("calls", p, action, answer), self._with(ran, p, process.child(node, answer, now))
-        if p in self.program.lose and not state.faults and action.name in WRITES:
-            lost = process.child(node, Unknown("lost"), state.now)
-            state = self._with(state._replace(faults=1), p, lost)
-            yield Move("is not answered, applied:", p, action, answer), state._replace(db=db)
-            yield Move("is not answered, late:", p, action), state._replace(flying=(*state.flying, action))
+        yield Move("calls", p, action, answer), self._with(ran, p, process.child(node, answer, self._clock(now)))
+        if not self._may_fail(state):
+            return
+        state = state._replace(faults=state.faults + 1)
+        clock = self._clock(state.now)
+        if p in self.program.lose and action.name in self.program.losable:
+            lost = self._with(state, p, process.child(node, Unknown("lost"), clock))
+            yield Move("is not answered, applied:", p, action, answer), lost._replace(db=db)
+            yield Move("is not answered, late:", p, action), lost._replace(flying=(*state.flying, action))
+        if p in self.program.fail:
+            failed = self._with(state, p, process.child(node, UNAVAILABLE, clock))
+            yield Move("fails:", p, action, answer), failed
+            if db != state.db and action.name not in WRITES:
+                yield Move("fails, applied:", p, action, answer), failed._replace(db=db)
+
+    def _may_fail(self, state: State) -> bool:
+        return state.faults < self.program.most_faults
+
+    def _clock(self, now: int) -> int:
+        """Return the time that processes see."""
+        return self.start if self.program.still else now
 
     def _begin(self, state: State, p: int) -> State:
         """Note what had returned when an operation makes its first call."""
@@ -225,25 +261,20 @@ class Explorer:
             local = self.local(state, p)
             if local.defect is not None:
                 self._found(f"p{p} died of {local.defect}", state)
-        message = self._check(self, state)
+        message = self._checks.check(state)
         if message is not None:
             self._found(message, state)
 
     def _judge_step(self, before: State, move: Move, after: State) -> None:
-        """Check what an exclusive commit and the end of an expired mark leave behind."""
+        """Check what an exclusive commit leaves behind."""
         call, answer = move.call, move.answer
         if call is None or before.db == after.db:
             return
         tables = self.db.tables(after.db)
         if call.name == "commit" and isinstance(answer, Committed):
             for write in call.args[0].writes:
-                if isinstance(write, Update) and tables.pending(write.id):
-                    self._found(f"a commit of entity {write.id} leaves its intents pending", before, move)
-        if call.name == "clear" and answer is True:
-            scope = call.args[0]
-            old = self.db.tables(before.db).stands[scope].scope_version
-            if tables.stands[scope].scope_version == old:
-                self._found(f"the mark of {scope} was cleared, its scope version stays {old}", before, move)
+                if isinstance(write, Update) and write.scope_version is not None and tables.pending(write.id):
+                    self._found(f"an exclusive commit of entity {write.id} leaves its intents pending", before, move)
 
     def _found(self, message: str, state: State, *more: Move) -> None:
         schedule: list[Move] = list(more)

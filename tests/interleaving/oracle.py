@@ -85,7 +85,8 @@ class Oracle:
         for which in left:
             process, number = which
             earlier = [(process, n) for n in range(number)]
-            if all(w in prefix or w not in left for w in (*earlier, *seen.before[which])):
+            due = (set(earlier) | seen.before[which]) - seen.optional
+            if due.isdisjoint(left):
                 yield from self._orders((*prefix, which), seen)
 
     def _point(self, prefix: tuple[Which, ...]) -> _Point:
@@ -131,5 +132,3 @@ def _names(ids: Iterable[int | None]) -> dict[int | None, int]:
     for one in ids:
         names.setdefault(one, len(names))
     return names
-
-

@@ -81,6 +81,8 @@ class Local(NamedTuple):
     efforts: tuple[Effort, ...]
     begun: bool
     """Whether the operation after those has made a call."""
+    claims: int
+    """How often that one has claimed its row."""
     defect: str | None
 
 
@@ -146,6 +148,7 @@ class _Tally:
     lost_before: bool = False
     base: int | None = None
     cancels: int = 0
+    claims: int = 0
     causes: list[str] = field(default_factory=list)
 
     def effort(self) -> Effort:
@@ -185,11 +188,15 @@ class _Run:
     def _note(self, call: Call, answer: Answer) -> None:
         tally = self.tally
         tally.calls += 1
+        if isinstance(answer, Raised):
+            return
         if call.name == "marked":
             others = [m for m in answer if m.mark is not None and m.mark.int >> 32 & 0xFF != self.number]
             self._aside = (tuple(call.args[0]), frozen(answer)) if others else None
         elif call.name == "cancel":
             tally.cancels += 1
+        elif call.name == "forbid":
+            tally.claims += 1
         elif call.name in ("commit", "help") and isinstance(answer, Conflicted):
             tally.lost_before = True
         elif call.name == "write_down" and isinstance(answer, Committed) and call.args[0].action == "pending":
@@ -258,7 +265,7 @@ class Process:
                 results.append(outcome_of(lambda op=op: op.run(hand)))  # type: ignore[misc]
                 efforts.append(run.tally.effort())
         except _Paused:
-            return Local(run.action, tuple(results), tuple(efforts), run.tally.calls > 0, None)
-        except Exception as error:
-            return Local(None, tuple(results), tuple(efforts), False, f"{type(error).__name__}: {error}")
-        return Local(None, tuple(results), tuple(efforts), False, None)
+            return Local(run.action, tuple(results), tuple(efforts), run.tally.calls > 0, run.tally.claims, None)
+        except Exception as error:  # noqa: BLE001  (it is what is looked for)
+            return Local(None, tuple(results), tuple(efforts), False, 0, f"{type(error).__name__}: {error}")
+        return Local(None, tuple(results), tuple(efforts), False, 0, None)

@@ -13,11 +13,11 @@ from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.oracle import OracleClock
 from tests.interleaving.process import URL, Hand, Op, Wrap
-from tests.interleaving.world import START, Database
+from tests.interleaving.world import START, WRITES, Database
 
 __all__ = ["PROGRAMS", "Program", "T", "named"]
 
-S, T = "lake.cat.s", "lake.cat.s.t"
+S, T, NEW = "lake.cat.s", "lake.cat.s.t", "lake.cat.s.new"
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,26 @@ class Program:
     name: str
     processes: tuple[tuple[Op, ...], ...]
     crash: tuple[int, ...] = ()
-    """The processes that may stop for ever, one in a run. A run has one fault, a crash or a lost answer."""
+    """The processes that may stop for ever, one in a run. That is a fault as well."""
     lose: tuple[int, ...] = ()
     """The processes of which one answer may be lost: the call was applied, or is later, or never."""
+    losable: tuple[str, ...] = WRITES
+    """Which calls those are."""
+    fail: tuple[int, ...] = ()
+    """The processes of which one call may end in BackendUnavailable: it was applied, or is not."""
+    most_faults: int = 1
+    """How many calls may go wrong in one run."""
     jumps: tuple[float, ...] = ()
     """By how many seconds time passes, each at any moment."""
+    still: bool = False
+    """Time passes for the database only: the processes' own clocks stand still."""
     after: float = 0.0
     """Seconds between the setup and the begin."""
     setup: Callable[[Store], Mapping[str, Any]] | None = None
     tick: int = 0
     """By how many microseconds time passes when an intent is written: their order is that of arrival then."""
     collected: bool = False
-    """gc may remove history, so that it is not compared."""
+    """gc may remove history, so that it is not compared; nothing must be applied but what the setup did."""
     full: bool = False
     """Only explored by ``--full``."""
     make: Callable[[Clock], MemoryBackend] = MemoryBackend
@@ -99,7 +107,8 @@ RENAME_PARENT = Op("rename parent", lambda h: h.store.schemas.rename(S, "r"))
 DROP = Op("drop", lambda h: h.store.tables.drop(T))
 RECREATE = Op("create again", lambda h: h.store.tables.create(T, properties={"x": "9"}))
 RESTORE = Op("restore", lambda h: h.store.tables.restore(T))
-CREATE = Op("create", lambda h: h.store.tables.create(S + ".new"))
+CREATE = Op("create", lambda h: h.store.tables.create(NEW))
+CREATE_IN = Op("create in the schema", lambda h: h.store.tables.create("new", parent=h.given["s"]))
 LOAD = Op("load", lambda h: h.store.tables.load(T))
 GC = Op("gc", lambda h: bool(h.store.gc(retention=ms_timedelta(0), keep_versions=1)))
 SHARED = "019b76da-a800-7fff-8000-0f0000000001"
@@ -111,13 +120,13 @@ def ms_timedelta(seconds: float) -> Any:
     return timedelta(seconds=seconds)
 
 
-def freeze(*, ttl: float = 30.0, timeout: float = 30.0) -> Op:
-    """Count the tables of a schema while nobody can make or drop one, and write the number down."""
+def freeze(*, ttl: float = 10.0, timeout: float = 30.0) -> Op:
+    """Look whether a table is there while nobody can make it or drop it, and write down what was seen."""
 
     def run(hand: Hand) -> object:
         with hand.store.schemas.exclusive(S, ttl=ttl, timeout=timeout) as tx:
-            number = len(list(hand.store.tables.names(S)))
-            return tx.tables.alter(T, ms.SetProperty("tables", str(number)))
+            there = hand.store.tables.exists(NEW)
+            return tx.tables.alter(hand.given["t"], ms.SetProperty("new", str(there)))
 
     return Op("freeze", run, may_fail=True)
 
@@ -134,7 +143,7 @@ def transaction(key: str) -> Op:
 
 def _two(store: Store) -> Mapping[str, Any]:
     store.tables.alter(T, ms.SetProperty("first", "1"), operation_id=SHARED)
-    store.tables.alter(T, ms.SetProperty("second", "1"))
+    store.tables.alter(T, ms.SetProperty("first", "2"))
     return {}
 
 
@@ -151,7 +160,7 @@ PROGRAMS: tuple[Program, ...] = (
     Program("a hot alter, one that is not", ((EA_HOT,), (B,)), crash=(0, 1), lose=(0, 1)),
     Program("three alters", ((A,), (B,), (C,))),
     Program("three hot alters", ((A_HOT,), (B_HOT,), (C_HOT,))),
-    Program("alter, three alters in a row", ((A_HOT,), (B, C, by_path("d")))),
+    Program("hot alter, three alters in a row", ((A_HOT,), (B, C, by_path("d")))),
     Program("hot alter, three hot ones in a row", ((A_HOT,), (B_HOT, C_HOT, D_HOT))),
     Program("swaps", ((swap("0", "1"),), (swap("0", "2"),)), crash=(0,), lose=(0, 1)),
     Program("hot swaps", ((swap("0", "1", hot=True),), (swap("0", "2", hot=True),)), lose=(0, 1)),
@@ -175,6 +184,15 @@ PROGRAMS: tuple[Program, ...] = (
     Program("alter, freeze", ((A,), (freeze(),)), crash=(0,), lose=(0, 1)),
     Program("hot alter, freeze", ((A_HOT,), (freeze(),)), crash=(0, 1), lose=(0, 1)),
     Program("create, freeze that lapses", ((CREATE,), (freeze(ttl=1.0),)), crash=(1,), jumps=(2.0,)),
+    Program(
+        "create, freeze that lapses, late marks",
+        ((CREATE_IN,), (freeze(ttl=1.0),)),
+        lose=(1,),
+        losable=("mark",),
+        jumps=(2.0, 3.0),
+        still=True,
+        full=True,
+    ),
     Program("rename, create below", ((RENAME_PARENT,), (CREATE,)), crash=(0, 1), lose=(0, 1)),
     Program("two freezes", ((freeze(ttl=1.0),), (freeze(ttl=1.0),)), crash=(0,), lose=(0,)),
     Program("freeze, rename of the parent", ((freeze(),), (RENAME_PARENT,)), crash=(0, 1)),
@@ -184,7 +202,7 @@ PROGRAMS: tuple[Program, ...] = (
 )
 
 
-def named(name: str, **changes: Any) -> Program:
+def named(wanted: str, **changes: Any) -> Program:
     """Return a program, changed."""
-    (found,) = [p for p in PROGRAMS if p.name == name]
+    (found,) = [p for p in PROGRAMS if p.name == wanted]
     return replace(found, **changes)

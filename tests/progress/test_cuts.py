@@ -16,6 +16,7 @@ from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import rows
 from tests.progress.hooks import announces
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
 from tests.servers.proxy import ENDS_ROUND_TRIP, Match, PostgresProxy
 
 PATH = "lake.cat.s.t"
@@ -80,7 +81,10 @@ def transaction(store: ms.Store, _: ms.Store, name: str) -> object:
     return None
 
 
-def freeze(store: ms.Store, _: ms.Store, name: str) -> object:
+def freeze(store: ms.Store, direct: ms.Store, name: str) -> object:
+    schema = direct.schemas.load("lake.cat.s")
+    backend = direct._session.backend
+    assert wait_until(lambda: not backend.marked([schema.id]), 10)  # the others' turn is over: as many messages as ever
     with store.schemas.exclusive("lake.cat.s", principal=name) as tx:
         tx.tables.create(f"lake.cat.s.{name}")
     return None
@@ -143,8 +147,8 @@ def test_cut_at_every_message(proxied: tuple[PostgresProxy, str], what: str) -> 
         counts = dict(rows(url, f"{written} AND principal <> 'seed' GROUP BY principal"))
         assert counts == dict.fromkeys(names, STEPS.get(what, 1))
         ambiguous = store.metrics().ambiguous
-        assert ambiguous.get("unknown", 0) == ambiguous.get("applied", 0) + ambiguous.get("not_applied", 0)
-        assert ambiguous.get("applied", 0) >= 1 or what == "alter_announced"
+        assert ambiguous["applied"] >= 1
+        assert ambiguous["not_applied"] >= 1
     assert rows(url, "SELECT 1 FROM operation WHERE action = 'pending'") == []
     assert rows(url, "SELECT 1 FROM guard WHERE mark IS NOT NULL") == []
     assert violations(url) == []

@@ -21,6 +21,7 @@ def create_below(turn: Turn, number: int) -> int:
     """Create below the schema, wherever it is, while it is anywhere."""
     schema, done = turn.store.schemas.load("lake.cat.s"), 0
     n = 0
+    turn.meet()
     while turn.go_on():
         n += 1
         try:
@@ -46,6 +47,7 @@ def be_exclusive(turn: Turn, rounds: int) -> list[tuple[str, float]]:
         ("disable", lambda: store.catalogs.disable("lake.cat")),
         ("enable", lambda: store.catalogs.enable("lake.cat")),
     ]
+    turn.meet()
     for _ in range(rounds):
         for verb, call in calls:
             began = time.monotonic()
@@ -75,11 +77,21 @@ def test_two_that_cross(team: Team, url: str) -> None:
     """Two processes move two schemas below each other, and rename both, under creators: neither waits for ever."""
     seed(url, "lake.cat.a", "lake.cat.b")
     jobs = [Job(move_around, "a", "b"), Job(move_around, "b", "a")]
-    results = team.run(url, [*jobs, *[Job(create_below, n, background=True) for n in range(2)]])
+    results = team.run(url, [*jobs, *[Job(create_beside, n, background=True) for n in range(2)]])
     assert all(moved > 0 for moved in results[:2])
     with ms.open(url) as store:
         assert store.stats().marks == ()
     assert violations(url) == []
+
+
+def create_beside(turn: Turn, number: int) -> int:
+    """Create below one of the two, wherever it is."""
+    schema, done = turn.store.schemas.load(f"lake.cat.{'ab'[number]}"), 0
+    turn.meet()
+    while turn.go_on():
+        turn.store.tables.create(f"t{done}", parent=schema)
+        done += 1
+    return done
 
 
 def move_around(turn: Turn, mine: str, other: str) -> int:
@@ -87,7 +99,8 @@ def move_around(turn: Turn, mine: str, other: str) -> int:
     store, moved = turn.store, 0
     own, target = store.schemas.load(f"lake.cat.{mine}"), store.schemas.load(f"lake.cat.{other}")
     turn.meet()
-    for _ in range(10):
+    ends = time.monotonic() + 20.0
+    while moved < 5 and time.monotonic() < ends:
         try:
             below = store.schemas.load(target)
             store.schemas.rename(own, (*below.names, mine))

@@ -11,7 +11,7 @@ import pytest
 
 import metastore as ms
 from tests.concurrency.checks import seed, violations
-from tests.concurrency.raw import connect, rows
+from tests.concurrency.raw import connect, is_sqlite
 from tests.concurrency.workers import Job, Team, Turn
 from tests.progress.parked import Parked
 
@@ -207,37 +207,33 @@ def freezer(turn: Turn, seconds: float, flag: str) -> int:
     return times
 
 
-def freeze_and_create(team: Team, url: str, flag: str) -> tuple[list[int], int]:
+def freeze_and_create(team: Team, url: str, flag: str, first: int = 0) -> tuple[list[int], int]:
     """Let eight create while three freeze; return how many each created, and how often was frozen."""
-    creators = [Job(creator, n, flag) for n in range(8)]
+    creators = [Job(creator, first + n, flag) for n in range(8)]
     done = team.run(url, [*creators, *[Job(freezer, 3.0, flag) for _ in range(3)]])
-    print("created", done)
     return done[:8], sum(done[8:])
 
 
 def test_freezing_again_and_again_starves_nobody(team: Team, url: str, tmp_path: Path) -> None:
     """6a. After each freeze it is the others' turn: eight creators go on beside it."""
     seed(url)
-    flag = str(tmp_path / "over")
-    created, frozen = freeze_and_create(team, url, flag)
+    created, frozen = freeze_and_create(team, url, str(tmp_path / "over"))
     assert frozen >= 3
     assert all(n > 0 for n in created), (created, frozen)
-    assert sum(created) > 8 * frozen, (created, frozen)
+    assert sum(created) > 5 * frozen, (created, frozen)
     assert violations(url) == []
+    if not is_sqlite(url):
+        check_without_the_others_turn(team, url, str(tmp_path / "over again"), sum(created) / frozen)
 
 
-@pytest.mark.postgres
-def test_without_the_others_turn_it_starves_them(team: Team, postgres_url: str, tmp_path: Path) -> None:
-    """The negative control: a trigger takes the others' turn away."""
-    seed(postgres_url)
-    with connect(postgres_url) as connection:
+def check_without_the_others_turn(team: Team, url: str, flag: str, before: float) -> None:
+    """The negative control: a trigger takes the others' turn away. ``before``: how many were created per freeze."""
+    with connect(url) as connection:
         connection.execute(
             """CREATE FUNCTION at_once() RETURNS trigger LANGUAGE plpgsql AS
             'BEGIN NEW.quiet_until := NULL; RETURN NEW; END';
             CREATE TRIGGER at_once BEFORE UPDATE ON guard FOR EACH ROW EXECUTE FUNCTION at_once()"""
         )
-    flag = str(tmp_path / "over")
-    created, frozen = freeze_and_create(team, postgres_url, flag)
-    assert rows(postgres_url, "SELECT 1 FROM guard WHERE quiet_until IS NOT NULL") == []
-    assert frozen > 20
-    assert sum(created) < 4 * frozen, (created, frozen)
+        connection.execute("UPDATE guard SET quiet_until = NULL")
+    created, frozen = freeze_and_create(team, url, flag, first=8)
+    assert sum(created) / frozen < before / 3, (created, frozen, before)

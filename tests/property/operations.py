@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 from hypothesis import strategies as st
 
@@ -18,7 +20,20 @@ from metastore import Change, MetastoreError
 from metastore.entity import Entity, Owned, Version
 from metastore.managers.every import Managers
 
-__all__ = ["Operation", "Outcome", "in_transaction", "managers_below", "operations", "perform", "shown"]
+__all__ = [
+    "Named",
+    "Operation",
+    "Outcome",
+    "in_transaction",
+    "managers_below",
+    "meanwhile_of_repeats",
+    "operations",
+    "perform",
+    "repeatable",
+    "schema_of",
+    "schemas_to_freeze",
+    "shown",
+]
 
 Path = tuple[str, ...]
 Outcome = tuple[Any, Any]
@@ -123,11 +138,20 @@ operations: st.SearchStrategy[Operation] = st.one_of(
 in_transaction = operations.filter(lambda o: o.verb not in ("purge", "gc", "look", "load"))
 """What a transaction can do and sees as if it were done."""
 
+_REPEATED = ("create", "alter", "rename", "drop", "restore", "purge", "set_in_use")
+repeatable = operations.filter(lambda o: o.verb in _REPEATED and not o.more.get("parents"))
+"""What takes an operation id, and is one operation."""
+
+meanwhile_of_repeats = operations.filter(lambda o: o.verb not in ("gc", "purge"))
+"""What may come between an operation and its repeat: nothing that is known of it is forgotten."""
+
+schemas_to_freeze: st.SearchStrategy[Path | int] = st.one_of(_schemas, _hands)
+
 
 # --- doing it
 
 
-def perform(store: Managers, hands: Sequence[Entity], operation: Operation) -> Outcome:
+def perform(store: Managers | Named, hands: Sequence[Entity], operation: Operation) -> Outcome:
     """Perform ``operation``; ``hands`` are the entities in hand."""
     kind, more = operation.kind, dict(operation.more)
     target: Path | Entity | None
@@ -145,6 +169,34 @@ def perform(store: Managers, hands: Sequence[Entity], operation: Operation) -> O
     except MetastoreError as error:
         return None, (type(error).__name__, getattr(error, "expected", None), getattr(error, "found", None))
     return result, shown(result)
+
+
+class _NamedManager:
+    """A manager whose mutations all have one operation id."""
+
+    def __init__(self, manager: Any, operation_id: UUID) -> None:
+        self._manager = manager
+        self._id = operation_id
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._manager, name)
+        return partial(method, operation_id=self._id) if name in (*_REPEATED, "enable", "disable") else method
+
+
+class Named:
+    """A store whose mutations all have one operation id: it performs one operation, any number of times."""
+
+    def __init__(self, store: Managers, operation_id: UUID) -> None:
+        for name in MANAGERS.values():
+            setattr(self, name, _NamedManager(getattr(store, name), operation_id))
+
+
+def schema_of(hands: Sequence[Entity], target: Path | int) -> Path | Entity | None:
+    """Return the schema that a path or the number of an entity in hand means; None: there is none in hand."""
+    if not isinstance(target, int):
+        return target
+    found = _in_hand(hands, target, "schema")
+    return found if found is not None and found.kind == "schema" else None
 
 
 _ABOVE = {"metalake": "", "catalog": "metalake", "schema": "schema", "table": "schema", "fileset": "schema"}

@@ -1,0 +1,285 @@
+"""Faults planted in the protocol, one by one. Each must be found by some program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+from uuid import UUID
+
+from metastore.backends.memory import MemoryBackend
+from metastore.backends.port import Backend, Pending
+from metastore.clock import Clock
+from metastore.commit import CLAIMABLE, PENDING, Commit, Committed, Entry, Help, Mark, Outcome, Update
+from tests.interleaving.process import Wrap
+from tests.interleaving.programs import Program, named
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault, the program that finds it, and what it says then."""
+
+    name: str
+    program: str
+    says: str
+    make: Callable[[Clock], MemoryBackend] = MemoryBackend
+    wrap: Wrap | None = None
+    slow: bool = False
+
+    def planted(self) -> Program:
+        return named(self.program, make=self.make, wrap=self.wrap)
+
+
+# --- in the database
+
+
+class _FastPathOverlooksIntents(MemoryBackend):
+    """A commit does not look whether intents are pending."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        return super().commit(replace(commit, overlook=True))
+
+
+class _ResultsApart(MemoryBackend):
+    """The effect of intents is one commit, their results are another."""
+
+    def help_apply(self, help: Help) -> Outcome:
+        before = {one.operation_id: self._tables.row_of(one.operation_id) for one in help.resolutions}
+        outcome = super().help(help)
+        if not isinstance(outcome, Committed):
+            return outcome
+        steps = self._tables.steps
+        for operation_id, intent in before.items():
+            rows = [s for s in steps if s.operation_id == operation_id]
+            (row,) = [s for s in rows if s.ordinal == 0]
+            steps.remove(row)
+            if row.seq is not None:
+                steps.append(row._replace(ordinal=len(rows)))
+            assert intent is not None
+            steps.append(intent)
+        return outcome
+
+    def help_resolve(self, help: Help) -> None:
+        steps = self._tables.steps
+        for one in help.resolutions:
+            intent = self._tables.row_of(one.operation_id)
+            if intent is None or intent.action != PENDING:
+                continue
+            steps.remove(intent)
+            rows = [s for s in steps if s.operation_id == one.operation_id]
+            if rows:
+                steps[steps.index(rows[0])] = rows[0]._replace(ordinal=0)
+            else:
+                steps.append(intent._replace(action=one.action, result=one.result))
+
+
+class _CancelAnyway(MemoryBackend):
+    """An intent is withdrawn, whether it is still pending or not."""
+
+    def cancel(self, operation_id: UUID) -> bool:
+        super().cancel(operation_id)
+        return self._tables.row_of(operation_id) is not None
+
+
+class _MarksLapse(MemoryBackend):
+    """A mark is over when its time is; the holder's commit does not ask whether it is there."""
+
+    def _lapse(self) -> None:
+        now = self._clock.micros()
+        for i, stand in self._tables.stands.items():
+            if stand.mark is not None and (stand.marked_until or 0) <= now:
+                self._tables.stands[i] = stand._replace(mark=None, marked_at=None, marked_until=None)
+
+    def commit(self, commit: Commit) -> Outcome:
+        self._lapse()
+        lapsed = commit.held is not None and self._tables.stands[commit.held].mark != commit.operation_id
+        return super().commit(replace(commit, held=None) if lapsed else commit)
+
+    def help(self, help: Help) -> Outcome:
+        self._lapse()
+        return super().help(help)
+
+    def mark(self, mark: Mark) -> Outcome:
+        self._lapse()
+        return super().mark(mark)
+
+
+class _TombstoneDoesNothing(MemoryBackend):
+    """ON CONFLICT DO NOTHING: an original whose id is forbidden writes everything but the operation's row."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        row = self._tables.row_of(commit.operation_id)
+        if commit.claim or row is None or row.action not in CLAIMABLE:
+            return super().commit(commit)
+        outcome = super().commit(replace(commit, claim=row.attempt or 0))
+        if isinstance(outcome, Committed):
+            self._tables.steps[:] = [s for s in self._tables.steps if s.operation_id != commit.operation_id]
+            self._tables.steps.append(row)
+        return outcome
+
+
+class _NoTombstone(MemoryBackend):
+    """After a lost answer it is looked whether the operation was applied, but what is in flight may still be."""
+
+    def forbid(self, operation_id: UUID) -> int | None:
+        row = self._tables.row_of(operation_id)
+        return 0 if row is None else super().forbid(operation_id)
+
+
+class _DropLeavesIntents(MemoryBackend):
+    """An exclusive operation leaves intents pending."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        left = [s for w in commit.writes if isinstance(w, Update) for s in self._tables.pending(w.id)]
+        outcome = super().commit(commit)
+        for intent in left if isinstance(outcome, Committed) else ():
+            row = self._tables.row_of(intent.operation_id)
+            if row is not None and row.action == "moved":
+                self._tables.replace_step(row, intent)
+        return outcome
+
+
+class _ClearWithoutBump(MemoryBackend):
+    """Whoever clears an expired mark leaves the scope version as it is."""
+
+    def clear(self, entity_id: int, operation_id: UUID) -> bool:
+        before = self._tables.stands.get(entity_id)
+        cleared = super().clear(entity_id, operation_id)
+        if cleared and before is not None:
+            stand = self._tables.stands[entity_id]
+            self._tables.stands[entity_id] = stand._replace(scope_version=before.scope_version)
+        return cleared
+
+
+class _HelpsTheWithdrawn(MemoryBackend):
+    """Helping applies what it has read, whether it is still pending or not."""
+
+    def help(self, help: Help) -> Outcome:
+        changed = []
+        for one in help.resolutions:
+            row = self._tables.row_of(one.operation_id)
+            if row is not None and row.seq is None and row.action != PENDING:
+                self._tables.replace_step(row, again := row._replace(action=PENDING))
+                changed.append((again, row))
+        outcome = super().help(help)
+        for again, row in changed if not isinstance(outcome, Committed) else ():
+            self._tables.replace_step(again, row)
+        return outcome
+
+
+class _ForgetsNothing(MemoryBackend):
+    """gc deletes operations, but goes on accepting their ids."""
+
+    def forget(self, before: int) -> None:
+        pass
+
+
+class _HelpsUnguarded(MemoryBackend):
+    """Helping does not hold the path that it has found."""
+
+    def help(self, help: Help) -> Outcome:
+        return super().help(replace(help, guards=()))
+
+
+class _CommitsUnguarded(MemoryBackend):
+    """A commit does not hold the ancestors."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        return super().commit(replace(commit, guards=()))
+
+
+# --- in the process
+
+
+class _Around:
+    """A backend that passes everything on."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner: Any = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _HelpInTwoSteps(_Around):
+    def help(self, help: Help) -> Outcome:
+        outcome: Outcome = self._inner.help_apply(help)
+        if isinstance(outcome, Committed):
+            self._inner.help_resolve(help)
+        return outcome
+
+
+class _ReadsBeforeItAnnounces(_Around):
+    """The first snapshot that is helped with is older than the announcement."""
+
+    _old: Pending | None = None
+
+    def write_down(self, entry: Entry) -> Outcome:
+        if entry.action == PENDING:
+            self._old = self._inner.pending(entry.entity_id, None, 64)
+        outcome: Outcome = self._inner.write_down(entry)
+        return outcome
+
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
+        old, self._old = self._old, None
+        seen: Pending
+        if old is not None and operation_id is not None:
+            (own,) = self._inner.steps(operation_id)
+            if own.action == PENDING:
+                return old._replace(own=own, intents=[*old.intents, own])
+        seen = self._inner.pending(entity_id, operation_id, limit)
+        return seen
+
+
+class _ForgetsThePath(_Around):
+    """An intent is announced without the path that was meant."""
+
+    def write_down(self, entry: Entry) -> Outcome:
+        outcome: Outcome = self._inner.write_down(replace(entry, path=None))
+        return outcome
+
+
+def _wrap(cls: Callable[[Backend], Any]) -> Wrap:
+    return lambda inner: cast(Backend, cls(inner))
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "fast path without a look at intents",
+        "hot alter, three alters in a row",
+        "after the announcement",
+        _FastPathOverlooksIntents,
+    ),
+    Mutant(
+        "results in a commit of their own",
+        "two hot alters",
+        "verify|no order explains",
+        _ResultsApart,
+        _wrap(_HelpInTwoSteps),
+    ),
+    Mutant(
+        "announcement after the read",
+        "hot alter, three hot ones in a row",
+        "after the announcement",
+        wrap=_wrap(_ReadsBeforeItAnnounces),
+    ),
+    Mutant("intent without its path", "two alters, rename", "no order explains", wrap=_wrap(_ForgetsThePath)),
+    Mutant("cancel of what is not pending", "hot alter, deadline", "no order explains", _CancelAnyway),
+    Mutant("mark that lapses", "create, freeze that lapses", "no order explains", _MarksLapse),
+    Mutant("tombstone that does nothing", "two alters", "verify", _TombstoneDoesNothing),
+    Mutant("no tombstone", "two alters", "no order explains", _NoTombstone),
+    Mutant("drop that leaves intents", "hot alter, drop", "leaves its intents pending", _DropLeavesIntents),
+    Mutant(
+        "clear without a bump",
+        "create, freeze that lapses, late marks",
+        "no order explains",
+        _ClearWithoutBump,
+        slow=True,
+    ),
+    Mutant("help of what is not pending", "hot alter, deadline", "no order explains", _HelpsTheWithdrawn),
+    Mutant("gc that accepts old ids", "gc, replay", "applied again", _ForgetsNothing),
+    Mutant("help without guards", "hot alter, rename of the parent", "verify", _HelpsUnguarded),
+    Mutant("commit without guards", "rename, create below", "verify", _CommitsUnguarded),
+)

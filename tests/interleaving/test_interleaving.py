@@ -1,0 +1,40 @@
+"""Every interleaving of two and three processes, and the faults that it must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.interleaving.checks import explore
+from tests.interleaving.explore import Found
+from tests.interleaving.mutants import MUTANTS, Mutant
+from tests.interleaving.programs import PROGRAMS, Program
+
+_LIMIT = 200_000
+"""States of one program: one that has more belongs to ``--full``."""
+_QUICK = [p for p in PROGRAMS if not p.full]
+
+
+@pytest.mark.parametrize("program", _QUICK, ids=lambda p: p.name)
+def test_no_interleaving_breaks_the_protocol(program: Program, record_property: Callable[[str, object], None]) -> None:
+    explored = explore(program, _LIMIT)  # raises Truncated if that was not all
+    assert explored.finals > 0
+    assert explored.most_undisturbed <= 2
+    record_property("schedules", explored.schedules)
+    print(f"{program.name}: {explored.schedules} schedules, {explored.states} states")
+
+
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if not m.slow], ids=lambda m: m.name)
+def test_a_planted_fault_is_found(mutant: Mutant) -> None:
+    with pytest.raises(Found, match=mutant.says) as found:
+        explore(mutant.planted(), _LIMIT)
+    print(found.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.slow], ids=lambda m: m.name)
+def test_a_planted_fault_is_found_far_down(mutant: Mutant) -> None:
+    with pytest.raises(Found, match=mutant.says) as found:
+        explore(mutant.planted(), 1_000_000)
+    print(found.value)

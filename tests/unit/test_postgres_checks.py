@@ -1,0 +1,17 @@
+"""The codes that a commit's checks raise on PostgreSQL are known as such, not as values that it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore.backends.postgres_outcomes import _CHECKS
+from metastore.retry.classify import Verdict, of_sqlstate
+
+
+@pytest.mark.parametrize("state", [state for state in _CHECKS if state])
+def test_each_is_a_check(state: str) -> None:
+    assert of_sqlstate(state) is Verdict.CHECK
+
+
+def test_each_check_has_a_cause() -> None:
+    assert len(set(_CHECKS.values())) == len(_CHECKS)
