@@ -27,7 +27,7 @@ from metastore.names import clean_text
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
-__all__ = ["Attempt", "Call", "Merge", "Proposal", "Request", "Results", "Session", "View"]
+__all__ = ["Attempt", "Call", "Merge", "Proposal", "Request", "Results", "Session", "View", "uuid7"]
 
 T = TypeVar("T")
 Results = tuple[Result | None, ...]
@@ -59,10 +59,11 @@ class Call:
         if self.deadline is not None:
             positive_seconds(self.deadline, "a deadline")
         if self.operation_id is not None:
-            object.__setattr__(self, "operation_id", _uuid7(self.operation_id))
+            object.__setattr__(self, "operation_id", uuid7(self.operation_id))
 
 
-def _uuid7(value: object) -> UUID:
+def uuid7(value: object) -> UUID:
+    """Return ``value`` as the UUIDv7 that it is, or raise InvalidArgument."""
     try:
         found = value if isinstance(value, UUID) else UUID(value) if isinstance(value, str) else None
     except ValueError:

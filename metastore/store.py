@@ -24,7 +24,7 @@ from metastore.metrics import Snapshot
 from metastore.operation import perform
 from metastore.results import Outcome, outcome_of
 from metastore.retry.policy import Hook, RetryPolicy
-from metastore.session import Call, Request, Session
+from metastore.session import Call, Request, Session, uuid7
 from metastore.stats import Stats
 from metastore.transaction import Transaction, run_transaction
 from metastore.urls import parse_url, redacted
@@ -123,9 +123,7 @@ class Store(Managers):
 
         Raises InvalidArgument for what is no UUIDv7.
         """
-        call = Call(operation_id=operation_id)  # type: ignore[arg-type]
-        assert call.operation_id is not None
-        return outcome_of(self._session.backend.steps(call.operation_id))
+        return outcome_of(self._session.backend.steps(uuid7(operation_id)))
 
     def metrics(self) -> Snapshot:
         """Return what this process saw of its operations since the store was opened; see docs/metrics.md."""

@@ -72,7 +72,8 @@ class Manager(Generic[E]):
             _entity,
             lambda: [self._kind.name, list(parse_path(path)), parent and parent.id, doc, if_exists],
         )
-        if call.operation_id is not None and options.get("parents") and parent is None:
+        own = call.operation_id is not None and not self._session.in_transaction
+        if own and options.get("parents") and parent is None:
             self._make_all_parents(path, options, call)  # before: that they are missing would be the operation's result
         rounds = 0
         while True:
