@@ -23,6 +23,7 @@ from metastore.operation_row import OperationRow, detail
 from metastore.results import entity_at, replay
 from metastore.retry.runner import Conflict
 from metastore.session import Call, Request, Results, Session
+from metastore.settling import in_the_way
 
 __all__ = ["Announced"]
 
@@ -38,10 +39,23 @@ class Announced(OperationRow[T]):
         self._rejected: frozenset[UUID] = frozenset()
         self._most: int | None = None  # a smaller batch, while the database refuses one
         self._lost_to: int | None = None  # the entity of the last conflict
+        self._held: int | None = None  # the guard that carries our mark, or may
+        self._in_the_way: UUID | None = None  # whose mark we stepped aside for
 
     def _step_aside(self, ids: Sequence[int]) -> NoReturn:
-        """Another operation is announced on a scope."""
-        raise NotImplementedError
+        """Another operation is announced on a scope: let it pass, without a mark of one's own meanwhile."""
+        found = in_the_way(self._backend, ids, self.id)
+        if self._held is not None and (found.other is not None or not found.held):
+            self._unmark()
+        self._in_the_way, self._lost_to = found.other or self._in_the_way, None
+        if found.other is None and found.quiet and self._request.exclusive:
+            raise Conflict("marked", "others have their turn after an exclusive operation", found.quiet)
+        raise Conflict("marked", f"operation {found.other} has the scope for itself")
+
+    def _unmark(self) -> None:
+        if self._held is not None:
+            self._backend.unmark(self._held, self.id)
+            self._held = None
 
     def _hot(self) -> int | None:
         merge = self._request.merge

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar, cast
-from uuid import UUID
 
 from metastore.announcing import Announced
 from metastore.commit import (
@@ -44,7 +43,7 @@ from metastore.operation_row import detail, refused_id
 from metastore.results import encode_error, encode_value, merits, operation_time
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Call, Proposal, Request, Session, View
-from metastore.settling import MARK_TTL, help_others, in_the_way
+from metastore.settling import MARK_TTL, help_others
 
 __all__ = ["Operation", "is_new", "perform"]
 
@@ -100,8 +99,6 @@ class Operation(Announced[T]):
 
     def __init__(self, session: Session, request: Request[T], call: Call) -> None:
         super().__init__(session, request, call)
-        self._held: int | None = None  # the guard that carries our mark, or may
-        self._in_the_way: UUID | None = None  # whose mark we stepped aside for
         self._overlook = False  # what is pending there this program does not understand
         self._guessed = False  # the last commit rested on what was in hand
         self._attempts = 0
@@ -252,16 +249,6 @@ class Operation(Announced[T]):
         if isinstance(outcome, Committed | Unknown):
             self._held = entity_id
 
-    def _step_aside(self, ids: Sequence[int]) -> NoReturn:
-        """Another operation is announced on a scope: let it pass, without a mark of one's own meanwhile."""
-        found = in_the_way(self._backend, ids, self.id)
-        if self._held is not None and (found.other is not None or not found.held):
-            self._unmark()
-        self._in_the_way, self._lost_to = found.other or self._in_the_way, None
-        if found.other is None and found.quiet and self._request.exclusive:
-            raise Conflict("marked", "others have their turn after an exclusive operation", found.quiet)
-        raise Conflict("marked", f"operation {found.other} has the scope for itself")
-
     # --- the end
 
     def _give_up(self, error: MetastoreError) -> T:
@@ -293,11 +280,6 @@ class Operation(Announced[T]):
             if self._announced is not None:
                 self._backend.cancel(self.id)
             self._unmark()
-
-    def _unmark(self) -> None:
-        if self._held is not None:
-            self._backend.unmark(self._held, self.id)
-            self._held = None
 
     def _winner(self) -> str:
         """Who won the last conflict, as far as the database can still be asked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,9 +21,11 @@ from metastore.placing import check_in_use, guards_of, key_under, lookup
 from metastore.replacing import Replace
 from metastore.session import Merge, Proposal, Results, View
 
-__all__ = ["IfExists", "Wish", "check_if_exists", "create", "create_chunk"]
+__all__ = ["Chunk", "IfExists", "Wish", "check_if_exists", "chunks", "create", "create_chunk", "rewrite"]
 
 IfExists = Literal["error", "return", "replace"]
+_CHUNK = 1000
+_CHUNK_BYTES = 4 << 20
 
 
 def check_if_exists(value: object) -> None:
@@ -52,6 +54,10 @@ class Wish:
     def replacing(self, old: Doc) -> Doc:
         """The document that takes the place of ``old``."""
         return self.kind.replaced(old, self.comment, self.properties, self.fields)
+
+
+Chunk = list[tuple[str, Wish, str]]
+"""New entities below one parent: name, wish, document."""
 
 
 def create(
@@ -191,3 +197,19 @@ def _distinct(
 
 def _count(results: Results) -> int:
     return sum(r is not None for r in results)
+
+
+def chunks(
+    rows: Iterable[Mapping[str, Any]], wish: Callable[[Mapping[str, Any]], tuple[str, Wish, str]]
+) -> Iterator[Chunk]:
+    """Yield the wishes in chunks that are bounded in number and in size."""
+    chunk: Chunk = []
+    size = 0
+    for row in rows:
+        chunk.append(wish(row))
+        size += len(chunk[-1][2])
+        if len(chunk) == _CHUNK or size > _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -23,7 +23,7 @@ from metastore.errors import EntityNotFound, InvalidArgument, OutcomeUnknown
 from metastore.kinds import KINDS
 from metastore.kinds.kind import Kind, dump, to_json
 from metastore.managers import moving
-from metastore.managers.creating import IfExists, Wish, check_if_exists, create, create_chunk, rewrite
+from metastore.managers.creating import Chunk, IfExists, Wish, check_if_exists, chunks, create, create_chunk, rewrite
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.options import CALL_OPTIONS, BulkOptions, CallOptions, CreateOptions, call_from, call_of
 from metastore.managers.past import steps_of, version_of
@@ -39,9 +39,6 @@ __all__ = ["E", "Manager"]
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")
-Chunk = list[tuple[str, Wish, str]]
-_CHUNK = 1000
-_CHUNK_BYTES = 4 << 20
 
 
 class Manager(Generic[E]):
@@ -155,7 +152,7 @@ class Manager(Generic[E]):
         # while one chunk is written, the next one is made
         with ThreadPoolExecutor(1, "metastore-create-many") as writer:
             before: Future[int] | None = None
-            for chunk in _chunks(rows, self._wish):
+            for chunk in chunks(rows, self._wish):
                 written += 0 if before is None else before.result()
                 before = writer.submit(copy_context().run, write, chunk)
             return written + (0 if before is None else before.result())
@@ -395,19 +392,3 @@ class Manager(Generic[E]):
 
 def _entity(steps: Sequence[Step]) -> Entity:
     return cast(Entity, entity_at(steps[0]))
-
-
-def _chunks(
-    rows: Iterable[Mapping[str, Any]], wish: Callable[[Mapping[str, Any]], tuple[str, Wish, str]]
-) -> Iterator[Chunk]:
-    """Yield the wishes in chunks that are bounded in number and in size."""
-    chunk: Chunk = []
-    size = 0
-    for row in rows:
-        chunk.append(wish(row))
-        size += len(chunk[-1][2])
-        if len(chunk) == _CHUNK or size > _CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk

@@ -20,7 +20,13 @@ depends_on = None
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _UUID = sa.Uuid().with_variant(sa.Text(), "sqlite")
 
-_OPERATION: list[tuple[str, Any]] = [("attempt", sa.Integer), ("deadline", _ID), ("digest", sa.Text), ("result", sa.Text), ("format", sa.Integer)]
+_OPERATION: list[tuple[str, Any]] = [
+    ("attempt", sa.Integer),
+    ("deadline", _ID),
+    ("digest", sa.Text),
+    ("result", sa.Text),
+    ("format", sa.Integer),
+]
 _GUARD: list[tuple[str, Any]] = [("mark", _UUID), ("marked_at", _ID), ("marked_until", _ID), ("quiet_until", _ID)]
 
 

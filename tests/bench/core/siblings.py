@@ -30,7 +30,7 @@ COMPUTED = {
     "key": NAME,
     "path_after": f"('{SCHEMA}.n' || :r::text)",
 }
-GUARD = postgres_sql._GUARDED
+GUARD = postgres_sql.GUARDED
 COUNT = "(SELECT count(*) FROM guarded)"
 HELD = postgres_sql.ALL_GUARDED
 COUNTER = """guarded AS MATERIALIZED (
