@@ -27,7 +27,12 @@ _OPERATION: list[tuple[str, Any]] = [
     ("result", sa.Text),
     ("format", sa.Integer),
 ]
-_GUARD: list[tuple[str, Any]] = [("mark", _UUID), ("marked_at", _ID), ("marked_until", _ID), ("quiet_until", _ID)]
+_GUARD: list[tuple[str, Any]] = [
+    ("mark", _UUID),
+    ("marked_at", _ID),
+    ("marked_until", _ID),
+    ("quiet_until", _ID),
+]
 
 
 def upgrade() -> None:
