@@ -29,6 +29,9 @@ __all__ = ["Announced"]
 
 T = TypeVar("T")
 
+_CLOSE = 0.1
+"""So shortly before a call's deadline an intent that expired expired because of it (seconds)."""
+
 
 class Announced(OperationRow[T]):
     """An operation, as far as it is an intent."""
@@ -45,12 +48,20 @@ class Announced(OperationRow[T]):
     def _step_aside(self, ids: Sequence[int]) -> NoReturn:
         """Another operation is announced on a scope: let it pass, without a mark of one's own meanwhile."""
         found = in_the_way(self._backend, ids, self.id)
-        if self._held is not None and (found.other is not None or not found.held):
-            self._unmark()
+        for entity_id in {*found.mine, *([self._held] if self._held is not None else [])}:
+            if found.other is not None or self._held not in found.mine:
+                self._backend.unmark(entity_id, self.id)  # also one that landed late
+                self._held = None
         self._in_the_way, self._lost_to = found.other or self._in_the_way, None
         if found.other is None and found.quiet and self._request.exclusive:
             raise Conflict("marked", "others have their turn after an exclusive operation", found.quiet)
         raise Conflict("marked", f"operation {found.other} has the scope for itself")
+
+    def _check_mark(self, held: int) -> None:
+        """The commit requires our mark: if that is gone, do without."""
+        if not in_the_way(self._backend, [held], self.id).mine:
+            self._held = None
+            raise Conflict("marked", "the mark was taken away, or had not been set", 0.0)
 
     def _unmark(self) -> None:
         if self._held is not None:
@@ -85,6 +96,7 @@ class Announced(OperationRow[T]):
         self._others = self._written_down(self._backend.write_down(entry))
         self._announced = entity_id
         self._session.metrics.announced()
+        self._session.metrics.overtaken(self._others)
         self._session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
     def _help(self, entity_id: int) -> T:
@@ -179,6 +191,8 @@ class Announced(OperationRow[T]):
         if own is None or own.action in ("moved", "cancelled", "forbidden"):
             self._claim_again()
         if own.action == "expired":
+            if self._session.clock.monotonic() < self._ends - _CLOSE:
+                self._claim_again()  # it was another call's deadline
             self._announced = None
             raise DeadlineExceeded(f"{self._request.what()} was not applied within its deadline; call again")
         self._decided_by, self._announced = "other", None
@@ -189,6 +203,8 @@ class Announced(OperationRow[T]):
 
     def _withdraw(self) -> NoReturn:
         """What the intent names is not there any more: find out anew what the call means."""
+        if self._merge is not None and self._merge.names is not None:
+            self._session.hot.leave((self._merge.kind, self._merge.names))
         if self._backend.cancel(self.id):
             self._claim_again()
         self._look = True

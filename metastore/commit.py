@@ -221,6 +221,8 @@ class Commit:
     caller: Caller | None = None
     held: int | None = None
     """The guard that carries this operation's mark. It must still do so; the commit takes it away."""
+    withdraw: bool = False
+    """A transaction's: intents on what it writes are withdrawn (moved), so that their owners come again."""
     overlook: bool = False
     """Pending intents do not hinder it: they are not understood, or the scope is frozen and they wait."""
     patience: int | None = None

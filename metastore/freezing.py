@@ -24,6 +24,7 @@ from metastore.entity import Record
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, ScopeFrozen
 from metastore.managers.kinds import Schemas
 from metastore.managers.target import Target, find, names_of
+from metastore.names import format_path
 from metastore.placing import check_in_use, guards_of
 from metastore.retry.runner import Conflict, run
 from metastore.session import Call, Session, View
@@ -87,7 +88,7 @@ class Freeze(Transaction):
         check_in_use(parents)
         if self._held not in (None, own.id):
             self._release()  # the path led elsewhere
-        self._held = own.id  # from now on a mark may be there
+        self._held, self._scope = own.id, format_path([n.name for n in record.chain])  # a mark may be there from now on
         mark = Mark(self._id, own.id, min(self._ttl, MARK_TTL))
         try:
             outcome = session.backend.mark(mark)  # first, so that no stream of writers keeps the next one waiting
@@ -108,8 +109,10 @@ class Freeze(Transaction):
         self._in_the_way = found.other or self._in_the_way
         if found.other is not None:
             self._release()  # who steps aside keeps no mark meanwhile: the other may have to pass it
-        wait = found.quiet if found.other is None and found.quiet else None
-        raise Conflict("marked" if found.other else outcome.cause, f"operation {found.other} has it for itself", wait)
+        if found.other is None and found.quiet:
+            raise Conflict("marked", "others have their turn after an exclusive operation", found.quiet)
+        detail = "changed meanwhile" if found.other is None else f"operation {found.other} has it for itself"
+        raise Conflict("marked" if found.other else outcome.cause, detail)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from threading import Lock
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from metastore.clock import Clock
@@ -24,25 +23,23 @@ _SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
 
 
 class _Bounded(Generic[V]):
-    """A mapping that forgets what was set longest ago."""
+    """A mapping that forgets what was set longest ago. Without a lock, which a forked child could find held."""
 
     def __init__(self) -> None:
-        self._values: OrderedDict[Hashable, V] = OrderedDict()
-        self._lock = Lock()
+        self._values: dict[Hashable, V] = {}
 
     def get(self, key: Hashable) -> V | None:
         return self._values.get(key)
 
     def set(self, key: Hashable, value: V) -> None:
-        with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            if len(self._values) > _MOST:
-                self._values.popitem(last=False)
+        self._values.pop(key, None)
+        self._values[key] = value
+        if len(self._values) > _MOST:
+            with suppress(RuntimeError, StopIteration):  # another thread was there: one too many, for now
+                self._values.pop(next(iter(self._values)), None)
 
     def remove(self, key: Hashable) -> None:
-        with self._lock:
-            self._values.pop(key, None)
+        self._values.pop(key, None)
 
 
 class Hot:
@@ -60,6 +57,10 @@ class Hot:
         self._until.set(entity_id, self._clock.monotonic() + _STAYS_HOT)
         if address is not None:
             self._ids.set(address, entity_id)
+
+    def leave(self, address: Hashable) -> None:
+        """Note that a path does not lead to what it led to any more."""
+        self._ids.remove(address)
 
     def cool(self, entity_id: int) -> None:
         """Note that nobody else was there."""

@@ -55,6 +55,8 @@ _GRACE = 0.5
 """How long, after a call's deadline, it is tried to withdraw what the call has announced (seconds)."""
 _CLOSE = 0.1
 """A wait that ends so shortly before the call's deadline ended because of it (seconds)."""
+_ROUNDS = 8
+"""How often an attempt begins anew when its intent was withdrawn, before it waits."""
 _ESCALATES = ("self", "pending", "read")
 """Conflicts after which a change is announced: somebody else wrote the entity's row."""
 _MARKS = ("self", "busy")
@@ -116,13 +118,15 @@ class Operation(Announced[T]):
         try:
             with until(self._ends):
                 result = run(self._attempt, effort)
-        except (DeadlineExceeded, RetriesExhausted, BackendUnavailable) as error:
+        except OutcomeUnknown:
+            self._decided_by = "error"
+            raise
+        except Exception as error:  # noqa: BLE001  (it is raised again, unless the operation was applied)
             self._decided_by = "error"
             return self._give_up(error)
-        except BaseException as error:
+        except BaseException:
             self._decided_by = "error"
-            if not isinstance(error, OutcomeUnknown):
-                self._clean_up()
+            self._clean_up()
             raise
         finally:
             metrics.ended()
@@ -154,6 +158,17 @@ class Operation(Announced[T]):
             raise self._last from error
 
     def _try(self, number: int) -> T:
+        """Make one attempt: it ends with a lost commit, not with finding that an intent was withdrawn."""
+        for _ in range(_ROUNDS):
+            self._withdrawn, again = False, self._withdrawn
+            try:
+                return self._step(number, again)
+            except Conflict:
+                if not self._withdrawn:
+                    raise
+        raise Conflict("operation", "the intent was withdrawn again and again")
+
+    def _step(self, number: int, withdrawn: bool) -> T:
         if self._look:
             return self._known()
         hot = self._hot()
@@ -169,7 +184,7 @@ class Operation(Announced[T]):
                 raise
             return self._keep("failed", encode_error(error), error)
         if isinstance(decided, Proposal):
-            return self._send(decided)
+            return self._send(decided, withdrawn)
         self._decided_by = "value"
         return decided if self._caller is None else self._keep("unchanged", encode_value(cast(Any, decided)), decided)
 
@@ -190,9 +205,13 @@ class Operation(Announced[T]):
 
     # --- the fast path
 
-    def _send(self, proposal: Proposal[T]) -> T:
+    def _send(self, proposal: Proposal[T], withdrawn: bool) -> T:
         exclusive = self._request.exclusive
         self._merge = self._request.merge or proposal.merge
+        updated = _updated(proposal.writes)
+        if withdrawn and updated and self._merge is not None:
+            self._announce(updated[0])
+            return self._help(updated[0])
         commit = Commit(
             self.id,
             self._principal,
@@ -225,6 +244,8 @@ class Operation(Announced[T]):
         if cause in ("operation", "claim"):
             self._look = True
             raise self._id_is_known(cause)
+        if self._held is not None and cause in ("ancestor", "read"):
+            self._check_mark(self._held)
         if cause == "marked":
             self._step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
         if updated is not None and cause in _ESCALATES and self._merge is not None:
@@ -251,8 +272,8 @@ class Operation(Announced[T]):
 
     # --- the end
 
-    def _give_up(self, error: MetastoreError) -> T:
-        """The call's time is over: withdraw what is announced, unless it was applied meanwhile."""
+    def _give_up(self, error: Exception) -> T:
+        """The call failed, or its time is over: withdraw what is announced, unless it was applied meanwhile."""
         with until(self._session.clock.monotonic() + _GRACE):
             try:
                 while self._announced is not None or self._look:
@@ -263,12 +284,15 @@ class Operation(Announced[T]):
                     except Conflict:  # it is pending, or may be claimed: neither for long
                         continue
                 self._unmark()
-            except (BackendUnavailable, DeadlineExceeded):
+            except OutcomeUnknown:
+                raise
+            except (BackendUnavailable, DeadlineExceeded, InvalidArgument):
                 if self._announced is not None or self._look:
                     raise OutcomeUnknown(self.id) from error
-        if self._last is not None and isinstance(self._last.__cause__, BackendUnavailable):
+        in_time = not isinstance(error, DeadlineExceeded | RetriesExhausted)
+        if not in_time and self._last is not None and isinstance(self._last.__cause__, BackendUnavailable):
             raise self._last.__cause__ from None
-        if self._in_the_way is not None and not isinstance(error, BackendUnavailable):
+        if not in_time and self._in_the_way is not None:
             raise ScopeFrozen(self._in_the_way, f"operation {self._in_the_way} is in the way: {error}") from None
         raise error
 

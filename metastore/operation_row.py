@@ -17,7 +17,7 @@ from metastore.backends.port import Step
 from metastore.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.metrics import Decided
-from metastore.results import entity_at, operation_time, replay
+from metastore.results import entity_at, operation_time, replay, with_origin
 from metastore.retry.runner import Conflict
 from metastore.session import Call, Request, Session
 from metastore.settling import ask_until_it_answers
@@ -45,6 +45,7 @@ class OperationRow(Generic[T]):
         self._merge = request.merge
         self._claim = 0
         self._look = False  # the row must be looked at before anything else
+        self._withdrawn = False  # it was an intent, which was taken back: that is no lost commit
         self._announced: int | None = None  # the entity on which the operation is pending
         self._decided_by: Decided = "self"
 
@@ -74,22 +75,14 @@ class OperationRow(Generic[T]):
             raise Conflict("operation", "the operation is pending", 0.0)
         if first.action in CLAIMABLE:
             self._claim_again()
-        if first.created_at is None and first.seq is not None and first.entity_id is not None:
-            steps = self._with_origin(steps, first.entity_id)
-            first = steps[0]
+        steps = with_origin(steps, self._backend)
+        first = steps[0]
         self._decided_by = "other" if self._announced is not None else "self"
         self._announced = None
         if self._merge is not None and first.seq is not None and first.entity_id is not None:
             self._session.hot.note(first.entity_id)
             return cast(T, entity_at(first, self._session.recent.of(first.entity_id)))
         return replay(steps, self._request.replay)
-
-    def _with_origin(self, steps: list[Step], entity_id: int) -> list[Step]:
-        """Return the steps of what is gone meanwhile with who made it, as history remembers it."""
-        for origin in self._backend.history(entity_id, 0, 1):
-            if origin.action == "create":
-                return [s._replace(created_by=origin.principal, created_at=origin.time) for s in steps]
-        return steps
 
     def _id_is_known(self, cause: str) -> Conflict:
         """Return the conflict with a row that is there. Two calls with one id may claim it in turns: then by chance."""
@@ -108,6 +101,7 @@ class OperationRow(Generic[T]):
             self._look = True
         else:
             self._claim = claim
+        self._withdrawn = True
         raise Conflict("operation", "the operation was taken up again", 0.0)
 
     def _keep(self, action: Any, result: str, answer: T | MetastoreError) -> T:
@@ -142,8 +136,8 @@ class OperationRow(Generic[T]):
 def refused_id(operation_id: UUID) -> InvalidArgument:
     """Return the error for an operation id that cannot be told from one that gc has forgotten."""
     return InvalidArgument(
-        f"operation id {operation_id} is too old to be told from one that was forgotten, or from the future; "
-        "take a new one, from ms.new_operation_id()"
+        f"operation id {operation_id} cannot be told from one that gc has forgotten (its retention, and a minute), or "
+        "is more than a minute ahead of the database's clock; take a new one, from ms.new_operation_id()"
     )
 
 

@@ -11,6 +11,7 @@ a name or a listing by an exclusive guard on the parent and another look under i
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -71,6 +72,7 @@ class Overlay:
         self._records: dict[int, tuple[Record, int]] = {}
         self._paths: dict[Lookup, Resolved] = {}
         self._ids: list[int] = []
+        self._listings: dict[tuple[int, str, str, int], tuple[int, list[Child]]] = {}
 
     # --- the transaction as a commit
 
@@ -309,15 +311,25 @@ class Overlay:
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
     ) -> Page[Child]:
         listing = self._listing(parent_id, kind, family, state)
-        return Page(True, [c for c in listing if (c.key, c.node.id) > after][:limit])
+        start = bisect_right(listing, after, key=lambda c: (c.key, c.node.id))
+        return Page(True, listing[start : start + limit])
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
     ) -> Page[tuple[str, str]]:
         listing = self._listing(parent_id, kind, family, LIVE)
-        return Page(True, [(c.key, c.node.name) for c in listing if c.key > after][:limit])
+        start = bisect_right(listing, after, key=lambda c: c.key)
+        return Page(True, [(c.key, c.node.name) for c in listing[start : start + limit]])
 
     def _listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
+        which = (parent_id, kind, family, state)
+        if which in self._listings and self._listings[which][0] == len(self._writes):
+            return self._listings[which][1]  # page by page of the same listing
+        listing = self._merged(parent_id, kind, family, state)
+        self._listings[which] = len(self._writes), listing
+        return listing
+
+    def _merged(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
         there = [] if self._drafts.is_new(parent_id) else self._base_listing(parent_id, kind, family, state)
         mine = [
             Child(d.key, d.node, d.state, *d.record[1:7])

@@ -9,18 +9,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore import errors
-from metastore.backends.port import Step
+from metastore.backends.port import Backend, Step
 from metastore.commit import CLAIMABLE, PENDING
 from metastore.entity import Entity, Node, Owned, OwnedRecord, Record
 from metastore.errors import MetastoreError
 from metastore.kinds import KINDS, OWNED_KINDS
 from metastore.names import parse_path
 
-__all__ = ["Outcome", "decode_value", "encode_error", "encode_value", "entity_at", "merits", "outcome_of", "raise_kept"]
+__all__ = [
+    "Outcome",
+    "decode_value",
+    "encode_error",
+    "encode_value",
+    "entity_at",
+    "merits",
+    "outcome_of",
+    "replay",
+    "with_origin",
+]
 
 T = TypeVar("T")
 _UNKNOWN = -1
@@ -82,11 +92,6 @@ def decode_value(text: str) -> Any:
     return error
 
 
-def raise_kept(text: str) -> NoReturn:
-    """Raise the error that ``encode_error`` wrote."""
-    raise decode_value(text)
-
-
 def entity_at(step: Step, chain: tuple[Node, ...] | None = None) -> Entity | Owned | None:
     """Return what the entity was after ``step``; None for a kind that this program does not know.
 
@@ -111,6 +116,17 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None) -> Entity | Own
         above = [Node(_UNKNOWN, "", name, 0, True, False) for name in names[:-1]]
         nodes = (*above, Node(step.entity_id, kind, names[-1], step.scope_version or 1, bool(step.in_use), False))
     return KINDS[kind].entity(Record(nodes, step.version, step.doc, *audit))
+
+
+def with_origin(steps: list[Step], backend: Backend) -> list[Step]:
+    """Return an operation's steps; of what is gone meanwhile, with who made it, as far as history remembers."""
+    first = steps[0] if steps else None
+    if first is None or first.created_at is not None or first.seq is None or first.entity_id is None:
+        return steps
+    for origin in backend.history(first.entity_id, 0, 1):
+        if origin.action == "create":
+            return [s._replace(created_by=origin.principal, created_at=origin.time) for s in steps]
+    return steps
 
 
 def outcome_of(steps: Sequence[Step]) -> Outcome:

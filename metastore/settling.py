@@ -27,6 +27,9 @@ def ask_until_it_answers(session: Session, operation_id: UUID, ends: float) -> i
     while True:
         try:
             claim = session.backend.forbid(operation_id)
+        except InvalidArgument:  # the store was closed meanwhile
+            session.metrics.ambiguous("unknown")
+            raise OutcomeUnknown(operation_id) from None
         except (BackendUnavailable, DeadlineExceeded):
             if clock.monotonic() + wait > ends:
                 session.metrics.ambiguous("unknown")
@@ -44,8 +47,8 @@ class InTheWay:
 
     other: UUID | None
     quiet: float
-    held: bool
-    """Whether the asking operation's own mark is there."""
+    mine: tuple[int, ...]
+    """Where the asking operation's own mark is."""
 
 
 def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTheWay:
@@ -56,7 +59,8 @@ def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTh
         if one.seconds < 0 and one.mark is not None:
             backend.clear(one.id, one.mark)
     quiet = max((one.seconds for one in found if one.mark is None), default=0.0)
-    return InTheWay(others[0].mark if others else None, quiet, any(one.mark == operation_id for one in found))
+    mine = tuple([one.id for one in found if one.mark == operation_id])
+    return InTheWay(others[0].mark if others else None, quiet, mine)
 
 
 def help_others(session: Session, entity_id: int) -> bool:

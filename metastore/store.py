@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
 from metastore import collecting, feed, stats, verifying
-from metastore.arguments import positive_integer
+from metastore.arguments import items, positive_integer
 from metastore.backends.port import FORMAT, Backend, Embedded
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
 from metastore.entity import Change
-from metastore.errors import InvalidArgument, MigrationNeeded
+from metastore.errors import DeadlineExceeded, InvalidArgument, MigrationNeeded, ScopeFrozen
 from metastore.freezing import FreezableSchemas
 from metastore.kinds import KINDS
 from metastore.managers import moving
 from metastore.managers.every import Managers
 from metastore.metrics import Snapshot
 from metastore.operation import perform
-from metastore.results import Outcome, outcome_of
+from metastore.results import Outcome, outcome_of, with_origin
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.session import Call, Request, Session, uuid7
 from metastore.stats import Stats
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["Store", "migrate", "open_store"]
 
 T = TypeVar("T")
+
+_PATIENCE = 5.0
+"""How long gc tries to collect one entity (seconds)."""
 
 
 class Store(Managers):
@@ -98,7 +102,8 @@ class Store(Managers):
         while ids := [i for i in self._session.backend.dropped_before(before, 100 + len(seen)) if i not in seen]:
             for entity_id in ids:
                 seen.add(entity_id)
-                self._collect(entity_id, before)
+                with suppress(ScopeFrozen, DeadlineExceeded):  # somebody is at it: the next gc finds it again
+                    self._collect(entity_id, before)
 
     def _collect(self, entity_id: int, before: int) -> None:
         request = Request[int](
@@ -109,7 +114,7 @@ class Store(Managers):
             list,
             exclusive=True,
         )
-        perform(self._session, request, Call())
+        perform(self._session, request, Call(deadline=_PATIENCE))
 
     def verify(self) -> list[Violation]:
         """Check the invariants of the whole database, while others go on writing; [] is what one hopes for.
@@ -123,7 +128,8 @@ class Store(Managers):
 
         Raises InvalidArgument for what is no UUIDv7.
         """
-        return outcome_of(self._session.backend.steps(uuid7(operation_id)))
+        backend = self._session.backend
+        return outcome_of(with_origin(backend.steps(uuid7(operation_id)), backend))
 
     def metrics(self) -> Snapshot:
         """Return what this process saw of its operations since the store was opened; see docs/metrics.md."""
@@ -177,10 +183,13 @@ def open_store(
     """
     parsed = parse_url(url)
     Call(principal, deadline)
+    called = tuple(items(hooks, "hooks"))
+    if not all(callable(hook) for hook in called):
+        raise InvalidArgument("hooks are functions, which are called with each attempt")
     backend = _backend(parsed, float(deadline))
     try:
         _check_format(parsed, backend)
-        return Store(parsed, backend, RetryPolicy(deadline=float(deadline), hooks=tuple(hooks)), principal, SYSTEM)
+        return Store(parsed, backend, RetryPolicy(deadline=float(deadline), hooks=called), principal, SYSTEM)
     except BaseException:
         backend.close()
         raise

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
@@ -24,11 +23,13 @@ from metastore.overlay import Changed, Overlay
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Call, Session
-from metastore.settling import ask_until_it_answers, help_others, in_the_way
+from metastore.settling import ask_until_it_answers, in_the_way
 
 __all__ = ["Transaction", "effort_of", "policy_of", "run_transaction"]
 
 T = TypeVar("T")
+_CLOSE = 0.1
+"""A wait that ends so shortly before the call's deadline ended because of it (seconds)."""
 _SAME_AGAIN = ("serialization", "busy")
 """Conflicts that say nothing of what was read: the same commit is sent again."""
 
@@ -57,6 +58,7 @@ class Transaction(Managers):
         self._claim = 0
         self._attempts = 0
         self._held: int | None = None
+        self._scope = ""
         self._overlook = False
         self._in_the_way: UUID | None = None
         self.sent = self.refused = False
@@ -106,7 +108,9 @@ class Transaction(Managers):
         commit = self._overlay.commit_value(self._id)
         if not commit.writes and not commit.reads:
             return
-        commit = replace(commit, claim=self._claim, held=self._held, overlook=self._overlook)
+        commit = replace(
+            commit, claim=self._claim, held=self._held, overlook=self._overlook, withdraw=not self._overlook
+        )
         outcome = self._outer.backend.commit(commit)
         if isinstance(outcome, Committed):
             self._held = None
@@ -121,10 +125,6 @@ class Transaction(Managers):
         self._outer.metrics.conflict("transaction", outcome.cause, outcome.id)
         if outcome.cause == "marked":
             self._step_aside(commit)
-        if outcome.cause == "pending":
-            updated = [w.id for w in commit.writes if isinstance(w, Update)]
-            self._overlook = not all(list(map(partial(help_others, self._outer), updated)))
-            raise Conflict("pending", "others' changes were pending", 0.0)
         if self._held is not None and outcome.cause in ("ancestor", "read"):
             self._check_ttl()
         conflict = Conflict(outcome.cause, "changed meanwhile")
@@ -137,7 +137,7 @@ class Transaction(Managers):
         ids = [*[g.id for g in commit.guards], *[w.id for w in commit.writes if isinstance(w, Update)]]
         found = in_the_way(self._outer.backend, ids, self._id)
         self._in_the_way = found.other
-        if self._held is not None and not found.held:
+        if self._held is not None and not found.mine:
             raise self._lapsed()
         wait = found.quiet if found.other is None and found.quiet else None
         raise Conflict("marked", f"operation {found.other} has the scope for itself", wait)
@@ -145,13 +145,13 @@ class Transaction(Managers):
     def _check_ttl(self) -> None:
         """Raise VersionConflict if the scope is not ours any more."""
         assert self._held is not None
-        if not in_the_way(self._outer.backend, [self._held], self._id).held:
+        if not in_the_way(self._outer.backend, [self._held], self._id).mine:
             raise self._lapsed()
 
     def _lapsed(self) -> VersionConflict:
         self.refused = True
         message = "the freeze's ttl was over before its commit; nothing was written; freeze again, with a longer ttl"
-        return VersionConflict("the frozen scope", None, None, message)
+        return VersionConflict(self._scope, None, None, f"{self._scope}: {message}")
 
 
 def policy_of(session: Session, call: Call) -> RetryPolicy:
@@ -180,8 +180,21 @@ def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
 
 def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call) -> T:
     """Run ``fn`` in a transaction, again and again until it commits; return what it returned."""
+    last: Conflict | None = None
 
     def attempt(_: int) -> T:
+        nonlocal last
+        try:
+            return once()
+        except DeadlineExceeded:
+            if last is None or session.clock.monotonic() < ends - _CLOSE:
+                raise
+            raise last from None  # it is the call's time that is over, not one wait
+        except Conflict as conflict:
+            last = conflict
+            raise
+
+    def once() -> T:
         transaction = Transaction(session, call)
         try:
             with transaction:
@@ -194,5 +207,6 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         return result
 
     policy = policy_of(session, call)
-    with until(session.clock.monotonic() + policy.deadline):
+    ends = session.clock.monotonic() + policy.deadline
+    with until(ends):
         return run(attempt, effort_of(session, policy, session.clock.operation_id()))

@@ -7,6 +7,7 @@ no more than one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Conflict", "Effort", "run"]
 
 T = TypeVar("T")
+_log = logging.getLogger("metastore")
 
-_NOBODY_WON = ("lost", "serialization", "busy", "unavailable")
+_NOBODY_WON = ("lost", "serialization", "unavailable")
 """Causes that say nothing of anybody's success: such retries alone must not keep a sick database busy."""
 
 
@@ -106,7 +108,10 @@ class _Progress:
         effort = self._effort
         seen = Attempt(effort.what(), effort.operation_id, self.number, cause, self.elapsed(), wait)
         for hook in self._policy.hooks:
-            hook(seen)
+            try:
+                hook(seen)
+            except Exception:  # noqa: BLE001  (what only looks on must not make a commit look failed)
+                _log.exception("a hook raised; it changes nothing")
 
 
 def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, first: Conflict) -> T:

@@ -123,7 +123,7 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
         raise Refused("marked", update.id)
     if update.scope_version is None:
         understood = [s for s in tables.pending(update.id) if (s.format or 0) <= FORMAT]
-        if understood and not commit.overlook:
+        if understood and not commit.overlook and not commit.withdraw:
             raise Refused("pending", update.id)
     elif stand.scope_version != update.scope_version:
         raise Refused("ancestor", update.id, stand.scope_version)
@@ -165,10 +165,11 @@ class _Applying:
         _check_update(self._tables, self._commit, write, self._now)
         if write.scope_version is not None:
             self._tables.stands[write.id] = self._moved(self._tables.stands[write.id], write)
-            for intent in self._tables.pending(write.id):
-                self._tables.replace_step(intent, intent._replace(action="moved", attempt=(intent.attempt or 0) + 1))
         else:
             assert (write.place, write.state, write.in_use) == (None, None, None), "needs a new scope version"
+        if write.scope_version is not None or self._commit.withdraw:
+            for intent in self._tables.pending(write.id):
+                self._tables.replace_step(intent, intent._replace(action="moved", attempt=(intent.attempt or 0) + 1))
         old = self._tables.bodies[write.id]
         by, at = self._audit()
         doc = old.doc if write.doc is None else write.doc

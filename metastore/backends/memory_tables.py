@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from metastore.backends.port import QUIET, Step
+from metastore.backends.port import LONGEST_QUIET, QUIET, Step
 from metastore.commit import LIVE, PENDING
 from metastore.entity import OwnedRecord
 
@@ -41,7 +41,8 @@ class Stand(NamedTuple):
 
     def unmarked(self, now: int) -> Stand:
         """Return the guard without its mark, and with the others' turn after it."""
-        quiet = now + max(QUIET, now - (self.marked_at or now))
+        held = min(now, self.marked_until or now) - (self.marked_at or now)
+        quiet = now + min(max(QUIET, held), LONGEST_QUIET)
         return self._replace(mark=None, marked_at=None, marked_until=None, quiet_until=quiet)
 
 

@@ -19,6 +19,7 @@ from metastore.entity import Node, OwnedRecord, Record
 __all__ = [
     "DRIFT",
     "FORMAT",
+    "LONGEST_QUIET",
     "QUIET",
     "ROOT",
     "TOMBSTONES_STAY",
@@ -47,6 +48,9 @@ TOMBSTONES_STAY = 3_600_000_000
 
 QUIET = 50_000
 """How long a scope takes no new mark after one was cleared (µs), at least: the others' turn."""
+
+LONGEST_QUIET = 5_000_000
+"""And at most (µs), however long the mark was held."""
 
 DRIFT = 60_000_000
 """How far a caller's clock may be from the database's (µs), for operation ids that callers give."""

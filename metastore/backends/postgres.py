@@ -69,7 +69,7 @@ class PostgresBackend(PostgresReads):
         """Apply ``commit`` in one round trip."""
         if len(commit.writes) == 1 and not commit.reads and not any(g.exclusive for g in commit.guards):
             (write,) = commit.writes
-            if commit.claim or commit.held is not None or commit.skip_existing or commit.overlook:
+            if commit.claim or commit.held is not None or commit.skip_existing or commit.overlook or commit.withdraw:
                 pass  # rare: the general form knows these
             elif isinstance(write, Insert) and write.id is None:
                 return self._last([*preludes(commit), create(commit, write)], lambda row: outcomes.created(commit, row))

@@ -129,6 +129,8 @@ def statements(commit: Commit) -> list[Statement]:
     if len(stages) > 1 or _mixed(read_ids, written):
         before += _lock_runs(sql.LOCK_ENTITIES, read_ids, written)
     before += checks
+    if before and commit.patience is not None:
+        before.insert(0, Statement(sql.PATIENCE, {"patience": f"{commit.patience}ms"}))
     # in one statement, an exclusive update of the marked guard takes the mark away itself
     release = commit.held is not None and (commit.held not in exclusive or len(stages) > 1)
     # what is sent with a statement that finds nothing to do must not be applied either
@@ -249,10 +251,14 @@ def _batch(
     if commit.writes:
         parameters |= {"principal": commit.principal, "digest": commit.caller and commit.caller.digest}
         parameters |= _events(commit.writes)
-    parameters |= _updates(updates) if updates else {}
+    if updates:
+        withdrawn = [w.id for w in updates.values() if w.scope_version is not None or commit.withdraw]
+        parameters |= {**_updates(updates), "u_withdraw_ids": plain(withdrawn)}
     parameters |= _inserts(inserts) if inserts else {}
     parameters |= _owned(owned) if owned else {}
-    text = sql.batch(bool(updates), bool(inserts), bool(owned), commit.skip_existing, must, commit.overlook)
+    text = sql.batch(
+        bool(updates), bool(inserts), bool(owned), commit.skip_existing, must, commit.overlook or commit.withdraw
+    )
     return Statement(text, parameters, writes=True)
 
 
@@ -277,7 +283,6 @@ def _updates(updates: dict[int, Update]) -> dict[str, Any]:
         "u_versions": plain([w.version for w in rows]),
         "u_docs": texts([w.doc for w in rows]),
         "u_exclusive": plain([w.scope_version is not None for w in rows]),
-        "u_exclusive_ids": plain([w.id for w in rows if w.scope_version is not None]),
         "u_plain": plain([w.id for w in rows if w.scope_version is None]),
         "u_parents": plain([None if p is None else p.parent_id for p in places]),
         "u_names": texts([None if p is None else p.name for p in places]),

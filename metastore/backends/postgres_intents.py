@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from metastore.backends import postgres_sql as sql
-from metastore.backends.port import QUIET
 from metastore.backends.postgres_commit import Statement, caller, guards, plain, texts
 from metastore.backends.postgres_read import READ, each
 from metastore.backends.read_sql import from_named
@@ -33,7 +32,7 @@ __all__ = [
 
 _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 _CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
-  quiet_until = {sql.NOW} + greatest({QUIET}, {sql.NOW} - marked_at)"""
+  quiet_until = {sql.quiet("guard")}"""
 
 _ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format)
 VALUES (%(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,

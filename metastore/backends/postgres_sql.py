@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from metastore.backends.port import DRIFT, QUIET
+from metastore.backends.port import DRIFT, LONGEST_QUIET, QUIET
 from metastore.changes import FORMAT
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "MARKED",
     "NOT_EMPTY",
     "NOW",
+    "PATIENCE",
     "PENDING",
     "READ",
     "RELEASE",
@@ -46,9 +47,17 @@ __all__ = [
     "check_absent_owned",
     "check_empty",
     "check_listing",
+    "quiet",
 ]
 
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+def quiet(guard: str) -> str:
+    """Until when it is the others' turn after the mark of ``guard``: as long as that was held, within limits."""
+    held = f"least({NOW}, {guard}.marked_until) - {guard}.marked_at"
+    return f"{NOW} + least(greatest({QUIET}, {held}), {LONGEST_QUIET})"
+
 
 DURABLE = """set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
     THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL"""
@@ -177,8 +186,11 @@ CALLER = f"""WITH remembered AS MATERIALIZED (
 SELECT width_bucket(1::float8, 0::float8, (SELECT count(*) FROM remembered)::float8, 1)"""
 """Fails (STALE_ID) for an operation id that gc may have forgotten, and keeps gc from forgetting more meanwhile."""
 
+PATIENCE = "SELECT set_config('lock_timeout', %(patience)s::text, true)"
+"""For a message whose first statements lock; the others set it themselves."""
+
 RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL,
-  quiet_until = {NOW} + greatest({QUIET}, {NOW} - marked_at)
+  quiet_until = {quiet("guard")}
 WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 """Takes the operation's own mark away."""
 
@@ -241,12 +253,12 @@ stands AS (
     dropped_at = CASE WHEN w.state = 0 THEN NULL WHEN w.state = 1 THEN {NOW} ELSE g.dropped_at END,
     mark = CASE WHEN %(keep)s::boolean THEN g.mark END, marked_at = CASE WHEN %(keep)s::boolean THEN g.marked_at END,
     marked_until = CASE WHEN %(keep)s::boolean THEN g.marked_until END,
-    quiet_until = CASE WHEN g.mark IS NOT NULL THEN {NOW} + greatest({QUIET}, {NOW} - g.marked_at) END
+    quiet_until = CASE WHEN g.mark IS NOT NULL THEN {quiet("g")} END
   FROM wanted w, go WHERE w.id = g.id AND g.id = ANY(%(u_ids)s::bigint[]) AND w.exclusive
   RETURNING g.id, g.scope_version, g.in_use),
 withdrawn AS (
   UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
-  FROM go WHERE o.entity_id = ANY(%(u_exclusive_ids)s::bigint[]) AND o.action = 'pending'),
+  FROM go WHERE o.entity_id = ANY(%(u_withdraw_ids)s::bigint[]) AND o.action = 'pending'),
 altered AS (
   UPDATE entity e SET version = e.version + 1, doc = coalesce(w.doc, e.doc),
     modified_by = %(principal)s::text, modified_at = {NOW}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from metastore.backends.port import DRIFT, QUIET
+from metastore.backends.port import DRIFT, LONGEST_QUIET, QUIET
 from metastore.changes import FORMAT
 from metastore.commit import (
     CLAIMABLE,
@@ -56,7 +56,7 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
 
 
 CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
-  quiet_until = :now + max({QUIET}, :now - marked_at)"""
+  quiet_until = :now + min(max({QUIET}, min(:now, marked_until) - marked_at), {LONGEST_QUIET})"""
 UNMARK = f"UPDATE guard SET {CLEARED} WHERE id = :id AND mark = :operation_id RETURNING 1"
 
 
@@ -127,7 +127,7 @@ def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
         raise Refused("marked", write.id)
     if write.scope_version is None:
         pending = "SELECT 1 FROM operation WHERE entity_id = ? AND action = 'pending' AND format <= ? LIMIT 1"
-        if not commit.overlook and run(pending, (write.id, FORMAT)).fetchone():
+        if not (commit.overlook or commit.withdraw) and run(pending, (write.id, FORMAT)).fetchone():
             raise Refused("pending", write.id)
     elif scope != write.scope_version:
         raise Refused("ancestor", write.id, scope)
@@ -182,6 +182,7 @@ class _Writer:
         if write.scope_version is not None:
             self._stand(write)
             self._run(UNMARK, {"id": write.id, "operation_id": str(self._commit.operation_id), "now": self._now})
+        if write.scope_version is not None or self._commit.withdraw:
             sql = """UPDATE operation SET action = 'moved', attempt = coalesce(attempt, 0) + 1
             WHERE entity_id = ? AND action = 'pending'"""
             self._run(sql, (write.id,))
