@@ -222,7 +222,8 @@ class Commit:
     held: int | None = None
     """The guard that carries this operation's mark. It must still do so; the commit takes it away."""
     withdraw: bool = False
-    """A transaction's: intents on what it writes are withdrawn (moved), so that their owners come again."""
+    """A transaction's: intents on what it writes are withdrawn (moved), so that their owners come again. Those of a
+    newer format are left to them."""
     overlook: bool = False
     """Pending intents do not hinder it: they are not understood, or the scope is frozen and they wait."""
     patience: int | None = None

@@ -168,7 +168,8 @@ class _Applying:
         else:
             assert (write.place, write.state, write.in_use) == (None, None, None), "needs a new scope version"
         if write.scope_version is not None or self._commit.withdraw:
-            for intent in self._tables.pending(write.id):
+            pending = self._tables.pending(write.id)
+            for intent in (s for s in pending if (s.format or 0) <= FORMAT or write.scope_version is not None):
                 self._tables.replace_step(intent, intent._replace(action="moved", attempt=(intent.attempt or 0) + 1))
         old = self._tables.bodies[write.id]
         by, at = self._audit()

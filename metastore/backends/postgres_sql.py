@@ -258,7 +258,8 @@ stands AS (
   RETURNING g.id, g.scope_version, g.in_use),
 withdrawn AS (
   UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
-  FROM go WHERE o.entity_id = ANY(%(u_withdraw_ids)s::bigint[]) AND o.action = 'pending'),
+  FROM go WHERE o.entity_id = ANY(%(u_withdraw_ids)s::bigint[]) AND o.action = 'pending'
+    AND (o.format <= {FORMAT} OR o.entity_id = ANY(%(turn_ids)s::bigint[]))),
 altered AS (
   UPDATE entity e SET version = e.version + 1, doc = coalesce(w.doc, e.doc),
     modified_by = %(principal)s::text, modified_at = {NOW}

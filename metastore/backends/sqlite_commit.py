@@ -184,8 +184,8 @@ class _Writer:
             self._run(UNMARK, {"id": write.id, "operation_id": str(self._commit.operation_id), "now": self._now})
         if write.scope_version is not None or self._commit.withdraw:
             sql = """UPDATE operation SET action = 'moved', attempt = coalesce(attempt, 0) + 1
-            WHERE entity_id = ? AND action = 'pending'"""
-            self._run(sql, (write.id,))
+            WHERE entity_id = ? AND action = 'pending' AND (format <= ? OR ?)"""
+            self._run(sql, (write.id, FORMAT, write.scope_version is not None))
         ((doc,),) = self._run(
             """UPDATE entity SET version = version + 1, doc = coalesce(?, doc), modified_by = ?, modified_at = ?
             WHERE id = ? RETURNING doc""",

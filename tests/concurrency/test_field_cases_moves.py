@@ -97,7 +97,8 @@ def test_case_38_a_deadlock_is_retried(postgres_url: str) -> None:
         adversary.execute("SELECT FROM guard WHERE id = %s FOR UPDATE", (min(a.id, b.id),))
         adversary.rollback()
         assert moving.result(20).path == "lake.cat.s.b.a"
-        assert store.counters["conflicts_serialization"] == 1
+        # the one or the other: it does not wait for a lock as long as PostgreSQL waits before it looks for a deadlock
+        assert store.counters["conflicts_serialization"] + store.counters["conflicts_busy"] >= 1
     assert violations(postgres_url) == []
 
 
