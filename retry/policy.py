@@ -34,8 +34,9 @@ class RetryPolicy:
 
     The wait is *full jitter* (Brooker, "Exponential Backoff And Jitter", 2015): a random time
     between 0 and ``min(cap, base * 2 ** (n - 1))`` seconds. ``attempts`` None: only the deadline
-    (seconds for the whole call) ends it. Each hook is called with every attempt; what it raises is
-    logged and changes nothing.
+    (seconds for the whole call) ends it. Each hook is called with every attempt that
+    committed, settled or lost; what it raises is logged and changes nothing. (An attempt that ends in the caller's own
+    error is told by that error.)
     """
 
     attempts: int | None = None

@@ -281,7 +281,14 @@ def test_the_outcome_of_no_operation(kept: ms.Store) -> None:
 @pytest.mark.parametrize("when", OUT_OF_TIME)
 def test_an_operation_id_of_another_time(kept: ms.Store, when: str, call: Callable[[ms.Store, Any], Any]) -> None:
     value = OUT_OF_TIME[when]
-    refused(ms.InvalidArgument, lambda: call(kept, value), str(value), "too old", "or from the future")
+    refused(
+        ms.InvalidArgument,
+        lambda: call(kept, value),
+        str(value),
+        "gc has forgotten",
+        "ahead of the database",
+        "ms.new_operation_id()",
+    )
     assert kept.outcome(value).state == "unknown"
 
 
