@@ -23,7 +23,7 @@ from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
 from metastore.names import clean_name, fold
-from metastore.operation_rows import check_operations
+from metastore.verifying_operations import check_operations
 from metastore.replaying import Replay
 from metastore.version_chain import ChainReader, doc_problem
 from metastore.violations import Places, Violation

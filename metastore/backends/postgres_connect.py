@@ -263,10 +263,10 @@ class Pool:
 
         Where all that there may be are lent, somebody may be waiting at the pool: back to it.
         """
-        if cast(_Connection, lent.driver_connection).stopped:
+        if self._closed or cast(_Connection, lent.driver_connection).stopped:
             lent.invalidate()
             lent.close()
-        elif len(self._warm) < _POOLED and self._pool.checkedout() < _MOST and not self._closed:
+        elif len(self._warm) < _POOLED and self._pool.checkedout() < _MOST:
             self._warm.append(lent)
         else:
             lent.close()
