@@ -23,8 +23,8 @@ from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
 from metastore.names import clean_name, fold
-from metastore.verifying_operations import check_operations
 from metastore.replaying import Replay
+from metastore.verifying_operations import check_operations
 from metastore.version_chain import ChainReader, doc_problem
 from metastore.violations import Places, Violation
 
