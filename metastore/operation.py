@@ -178,7 +178,7 @@ class Operation(Announced[T]):
             return self._help(self._announced)
         try:
             again, self._again = self._again, None
-            decided = self._decide(trusting=number == 1) if again is None else again
+            decided = self._decide(trusting=number == 1 and not withdrawn) if again is None else again
         except MetastoreError as error:
             if self._caller is None or not merits(error):
                 raise
