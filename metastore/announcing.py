@@ -16,7 +16,7 @@ from metastore.changes import FORMAT, EntityChange, encode
 from metastore.commit import CLAIMABLE, PENDING, Committed, Entry, Resolution, Unknown
 from metastore.entity import Record
 from metastore.errors import DeadlineExceeded, InvalidArgument
-from metastore.helping import BATCH, Plan, leads_to, plan
+from metastore.helping import BATCH, Batch, Plan, leads_to, plan
 from metastore.kinds import KINDS
 from metastore.names import format_path
 from metastore.operation_row import OperationRow, detail
@@ -39,8 +39,7 @@ class Announced(OperationRow[T]):
     def __init__(self, session: Session, request: Request[T], call: Call) -> None:
         super().__init__(session, request, call)
         self._others = 0  # how many intents were there before
-        self._rejected: frozenset[UUID] = frozenset()
-        self._most: int | None = None  # a smaller batch, while the database refuses one
+        self._batch = Batch()
         self._lost_to: int | None = None  # the entity of the last conflict
         self._held: int | None = None  # the guard that carries our mark, or may
         self._in_the_way: UUID | None = None  # whose mark we stepped aside for
@@ -106,7 +105,7 @@ class Announced(OperationRow[T]):
             if done is not None:
                 return self._known([done])
         began = self._session.clock.monotonic()
-        seen = self._backend.pending(entity_id, self.id, self._limit())
+        seen = self._backend.pending(entity_id, self.id, BATCH)
         if seen.own is None or seen.own.action != PENDING:
             return self._resolved(seen.own, seen)
         planned = self._plan(seen, seen.own)
@@ -114,7 +113,8 @@ class Announced(OperationRow[T]):
         try:
             outcome = self._backend.help(planned.help)
         except InvalidArgument:
-            self._halve([one.operation_id for one in planned.help.resolutions])
+            self._batch.refused(planned.help)
+            raise Conflict("rejected", "the database refuses what somebody wants to write", 0.0) from None
         if isinstance(outcome, Committed):
             self._session.hot.took(self._session.clock.monotonic() - began)
             return self._helped(planned.help.resolutions, outcome.results, seen, planned.record)
@@ -132,7 +132,7 @@ class Announced(OperationRow[T]):
         known = seen.known
         if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
             self._withdraw()
-        planned = plan(seen, self.id, self._rejected, self._limit(), strictly=self._most is not None)
+        planned = plan(seen, self.id, self._batch)
         if planned is None:
             raise Conflict("pending", "a newer program wrote this operation down; only such a one can apply it")
         self._session.metrics.pending(len(seen.intents), (seen.now - seen.intents[0].time) / 1e6)
@@ -150,14 +150,11 @@ class Announced(OperationRow[T]):
             clock.sleep(min(wait, max(0.0, self._ends - clock.monotonic())))
             own, ahead = self._backend.turn(entity_id, self.id)
             if own is not None:
-                hot.took((clock.monotonic() - began) / 1.0)  # the rest of one round, and the next
+                hot.took(clock.monotonic() - began)
                 return own
             if ahead == 0:
                 break
         return None
-
-    def _limit(self) -> int:
-        return BATCH if self._most is None else self._most
 
     def _helped(self, resolutions: Sequence[Resolution], results: Results, seen: Pending, record: Record) -> T:
         hot, entity_id = self._session.hot, record.chain[-1].id
@@ -168,8 +165,7 @@ class Announced(OperationRow[T]):
             hot.lead(entity_id)
         self._session.metrics.batch(len(resolutions))
         self._session.recent.note(record.chain)
-        self._most = None if self._rejected or self._most is None else 2 * self._most
-        self._rejected = frozenset()
+        self._batch.passed()
         for one, result in zip(resolutions, results, strict=True):
             if one.operation_id != self.id:
                 continue
@@ -209,15 +205,6 @@ class Announced(OperationRow[T]):
             self._claim_again()
         self._look = True
         raise Conflict("ancestor", "the entity was renamed, moved or dropped", 0.0)
-
-    def _halve(self, sent: Sequence[UUID]) -> NoReturn:
-        """The database refuses a batch: try half of it, until the one that it refuses is alone."""
-        if len(sent) == 1:
-            self._rejected |= {sent[0]}
-            self._most = None
-        else:
-            self._most = max(1, len(sent) // 2)
-        raise Conflict("rejected", "the database refuses what somebody wants to write", 0.0)
 
 
 def _can_be_written(changes: Sequence[EntityChange]) -> bool:

@@ -4,7 +4,7 @@
 update. That waits for the writers in flight below it and keeps later ones out: they retry until
 their deadline and then get ScopeFrozen. What the block does is one commit, which requires the mark
 and takes it away. A holder that dies blocks nobody beyond its ttl; after each freeze it is the
-others' turn for as long as it took, at least 50 ms.
+others' turn for as long as it took, at least 50 ms and at most 5 s.
 
 It does not keep out what is done to the schema's ancestors: the holder's commit then fails, and
 names it.
@@ -29,7 +29,7 @@ from metastore.placing import check_in_use, guards_of
 from metastore.retry.runner import Conflict, run
 from metastore.session import Call, Session, View
 from metastore.settling import MARK_TTL, in_the_way
-from metastore.transaction import Transaction, effort_of, policy_of
+from metastore.transaction import Transaction, effort_of
 
 __all__ = ["FreezableSchemas", "Freeze"]
 
@@ -66,7 +66,7 @@ class Freeze(Transaction):
     def __enter__(self) -> Self:
         self._check_new()
         session = self._outer
-        policy = policy_of(session, self._call)
+        policy = session.policy_of(self._call)
         ends = session.clock.monotonic() + policy.deadline
         try:
             with until(ends):

@@ -25,7 +25,7 @@ from metastore.placing import check_in_use, guards_of
 from metastore.replacing import Replace
 from metastore.results import encode_error, encode_value
 
-__all__ = ["BATCH", "Plan", "leads_to", "own_guards", "plan"]
+__all__ = ["BATCH", "Batch", "Plan", "leads_to", "own_guards", "plan"]
 
 BATCH = 64
 """How many intents are resolved at once."""
@@ -64,26 +64,43 @@ def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
     return True
 
 
-def plan(
-    seen: Pending,
-    own: UUID | None,
-    rejected: frozenset[UUID] = frozenset(),
-    most: int = BATCH,
-    *,
-    strictly: bool = False,
-) -> Plan | None:
-    """Resolve the oldest ``most`` intents that this program understands, and that of ``own``; None: there is none.
+class Batch:
+    """How many intents are resolved at once: fewer while the database refuses what one of them writes.
 
-    ``rejected`` are those whose documents the database refused; with ``strictly`` it is looked for
-    which one it refuses, and ``own`` waits for its turn. The entity must be live.
+    Half of a refused batch is tried, until the culprit is alone. The next batch resolves it as failed.
     """
+
+    def __init__(self) -> None:
+        self.most = BATCH
+        self.rejected: UUID | None = None
+
+    def refused(self, help_: Help) -> None:
+        """Note that the database refused this one."""
+        sent = help_.resolutions
+        if len(sent) == 1:
+            self.most, self.rejected = BATCH, sent[0].operation_id
+        else:
+            self.most = len(sent) // 2
+
+    def passed(self) -> None:
+        """Note that a batch was applied."""
+        self.most = BATCH if self.rejected is not None else min(BATCH, 2 * self.most)
+        self.rejected = None
+
+
+def plan(seen: Pending, own: UUID | None, batch: Batch) -> Plan | None:
+    """Resolve the oldest intents that this program understands, and that of ``own``; None: there is none.
+
+    While a culprit is looked for, ``own`` waits for its turn. The entity must be live.
+    """
+    most, strictly = batch.most, batch.most < BATCH
     assert seen.known is not None
     record, resolutions, size = seen.known.record, list[Resolution](), 0
     mine = record
     for intent in seen.intents:
         if len(resolutions) >= most and (strictly or intent.operation_id != own):
             continue
-        one = _resolve(intent, record, seen.now, intent.operation_id in rejected, intent.operation_id == own)
+        one = _resolve(intent, record, seen.now, intent.operation_id == batch.rejected, intent.operation_id == own)
         if one is None:
             continue
         size += len(one.doc or "")

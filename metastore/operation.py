@@ -53,8 +53,6 @@ _PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 _GRACE = 0.5
 """How long, after a call's deadline, it is tried to withdraw what the call has announced (seconds)."""
-_CLOSE = 0.1
-"""A wait that ends so shortly before the call's deadline ended because of it (seconds)."""
 _ROUNDS = 8
 """How often an attempt begins anew when its intent was withdrawn, before it waits."""
 _ESCALATES = ("self", "pending", "read")
@@ -104,7 +102,7 @@ class Operation(Announced[T]):
         self._overlook = False  # what is pending there this program does not understand
         self._guessed = False  # the last commit rested on what was in hand
         self._attempts = 0
-        self._last: Conflict | None = None
+        self._unavailable: BackendUnavailable | None = None  # what the last attempt met
         self._again: Proposal[T] | None = None  # only a lock was in the way: the same once more
 
     # --- the whole
@@ -140,12 +138,8 @@ class Operation(Announced[T]):
         self._attempts, self._lost_to = number, None
         try:
             return self._try(number)
-        except DeadlineExceeded:
-            if self._last is None or self._session.clock.monotonic() < self._ends - _CLOSE:
-                raise
-            raise self._last from None  # it is the call's time that is over, not one wait
         except Conflict as conflict:
-            self._last = conflict
+            self._unavailable = None
             if conflict.cause != "marked":
                 self._in_the_way = None
             self._session.metrics.conflict(self._request.verb, conflict.cause, self._lost_to)
@@ -154,8 +148,8 @@ class Operation(Announced[T]):
             if not error.transient:
                 raise
             self._session.metrics.conflict(self._request.verb, "unavailable", None)
-            self._last = Conflict("unavailable", str(error))
-            raise self._last from error
+            self._unavailable = error
+            raise Conflict("unavailable", str(error)) from error
 
     def _try(self, number: int) -> T:
         """Make one attempt: it ends with a lost commit, not with finding that an intent was withdrawn."""
@@ -284,14 +278,14 @@ class Operation(Announced[T]):
                     except Conflict:  # it is pending, or may be claimed: neither for long
                         continue
                 self._unmark()
-            except OutcomeUnknown:
-                raise
-            except (BackendUnavailable, DeadlineExceeded, InvalidArgument):
+            except (BackendUnavailable, DeadlineExceeded, InvalidArgument) as unasked:  # the last: the store was closed
                 if self._announced is not None or self._look:
                     raise OutcomeUnknown(self.id) from error
+                if isinstance(unasked, InvalidArgument):
+                    raise  # what the operation came to
         in_time = not isinstance(error, DeadlineExceeded | RetriesExhausted)
-        if not in_time and self._last is not None and isinstance(self._last.__cause__, BackendUnavailable):
-            raise self._last.__cause__ from None
+        if not in_time and self._unavailable is not None:
+            raise self._unavailable from None
         if not in_time and self._in_the_way is not None:
             raise ScopeFrozen(self._in_the_way, f"operation {self._in_the_way} is in the way: {error}") from None
         raise error

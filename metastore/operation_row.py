@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
 from uuid import UUID
 
@@ -34,9 +33,8 @@ class OperationRow(Generic[T]):
         self._session = session
         self._backend = session.backend
         self._request = request
-        policy = session.policy if call.deadline is None else replace(session.policy, deadline=float(call.deadline))
-        self._policy = policy
-        self._ends = session.clock.monotonic() + policy.deadline
+        self._policy = session.policy_of(call)
+        self._ends = session.clock.monotonic() + self._policy.deadline
         self._principal = session.principal if call.principal is None else call.principal
         self.id = call.operation_id or session.clock.operation_id()
         self._caller: Caller | None = None

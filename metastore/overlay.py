@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from metastore.backends.port import ROOT, Backend, Child, Guards, Known, Lookup, Page, Resolved, Step
@@ -38,23 +38,15 @@ from metastore.drafts import Draft, Drafts
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
-from metastore.names import fold, format_path
+from metastore.names import fold
+from metastore.overlay_changed import Changed, changed
 from metastore.overlay_owned import OwnedOverlay
 from metastore.read_set import ReadSet
 
-__all__ = ["Changed", "Overlay"]
+__all__ = ["Overlay"]
 
 _PAGE = 1000
 _IDS = 32
-
-
-class Changed(NamedTuple):
-    """What a transaction found changed: the versions, where they are known, and by whom."""
-
-    path: str
-    expected: int | None
-    found: int | None
-    principal: str | None
 
 
 class Overlay:
@@ -94,28 +86,7 @@ class Overlay:
         for write in self._writes:
             if isinstance(write, Update) and not self._drafts.is_new(write.id):
                 expected.setdefault(write.id, write.version)
-        for (entity_id, version), known in zip(expected.items(), self._base.by_id(list(expected)), strict=True):
-            if known is None:
-                return Changed(self._nodes[entity_id][0].name, version, None, None)
-            chain = known.record.chain
-            path = format_path([n.name for n in chain])
-            moved = [n for n, a in enumerate(chain) if self._reads.guards.get(a.id, a.scope_version) != a.scope_version]
-            if moved and (known.live or moved[0] < len(chain) - 1) and known.record.version == version:
-                return Changed(format_path([a.name for a in chain[: moved[0] + 1]]), None, None, None)
-            if not known.live:
-                return Changed(path, version, None, None)
-            if known.record.version != version:
-                return Changed(path, version, known.record.version, known.record.modified_by)
-        return self._moved_scope()
-
-    def _moved_scope(self) -> Changed | None:
-        """Return which of the guards does not hold any more."""
-        for known in self._base.by_id([i for i in self._reads.guards if i != ROOT_ID]):
-            if known is not None:
-                own = known.record.chain[-1]
-                if self._reads.guards[own.id] != own.scope_version:
-                    return Changed(format_path([n.name for n in known.record.chain]), None, None, None)
-        return None
+        return changed(self._base, expected, self._reads.guards, lambda entity_id: self._nodes[entity_id][0].name)
 
     def _family(self, entity_id: int) -> str:
         return self._drafts[entity_id].family

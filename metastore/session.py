@@ -10,7 +10,7 @@ operation, however many attempts it takes, is in :mod:`metastore.operation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from uuid import RFC_4122, UUID
 
@@ -143,6 +143,10 @@ class Session:
     bucket: TokenBucket = field(init=False)
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
+
+    def policy_of(self, call: Call) -> RetryPolicy:
+        """Return the policy with the call's own deadline."""
+        return self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
 
     def __post_init__(self) -> None:
         self.bucket = TokenBucket(_TOKENS, _TOKENS_PER_SECOND, self.clock)

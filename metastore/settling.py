@@ -9,7 +9,7 @@ from uuid import UUID
 from metastore.backends.port import Backend
 from metastore.commit import Committed
 from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, OutcomeUnknown
-from metastore.helping import BATCH, plan
+from metastore.helping import BATCH, Batch, plan
 from metastore.session import Session
 
 __all__ = ["MARK_TTL", "InTheWay", "ask_until_it_answers", "help_others", "in_the_way"]
@@ -68,23 +68,19 @@ def help_others(session: Session, entity_id: int) -> bool:
 
     False: what is left there is not understood by this program, and must not hold it up.
     """
-    most, rejected = BATCH, frozenset[UUID]()
+    batch = Batch()
     while True:
-        seen = session.backend.pending(entity_id, None, most)
+        seen = session.backend.pending(entity_id, None, BATCH)
         if not seen.intents or seen.known is None or not seen.known.live:
             return True
-        planned = plan(seen, None, rejected, most)
+        planned = plan(seen, None, batch)
         if planned is None:
             return False
-        sent = [one.operation_id for one in planned.help.resolutions]
         try:
             outcome = session.backend.help(planned.help)
         except InvalidArgument:  # the database refuses one of them: which?
-            if len(sent) == 1:
-                rejected, most = frozenset(sent), BATCH
-            else:
-                most = max(1, len(sent) // 2)
+            batch.refused(planned.help)
             continue
         if isinstance(outcome, Committed):
-            session.metrics.batch(len(sent))
+            session.metrics.batch(len(planned.help.resolutions))
         return True

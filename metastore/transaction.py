@@ -19,17 +19,16 @@ from metastore.commit import Commit, Committed, Unknown, Update
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, ScopeFrozen, VersionConflict
 from metastore.managers.every import Managers
-from metastore.overlay import Changed, Overlay
+from metastore.overlay import Overlay
+from metastore.overlay_changed import Changed
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Call, Session
 from metastore.settling import ask_until_it_answers, in_the_way
 
-__all__ = ["Transaction", "effort_of", "policy_of", "run_transaction"]
+__all__ = ["Transaction", "effort_of", "run_transaction"]
 
 T = TypeVar("T")
-_CLOSE = 0.1
-"""A wait that ends so shortly before the call's deadline ended because of it (seconds)."""
 _SAME_AGAIN = ("serialization", "busy")
 """Conflicts that say nothing of what was read: the same commit is sent again."""
 
@@ -84,7 +83,7 @@ class Transaction(Managers):
 
     def _commit(self) -> None:
         self.sent = True
-        session, policy = self._outer, policy_of(self._outer, self._call)
+        session, policy = self._outer, self._outer.policy_of(self._call)
         ends = session.clock.monotonic() + policy.deadline
         began = session.clock.monotonic()
         try:
@@ -154,11 +153,6 @@ class Transaction(Managers):
         return VersionConflict(self._scope, None, None, f"{self._scope}: {message}")
 
 
-def policy_of(session: Session, call: Call) -> RetryPolicy:
-    """Return the session's policy with the call's own deadline."""
-    return session.policy if call.deadline is None else replace(session.policy, deadline=float(call.deadline))
-
-
 def effort_of(session: Session, policy: RetryPolicy, operation_id: UUID, what: str = "the transaction") -> Effort:
     """Return how a transaction is tried."""
     return Effort(policy, session.clock, session.bucket, lambda: what, operation_id)
@@ -180,21 +174,8 @@ def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
 
 def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call) -> T:
     """Run ``fn`` in a transaction, again and again until it commits; return what it returned."""
-    last: Conflict | None = None
 
     def attempt(_: int) -> T:
-        nonlocal last
-        try:
-            return once()
-        except DeadlineExceeded:
-            if last is None or session.clock.monotonic() < ends - _CLOSE:
-                raise
-            raise last from None  # it is the call's time that is over, not one wait
-        except Conflict as conflict:
-            last = conflict
-            raise
-
-    def once() -> T:
         transaction = Transaction(session, call)
         try:
             with transaction:
@@ -206,7 +187,6 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             raise
         return result
 
-    policy = policy_of(session, call)
-    ends = session.clock.monotonic() + policy.deadline
-    with until(ends):
+    policy = session.policy_of(call)
+    with until(session.clock.monotonic() + policy.deadline):
         return run(attempt, effort_of(session, policy, session.clock.operation_id()))

@@ -30,6 +30,10 @@ _NOBODY_WON = ("lost", "serialization", "unavailable")
 """Causes that say nothing of anybody's success: such retries alone must not keep a sick database busy."""
 
 
+_CLOSE = 0.1
+"""A wait that ends so shortly before the call's deadline ended because of it (seconds)."""
+
+
 class Conflict(Exception):
     """This attempt lost. ``cause`` says to what; ``detail`` is for the message.
 
@@ -131,6 +135,11 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
         except Conflict as conflict:
             progress.last = conflict
             raise
+        except DeadlineExceeded:
+            if progress.elapsed() < effort.policy.deadline - _CLOSE:
+                raise
+            assert progress.last is not None
+            raise progress.last from None  # it is the call's time that is over: say what it was spent on
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Conflict),
