@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.changes import RemoveProperty, SetComment, SetProperty
+from metastore.changes import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.collecting import Collected
 from metastore.columns import Column
@@ -22,15 +22,30 @@ from metastore.errors import (
     ScopeFrozen,
     VersionConflict,
 )
+from metastore.function_changes import (
+    AddDefinition,
+    AddImplementation,
+    DropDefinition,
+    DropImplementation,
+    SetImplementation,
+)
+from metastore.function_doc import Definition, Implementation
 from metastore.kinds.catalog import Catalog
+from metastore.kinds.declared import Field, Kind
 from metastore.kinds.fileset import Fileset
+from metastore.kinds.function import Function
 from metastore.kinds.metalake import Metalake
+from metastore.kinds.model import Model
+from metastore.kinds.model_version import ModelVersion
 from metastore.kinds.partition import Partition
 from metastore.kinds.schema import Schema
 from metastore.kinds.statistic import Statistic
 from metastore.kinds.table import Table
+from metastore.kinds.topic import Topic
+from metastore.kinds.view import View
 from metastore.layout import Index
 from metastore.metrics import Snapshot
+from metastore.model_changes import RemoveUri, SetUri
 from metastore.results import Outcome
 from metastore.stats import Stats
 from metastore.store import Store, migrate
@@ -51,6 +66,8 @@ from metastore.table_changes import (
     SetFormat,
     SetLocation,
 )
+from metastore.view_changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
+from metastore.view_doc import SQL
 from metastore.violations import Violation
 
 new_operation_id = _SYSTEM.operation_id
@@ -58,7 +75,10 @@ new_operation_id = _SYSTEM.operation_id
 
 __all__ = [
     "FIRST",
+    "SQL",
     "AddColumn",
+    "AddDefinition",
+    "AddImplementation",
     "AddIndex",
     "BackendUnavailable",
     "Catalog",
@@ -66,17 +86,27 @@ __all__ = [
     "Collected",
     "Column",
     "DeadlineExceeded",
+    "Definition",
     "DropColumn",
+    "DropDefinition",
+    "DropImplementation",
     "DropIndex",
     "Entity",
     "EntityAlreadyExists",
+    "EntityChange",
     "EntityNotFound",
+    "Field",
     "Fileset",
+    "Function",
+    "Implementation",
     "Index",
     "InvalidArgument",
+    "Kind",
     "Metalake",
     "MetastoreError",
     "MigrationNeeded",
+    "Model",
+    "ModelVersion",
     "MoveColumn",
     "NotEmpty",
     "NotInUse",
@@ -84,6 +114,8 @@ __all__ = [
     "OutcomeUnknown",
     "Partition",
     "RemoveProperty",
+    "RemoveRepresentation",
+    "RemoveUri",
     "RenameColumn",
     "RetriesExhausted",
     "RetypeColumn",
@@ -94,16 +126,23 @@ __all__ = [
     "SetColumnDefault",
     "SetColumnNullable",
     "SetComment",
+    "SetDefaultCatalog",
+    "SetDefaultSchema",
     "SetFormat",
+    "SetImplementation",
     "SetLocation",
     "SetProperty",
+    "SetRepresentation",
+    "SetUri",
     "Snapshot",
     "Statistic",
     "Stats",
     "Store",
     "Table",
+    "Topic",
     "Version",
     "VersionConflict",
+    "View",
     "Violation",
     "migrate",
     "new_operation_id",

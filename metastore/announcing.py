@@ -12,12 +12,12 @@ from typing import NoReturn, TypeVar, cast
 from uuid import UUID
 
 from metastore.backends.port import Pending, Step
-from metastore.changes import FORMAT, EntityChange, encode
+from metastore.changes import EntityChange, encode
 from metastore.commit import CLAIMABLE, PENDING, Committed, Entry, Resolution, Unknown
 from metastore.entity import Record
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.helping import BATCH, Batch, Plan, leads_to, plan
-from metastore.kinds import KINDS
+from metastore.kinds import kind_named
 from metastore.names import format_path
 from metastore.operation_row import OperationRow, detail
 from metastore.results import entity_at, replay
@@ -87,7 +87,7 @@ class Announced(OperationRow[T]):
             kind=merge.kind,
             path=None if merge.names is None else format_path(merge.names),
             changes=changes,
-            format=FORMAT,
+            format=kind_named(merge.kind).format_of(merge.changes),
             seconds=max(0.0, self._ends - self._session.clock.monotonic()),
             claim=self._claim,
             caller=self._caller,
@@ -174,7 +174,7 @@ class Announced(OperationRow[T]):
                 self._announced = None
             if one.action == "alter":
                 record = record._replace(modified_at=result.time)
-                return cast(T, KINDS[record.chain[-1].kind].entity(record))
+                return cast(T, kind_named(record.chain[-1].kind).entity(record))
             if one.action in CLAIMABLE:
                 self._look = True  # it is expired, or means something else now
                 break

@@ -7,7 +7,8 @@ change carries intent and not a result, it can be applied again to a fresher doc
 is how conflicts merge.
 
 Changes are written into history as JSON: ``encode`` and ``decode`` are each other's inverse.
-A change class gets its JSON tag from its name, so classes are renamed only with a migration.
+A change class gets its JSON tag from its name, or from ``class AddPanel(EntityChange, tag="acme.AddPanel")``: a class
+is renamed only with a migration, or with its old name as the tag.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ class _Unset:
 
 UNSET: Final = _Unset()
 
-FORMAT: Final = 1
-"""The format of the changes that this program writes. A program applies other people's only up to its own:
-a change that means something else than before, or a new one, counts it up."""
+FORMAT: Final = 2
+"""The newest format of changes that this program knows; it applies other people's only up to this.
+
+A change that means something else than before, or a new one, or a new kind of entity, counts it up, and carries the
+new number as ``since``.
+"""
 
 _registry: dict[str, type[EntityChange]] = {}
 
@@ -47,12 +51,16 @@ class EntityChange:
     """The base of every change. A subclass is a frozen dataclass that overrides ``apply``."""
 
     tag: ClassVar[str] = ""
+    since: ClassVar[int] = 1
+    """The oldest format that has this change, in this meaning."""
     _names: ClassVar[tuple[str, ...]]
 
-    def __init_subclass__(cls) -> None:
-        cls.tag = cls.__name__
-        if _registry.setdefault(cls.tag, cls).__qualname__ != cls.__qualname__:
-            raise TypeError(f"two change classes are named {cls.tag}")
+    def __init_subclass__(cls, *, tag: str | None = None) -> None:
+        cls.tag = tag or cls.__dict__.get("tag") or cls.__name__  # a dataclass with slots makes the class once more
+        other = _registry.get(cls.tag)
+        if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"two change classes have the tag {cls.tag!r}; give one of them another: tag=")
+        _registry[cls.tag] = cls
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
         """Change the draft ``doc`` of the entity at ``path`` in place, or raise."""

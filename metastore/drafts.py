@@ -36,6 +36,7 @@ class Drafts(dict[int, Draft]):
         """Yield the drafts that stand below a parent, the one written first last."""
         return (d for d in reversed(self.values()) if d.parent_id == parent_id and d.state == state)
 
-    def at(self, parent_id: int, family: str, key: str, state: int = LIVE) -> Draft | None:
-        """Return the draft of this name; of several dropped ones, the one written last."""
-        return next((d for d in self.below(parent_id, state) if d.key == key and d.family == family), None)
+    def at(self, parent_id: int, family: str, key: str, state: int = LIVE, kind: str | None = None) -> Draft | None:
+        """Return the draft of this name, and kind if one is given; of several dropped ones, the one written last."""
+        named = (d for d in self.below(parent_id, state) if d.key == key and d.family == family)
+        return next((d for d in named if kind in (None, d.node.kind)), None)

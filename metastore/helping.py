@@ -19,7 +19,7 @@ from metastore.changes import FORMAT, EntityChange, UnknownChange, decode
 from metastore.commit import Guard, Help, Resolution
 from metastore.entity import Entity, Node, Record
 from metastore.errors import InvalidArgument, MetastoreError
-from metastore.kinds import KINDS
+from metastore.kinds import kind_named
 from metastore.names import fold, format_path, parse_path
 from metastore.placing import check_in_use, guards_of
 from metastore.replacing import Replace
@@ -46,7 +46,7 @@ def own_guards(chain: Sequence[Node]) -> tuple[Guard, ...]:
     """Return what an alter is guarded by: the ancestors, and what can be frozen by itself as well."""
     guards = guards_of(chain[:-1])
     own = chain[-1]
-    return (*guards, Guard(own.id, own.scope_version)) if KINDS[own.kind].container else guards
+    return (*guards, Guard(own.id, own.scope_version)) if kind_named(own.kind).container else guards
 
 
 def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
@@ -149,7 +149,7 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
 
 
 def _entity(record: Record) -> Entity:
-    return KINDS[record.chain[-1].kind].entity(record)
+    return kind_named(record.chain[-1].kind).entity(record)
 
 
 def _understood(intent: Step) -> tuple[EntityChange, ...] | None:
@@ -159,5 +159,5 @@ def _understood(intent: Step) -> tuple[EntityChange, ...] | None:
         changes = decode(json.loads(intent.changes or "[]"))
     except (TypeError, ValueError, KeyError, MetastoreError):
         return None
-    known = (*KINDS[intent.kind or ""].changes, Replace)
+    known = (*kind_named(intent.kind or "").changes, Replace)
     return None if any(isinstance(c, UnknownChange) or not isinstance(c, known) for c in changes) else changes

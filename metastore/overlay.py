@@ -37,7 +37,7 @@ from metastore.commit import (
 from metastore.drafts import Draft, Drafts
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import InvalidArgument
-from metastore.kinds import KINDS
+from metastore.kinds import kind_named
 from metastore.names import fold
 from metastore.overlay_changed import Changed, changed
 from metastore.overlay_owned import OwnedOverlay
@@ -148,7 +148,7 @@ class Overlay:
         node, parent_id = self._nodes[entity_id]
         above = record.chain[-2] if len(record.chain) > 1 else ROOT
         key = fold(node.name) if above.fold else node.name
-        return Draft(node, parent_id, KINDS[node.kind].family, key, state, record)
+        return Draft(node, parent_id, kind_named(node.kind).family, key, state, record)
 
     def _next_id(self) -> int:
         if not self._ids:
@@ -365,11 +365,11 @@ class Overlay:
 
     # --- what a transaction reads as it is
 
-    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
-        draft = self._drafts.at(parent_id, family, key, DROPPED)
+    def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
+        draft = self._drafts.at(parent_id, family, key, DROPPED, kind)
         if draft is not None:
             return Child(key, draft.node, draft.state, *draft.record[1:7])
-        child = self._base.gone(parent_id, family, key)
+        child = self._base.gone(parent_id, kind, family, key)
         if child is not None:
             self.by_id([child.node.id])
         return None if child is not None and self._state(child.node.id) == LIVE else child

@@ -3,43 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from metastore.backends.port import ROOT, Lookup
 from metastore.commit import Guard
 from metastore.entity import Node
 from metastore.errors import InvalidArgument, NotInUse
+from metastore.kinds import kind_named
 from metastore.kinds.kind import Kind
 from metastore.names import fold, format_path
 
-__all__ = ["both", "check_in_use", "guards_of", "key_under", "kind_at", "lookup"]
-
-_UPPER = ("metalake", "catalog")
+__all__ = ["both", "check_in_use", "families_of", "guards_of", "key_under", "lookup", "parent_kind"]
 
 
 def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
     """Return the lookup of an entity of ``kind`` at ``names``, or raise InvalidArgument for a wrong depth."""
-    return Lookup(_families(kind, names), names)
-
-
-def _families(kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
-    depth = len(names)
-    if not kind.parents or kind.parents == ("metalake",):
-        fits = depth == (1 if not kind.parents else 2)
-    else:
-        fits = depth >= (3 if "catalog" in kind.parents else 4)
-    if not fits:
-        shape = {"metalake": "metalake", "catalog": "metalake.catalog"}.get(kind.name)
-        shape = shape or f"metalake.catalog.{'' if kind.name == 'schema' else 'schema.'}{kind.name}"
+    families = families_of(kind, len(names))
+    if families is None:
+        shape = ".".join(_shape(kind))
         raise InvalidArgument(
-            f"{format_path(names)} has {depth} names; the path of a {kind.name} is {shape}"
-            + (", with any depth of nested schemas" if depth > 2 else "")
+            f"{format_path(names)} has {len(names)} names; the path of a {kind.name} is {shape}"
+            + (", with any depth of nested schemas" if "schema" in shape else "")
         )
-    return (*_UPPER, *("schema",) * (depth - 3), kind.family)[:depth] if depth > 2 else _UPPER[:depth]
+    return Lookup(families, names)
 
 
-def kind_at(depth: int) -> str:
-    """Return the kind of the container that a path of ``depth`` names means."""
-    return {1: "metalake", 2: "catalog"}.get(depth, "schema")
+def families_of(kind: Kind, depth: int) -> tuple[str, ...] | None:
+    """Return the families that a path of ``depth`` names to a ``kind`` runs through; None: there is no such path."""
+    return _families(kind.family, kind.parents, depth)
+
+
+@cache
+def _families(family: str, parents: tuple[str, ...], depth: int) -> tuple[str, ...] | None:
+    if depth < 1 or not parents:
+        return (family,) if depth == 1 else None
+    for parent in map(kind_named, parents):
+        above = _families(parent.family, parent.parents, depth - 1)
+        if above is not None:
+            return (*above, family)
+    return None
+
+
+def _shape(kind: Kind) -> tuple[str, ...]:
+    """Return the shortest path of a ``kind``, in kinds."""
+    return (*(_shape(kind_named(kind.parents[0])) if kind.parents else ()), kind.name)
+
+
+def parent_kind(kind: Kind, depth: int) -> Kind | None:
+    """Return the kind of the parent that a path of ``depth`` names means, below which ``kind`` stands."""
+    return next((up for name in kind.parents if families_of(up := kind_named(name), depth)), None)
 
 
 def guards_of(nodes: Sequence[Node]) -> tuple[Guard, ...]:

@@ -18,8 +18,9 @@ class Replace(EntityChange):
     doc: Doc
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
-        kind = KINDS[self.kind]
-        fields = {name: decode(self.doc[name]) for name, decode in kind.entity.doc_fields.items()}
-        replaced = kind.replaced(dict(doc), self.doc["comment"], self.doc["properties"], fields)
+        kind, new = KINDS[self.kind], self.doc
+        if kind.replace_doc is not None:  # then it depends on what was there
+            fields = {name: decode(new[name]) for name, decode in kind.entity.doc_fields.items()}
+            new = kind.replaced(dict(doc), new["comment"], new["properties"], fields)
         doc.clear()
-        doc.update(replaced)
+        doc.update(new)

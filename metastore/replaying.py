@@ -11,13 +11,15 @@ from collections.abc import Iterator
 
 from metastore.commit import ROOT_ID
 from metastore.errors import InvalidArgument
-from metastore.kinds import KINDS
+from metastore.kinds import kind_named
 from metastore.names import format_path, parse_path
+from metastore.placing import families_of
 from metastore.violations import Places, Violation, is_container
 
 __all__ = ["Replay"]
 
 _UNSEEN = -1
+_UPPER = ("metalake", "catalog")
 _PLACING = ("create", "rename", "move", "restore")
 Names = tuple[str, ...]
 
@@ -37,6 +39,7 @@ class Replay:
         self._purged: set[int] = set()
         self._by_name: dict[tuple[int, str, str], int] = {}
         self._labels: dict[int, tuple[int, str, str]] = {}
+        self._families: dict[str, None] = dict.fromkeys(["schema"])
 
     def apply(
         self,
@@ -58,7 +61,7 @@ class Replay:
             yield from self._owned(seq, entity_id, owner_id, action, new or old or ())
             return
         stood = self._get(entity_id)
-        if old is not None and (stood >= 0 or action != "purge") and self._parent(old) != stood:
+        if old is not None and (stood >= 0 or action != "purge") and self._parent(old, kind) != stood:
             message = f"at position {seq}, {action} by a path that did not lead to it any more"
             yield Violation(4, entity_id, format_path(old), message)
         if action in _PLACING and new is not None:
@@ -97,7 +100,7 @@ class Replay:
             yield Violation(2 if action == "create" else 4, row_id, format_path(names), message)
 
     def _place(self, seq: int, entity_id: int, kind: str, action: str, names: Names) -> Iterator[Violation]:
-        parent = self._parent(names)
+        parent = self._parent(names, kind)
         if parent is None:
             message = f"at position {seq}, {action} below {format_path(names[:-1])}, which was not live there"
             yield Violation(2, entity_id, format_path(names), message)
@@ -106,7 +109,8 @@ class Replay:
         self._forget(entity_id)
         self._set(entity_id, parent)
         if is_container(kind):
-            family = KINDS[kind].family if kind in KINDS else kind
+            family = kind_named(kind).family
+            self._families[family] = None
             label = self._labels[entity_id] = (parent, family, names[-1])
             self._by_name[label] = entity_id
 
@@ -116,13 +120,20 @@ class Replay:
         if label is not None and self._by_name.get(label) == entity_id:
             del self._by_name[label]
 
-    def _parent(self, names: Names) -> int | None:
-        """Follow a path over live containers to the parent of its last name; None: it does not lead there."""
-        here: int | None = ROOT_ID
+    def _parent(self, names: Names, kind: str = "") -> int | None:
+        """Follow a path over live containers to the parent of its last name; None: it does not lead there.
+
+        A kind that is not known may stand below any other, and a schema is tried first.
+        """
+        families = families_of(kind_named(kind), len(names))
+        here = ROOT_ID
         for depth, name in enumerate(names[:-1]):
-            if here is None:
+            known = families or _UPPER
+            those = known[depth : depth + 1] or tuple(self._families)
+            found = [child for family in those if (child := self._by_name.get((here, family, name))) is not None]
+            if not found:
                 return None
-            here = self._by_name.get((here, ("metalake", "catalog", "schema")[min(depth, 2)], name))
+            here = found[0]
         return here
 
     def _get(self, entity_id: int) -> int:

@@ -17,7 +17,7 @@ from metastore.backends.port import Backend, Step
 from metastore.commit import CLAIMABLE, PENDING
 from metastore.entity import Entity, Node, Owned, OwnedRecord, Record
 from metastore.errors import MetastoreError
-from metastore.kinds import KINDS, OWNED_KINDS
+from metastore.kinds import kind_named, owned_kind_named
 from metastore.names import parse_path
 
 __all__ = [
@@ -79,10 +79,10 @@ def decode_value(text: str) -> Any:
     if "entity" in kept:
         chain, *rest = kept["entity"]
         record = Record(tuple([Node(*node) for node in chain]), *rest)
-        return KINDS[record.chain[-1].kind].entity(record)
+        return kind_named(record.chain[-1].kind).entity(record)
     if "owned" in kept:
         owned = OwnedRecord(*kept["owned"])
-        return OWNED_KINDS[owned.kind].row(owned)
+        return owned_kind_named(owned.kind).row(owned)
     if "error" not in kept:
         return kept["value"]
     cls = getattr(errors, kept["error"], MetastoreError)
@@ -93,7 +93,7 @@ def decode_value(text: str) -> Any:
 
 
 def entity_at(step: Step, chain: tuple[Node, ...] | None = None) -> Entity | Owned | None:
-    """Return what the entity was after ``step``; None for a kind that this program does not know.
+    """Return what the entity was after ``step``; None if the step does not say.
 
     ``chain``: the nodes above it as they are now, if they are known and lead to the same path.
     """
@@ -104,18 +104,15 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None) -> Entity | Own
     first = step.created_at is None and step.action == "create"  # what it made is gone
     created_by = step.principal if first else step.created_by
     audit = (created_by, step.created_at or step.time, step.principal, step.time)
-    if kind in OWNED_KINDS:
-        owner = step.owner_id or 0
-        owned = OwnedRecord(step.entity_id, owner, kind, names[-1], step.version, step.doc, *audit)
-        return OWNED_KINDS[kind].row(owned)
-    if kind not in KINDS:
-        return None
+    if step.owner_id is not None:
+        owned = OwnedRecord(step.entity_id, step.owner_id, kind, names[-1], step.version, step.doc, *audit)
+        return owned_kind_named(kind).row(owned)
     if chain is not None and tuple(n.name for n in chain) == names:
         nodes = (*chain[:-1], chain[-1]._replace(scope_version=step.scope_version or 1, in_use=bool(step.in_use)))
     else:
         above = [Node(_UNKNOWN, "", name, 0, True, False) for name in names[:-1]]
         nodes = (*above, Node(step.entity_id, kind, names[-1], step.scope_version or 1, bool(step.in_use), False))
-    return KINDS[kind].entity(Record(nodes, step.version, step.doc, *audit))
+    return kind_named(kind).entity(Record(nodes, step.version, step.doc, *audit))
 
 
 def with_origin(steps: list[Step], backend: Backend) -> list[Step]:

@@ -16,12 +16,14 @@ from uuid import UUID
 
 from metastore.backends.memory_commit import Refused, apply
 from metastore.backends.memory_intents import help_intents, set_mark, write_down
+from metastore.backends.memory_restore import MemoryRestorer, require_empty
 from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
 from metastore.backends.port import (
     FORMAT,
     ROOT,
     TOMBSTONES_STAY,
     Child,
+    Fence,
     Guards,
     Known,
     Lookup,
@@ -33,6 +35,7 @@ from metastore.backends.port import (
     Step,
     Turn,
 )
+from metastore.backends.restorer import Restorer
 from metastore.backends.stats_sql import DatabaseStats
 from metastore.changes import FORMAT as CHANGES
 from metastore.clock import Clock
@@ -228,10 +231,10 @@ class MemoryBackend:
             page = self.children(parent_id, kind, family, LIVE, (after, 0), limit, guards)
             return Page(page.held, [(child.key, child.node.name) for child in page.rows])
 
-    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
+    def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         with self._lock:
-            wanted = (family, key, DROPPED)
-            found = [s for s in self._tables.children(parent_id) if (s.family, s.key, s.state) == wanted]
+            wanted = (kind, family, key, DROPPED)
+            found = [s for s in self._tables.children(parent_id) if (s.kind, s.family, s.key, s.state) == wanted]
             last = max(found, key=lambda s: (s.dropped_at or 0, s.id), default=None)
             return last and self._child(last)
 
@@ -341,6 +344,23 @@ class MemoryBackend:
         with self._lock:
             snapshot = MemorySnapshot(self._tables.copy(), self._collected)
         yield snapshot
+
+    def fence(self) -> Fence:
+        with self._lock:
+            return Fence(self._tables.drawn["seq"], 0)
+
+    def passed(self, fence: Fence) -> bool:
+        return True
+
+    def restorer(self) -> Restorer:
+        def take(tables: Tables, collected_seq: int, epoch: str) -> None:
+            with self._lock:
+                require_empty(self._tables)
+                self._tables, self._collected, self._epoch = tables, collected_seq, epoch
+
+        with self._lock:
+            require_empty(self._tables)
+            return MemoryRestorer(self._tables.copy(), take)
 
     # --- the rest
 

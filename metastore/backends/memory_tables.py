@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from metastore.backends.port import LONGEST_QUIET, QUIET, Step
-from metastore.commit import LIVE, PENDING
+from metastore.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.entity import OwnedRecord
 
 __all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
@@ -115,11 +115,21 @@ class MemorySnapshot:
     def __init__(self, tables: Tables, collected_seq: int) -> None:
         self._tables, self._collected_seq = tables, collected_seq
 
-    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def rows(
+        self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
         rows = [row for row in self._all(table) if row[order[0]] is not None]
+        if only is not None:
+            rows = [row for row in rows if row[order[0]] in set(only)]
         # a missing value stands before the others
         rows.sort(key=lambda row: [(row[column] is not None, row[column]) for column in order])
         return (tuple([row[column] for column in columns]) for row in rows)
+
+    def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
+        states = (LIVE, DROPPED, PURGING) if gone else (LIVE,)
+        by = ("parent_id", "family", "key", "id")
+        rows = self.rows("guard", ("state", *columns), by, parent_ids)
+        return (row[1:] for row in rows if row[0] in states)
 
     def _all(self, table: str) -> list[dict[str, Any]]:
         tables = self._tables
@@ -130,7 +140,7 @@ class MemorySnapshot:
         if table == "owned":
             return [row._asdict() for row in tables.owned.values()]
         if table == "info":
-            return [{"id": 1, "collected_seq": self._collected_seq}]
+            return [{"id": 1, "collected_seq": self._collected_seq, "forgotten": tables.drawn["forgotten"]}]
         assert table == "operation", f"there is no table {table}"
         return [step._asdict() for step in tables.steps]
 

@@ -7,11 +7,13 @@ Each read sees one instant, and is one round trip.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
+from metastore.backends.restorer import Restorer
+from metastore.backends.snapshot import Fence, Snapshot
 from metastore.backends.stats_sql import DatabaseStats
 from metastore.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
 from metastore.entity import Node, OwnedRecord, Record
@@ -26,6 +28,7 @@ __all__ = [
     "Backend",
     "Child",
     "Embedded",
+    "Fence",
     "Guards",
     "Known",
     "Lookup",
@@ -170,23 +173,6 @@ class Marked(NamedTuple):
 Guards = Sequence[tuple[int, int]]
 
 
-class Snapshot(Protocol):
-    """All tables as they were at one instant; see :meth:`Backend.snapshot`."""
-
-    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns`` of each row of ``table`` that has a value in the first column of ``order``.
-
-        Tables and columns are those of :mod:`metastore.backends.tables`. The rows are ordered by
-        the columns ``order``, text by code point; where NULLs stand among the others is open.
-        Booleans may come as 0 and 1, UUIDs as strings. Several may be read at the same time.
-        """
-        ...
-
-    def numbers(self) -> tuple[int, int]:
-        """Return the last id and the last position that were drawn, or later ones."""
-        ...
-
-
 class Backend(Protocol):
     """The port. Three keep it: PostgreSQL, SQLite, and the memory model that is the oracle."""
 
@@ -222,8 +208,8 @@ class Backend(Protocol):
         """Return (key, name) of the live children after ``after``, by key."""
         ...
 
-    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
-        """Return the child of this name that was dropped last and can be restored."""
+    def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
+        """Return the child of this kind and name that was dropped last and can be restored."""
         ...
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
@@ -346,9 +332,21 @@ class Backend(Protocol):
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Read whole tables at one instant, while others go on writing.
 
-        For ``verify`` only: it is the one thing that may keep a (read-only) transaction open while
+        For ``verify`` and exports: they alone may keep a (read-only) transaction open while
         Python runs. Nothing else may be asked of the backend by the same thread meanwhile.
         """
+        ...
+
+    def fence(self) -> Fence:
+        """Return what was drawn by now."""
+        ...
+
+    def passed(self, fence: Fence) -> bool:
+        """Whether everything up to a fence is decided: a snapshot from now on shows all of it that is committed."""
+        ...
+
+    def restorer(self) -> Restorer:
+        """Write rows below the managers, in bulk: for the restore of a whole database only."""
         ...
 
     def format(self) -> tuple[int, int] | None:

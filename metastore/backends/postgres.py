@@ -30,7 +30,9 @@ from metastore.backends.port import (
 )
 from metastore.backends.postgres_asking import PostgresReads
 from metastore.backends.postgres_commit import Statement, alter, create, preludes, statements
+from metastore.backends.postgres_restore import PostgresRestorer
 from metastore.backends.read_sql import from_named
+from metastore.backends.restorer import Restorer
 from metastore.backends.stats_sql import DatabaseStats, postgres_stats
 from metastore.commit import (
     Commit,
@@ -202,6 +204,9 @@ class PostgresBackend(PostgresReads):
         if after == 0:
             others += len(self._rows(_FORGET, {"before": before - TOMBSTONES_STAY}))
         return last, versions, others
+
+    def restorer(self) -> Restorer:
+        return PostgresRestorer(self.pool)
 
     # --- the schema
 

@@ -29,6 +29,7 @@ from metastore.backends.decode import (
 from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.port import (
     Child,
+    Fence,
     Guards,
     Known,
     Lookup,
@@ -117,8 +118,8 @@ class PostgresReads:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
         return page(self._rows(_READ.names, {**parameters, **_guard_parameters(guards)}), len(guards), tuple)
 
-    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
-        rows = self._rows(_READ.gone, {"parent_id": parent_id, "family": family, "key": key})
+    def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
+        rows = self._rows(_READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})
         return child(rows[0]) if rows else None
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
@@ -167,6 +168,16 @@ class PostgresReads:
     def _feed(self, after: int, limit: int) -> list[Step]:
         return [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})]
 
+    def fence(self) -> Fence:
+        """The position first: whoever drew one up to it had a transaction id before we draw ours."""
+        (_, position), *_ = self._rows(verify_sql.POSTGRES_NUMBERS, {})
+        ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
+        return Fence(position, transaction)
+
+    def passed(self, fence: Fence) -> bool:
+        ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
+        return bool(oldest > fence.transaction)
+
     def feed_start(self) -> tuple[str, int]:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
         return epoch, collected
@@ -185,6 +196,9 @@ class PostgresReads:
             raise_read_error(error)
 
 
+_AMONG = "= ANY(%(ids)s::bigint[])"
+
+
 class _Snapshot:
     """Cursors in one REPEATABLE READ transaction."""
 
@@ -192,11 +206,20 @@ class _Snapshot:
         self._connection = connection
         self._opened = 0
 
-    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def rows(
+        self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
+        text = verify_sql.select(table, columns, order, None if only is None else _AMONG)
+        return self._stream(text, only, 100 if "doc" in columns else 1000)  # a document may have a megabyte
+
+    def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
+        return self._stream(verify_sql.select_below(columns, _AMONG, gone=gone), parent_ids, 1000)
+
+    def _stream(self, text: str, ids: Sequence[int] | None, at_once: int) -> Iterator[tuple[Any, ...]]:
         self._opened += 1
         with self._connection.cursor(name=f"metastore_{self._opened}") as cursor:
-            cursor.itersize = 100 if "doc" in columns else 1000  # a document may have a megabyte
-            cursor.execute(verify_sql.select(table, columns, order))
+            cursor.itersize = at_once
+            cursor.execute(text, None if ids is None else {"ids": list(ids)})
             yield from cursor
 
     def numbers(self) -> tuple[int, int]:

@@ -129,11 +129,12 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
 
     @cached_property
     def gone(self) -> str:
-        """The child of this name that was dropped last."""
+        """The child of this kind and name that was dropped last."""
         return from_named(
             f"""SELECT g.key, {NODE.format("g")}, g.state, {ENTITY}
 FROM guard g JOIN entity e ON e.id = g.id
 WHERE g.parent_id = :parent_id AND g.family = :family AND g.key = :key AND g.state <> {LIVE} AND g.state = {DROPPED}
+  AND g.kind = :kind
 ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
             self.parameter,
         )

@@ -30,6 +30,7 @@ from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.port import (
     TOMBSTONES_STAY,
     Child,
+    Fence,
     Guards,
     Known,
     Lookup,
@@ -41,8 +42,10 @@ from metastore.backends.port import (
     Turn,
 )
 from metastore.backends.read_sql import ReadSql
+from metastore.backends.restorer import Restorer
 from metastore.backends.sqlite_commit import UNMARK, Refused, apply
 from metastore.backends.sqlite_connect import DRIVER, Pool, raise_read_error
+from metastore.backends.sqlite_restore import SqliteRestorer
 from metastore.backends.stats_sql import DatabaseStats, sqlite_stats
 from metastore.clock import Clock
 from metastore.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
@@ -211,8 +214,8 @@ class SqliteBackend:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
         return page(self._rows(_READ.names, {**parameters, "guards": json.dumps(list(guards))}), len(guards), tuple)
 
-    def gone(self, parent_id: int, family: str, key: str) -> Child | None:
-        rows = self._rows(_READ.gone, {"parent_id": parent_id, "family": family, "key": key})
+    def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
+        rows = self._rows(_READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})
         return child(rows[0]) if rows else None
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
@@ -306,6 +309,16 @@ class SqliteBackend:
         except DRIVER.Error as error:
             raise_read_error(error)
 
+    def fence(self) -> Fence:
+        return Fence(self._rows("SELECT last_seq FROM info", {})[0][0], 0)
+
+    def passed(self, fence: Fence) -> bool:
+        """Numbers are drawn inside the one transaction that writes."""
+        return True
+
+    def restorer(self) -> Restorer:
+        return SqliteRestorer(self._written)
+
     # --- the schema
 
     def format(self) -> tuple[int, int] | None:
@@ -329,14 +342,27 @@ class SqliteBackend:
         self.pool.close()
 
 
+_AMONG = "IN (SELECT value FROM json_each(:ids))"
+
+
 class _Snapshot:
     """Cursors in one read transaction; the first of them to read fixes the instant."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def rows(self, table: str, columns: Sequence[str], order: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        yield from self._connection.execute(verify_sql.select(table, columns, order))
+    def rows(
+        self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
+        if only is None:
+            return iter(self._connection.execute(verify_sql.select(table, columns, order)))
+        return iter(
+            self._connection.execute(verify_sql.select(table, columns, order, _AMONG), {"ids": json.dumps(only)})
+        )
+
+    def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
+        parameters = {"ids": json.dumps(parent_ids)}
+        return iter(self._connection.execute(verify_sql.select_below(columns, _AMONG, gone=gone), parameters))
 
     def numbers(self) -> tuple[int, int]:
         row = self._connection.execute(verify_sql.SQLITE_NUMBERS).fetchone()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from metastore.backends.tables import metadata
 
-__all__ = ["POSTGRES_NUMBERS", "SQLITE_NUMBERS", "select"]
+__all__ = ["POSTGRES_NUMBERS", "SQLITE_NUMBERS", "select", "select_below"]
 
 _LAST = "(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {})"
 POSTGRES_NUMBERS = f"SELECT {_LAST.format('entity_id_seq')}, {_LAST.format('change_seq')}"
@@ -17,8 +17,23 @@ SQLITE_NUMBERS = "SELECT last_id, last_seq FROM info"
 """The last id and the last position that were drawn."""
 
 
-def select(table: str, columns: Sequence[str], order: Sequence[str]) -> str:
-    """Return the statement for ``columns`` of all rows with a value in the first of ``order``, so ordered."""
+def select(table: str, columns: Sequence[str], order: Sequence[str], among: str | None = None) -> str:
+    """Return the statement for ``columns`` of all rows with a value in the first of ``order``, so ordered.
+
+    ``among`` is how the dialect says that the value is one of the ids in its one parameter.
+    """
     declared = metadata.tables[table].columns
     assert all(name in declared for name in (*columns, *order))
-    return f"SELECT {', '.join(columns)} FROM {table} WHERE {order[0]} IS NOT NULL ORDER BY {', '.join(order)}"
+    where = f"{order[0]} {among or 'IS NOT NULL'}"
+    return f"SELECT {', '.join(columns)} FROM {table} WHERE {where} ORDER BY {', '.join(order)}"
+
+
+def select_below(columns: Sequence[str], among: str, *, gone: bool) -> str:
+    """Return the statement for the children of the ids in the parameter: each part has a partial index."""
+    assert all(name in metadata.tables["guard"].columns for name in columns)
+    inner = f"SELECT {', '.join(dict.fromkeys((*columns, *_BY)))} FROM guard WHERE parent_id {among} AND state "
+    parts = [inner + comparison for comparison in ("= 0", "<> 0")[: 2 if gone else 1]]
+    return f"SELECT {', '.join(columns)} FROM ({' UNION ALL '.join(parts)}) AS c ORDER BY {', '.join(_BY)}"
+
+
+_BY = ("parent_id", "family", "key", "id")

@@ -45,8 +45,7 @@ class Settings:
 
 def manager_of(store: Store, kind: str) -> Manager[Any]:
     """Return the manager of a kind."""
-    manager: Manager[Any] = getattr(store, f"{kind}s")
-    return manager
+    return store.manager(kind)
 
 
 def child_kinds(kind: str | None) -> list[str]:

@@ -8,7 +8,7 @@ back. ``replace_doc`` does the same where a document is there already (``if_exis
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import Parameter, signature
@@ -21,7 +21,7 @@ from metastore.names import clean_text, format_path
 
 __all__ = ["COMMON_CHANGES", "MAX_DOC", "Kind", "OwnedKind", "base_doc", "dump", "no_fields", "to_json"]
 
-to_json = json.JSONEncoder(separators=(",", ":")).encode
+to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 """Write JSON as it is stored: compact, and ASCII, so that any database encoding holds it."""
 MAX_DOC = 1 << 20
 """The largest document, in bytes of JSON."""
@@ -38,7 +38,10 @@ COMMON_CHANGES: tuple[type[EntityChange], ...] = (SetComment, SetProperty, Remov
 
 @dataclass(frozen=True)
 class Kind:
-    """An entity kind. ``parents``: the kinds it may stand below; none: below the root."""
+    """An entity kind. ``parents``: the kinds it may stand below; none: below the root.
+
+    ``since``: the format of changes (:data:`metastore.changes.FORMAT`) that a program must know to apply some here.
+    """
 
     name: str
     family: str
@@ -49,6 +52,11 @@ class Kind:
     changes: tuple[type[EntityChange], ...] = COMMON_CHANGES
     container: bool = False
     can_be_disabled: bool = False
+    since: int = 1
+
+    def format_of(self, changes: Iterable[EntityChange]) -> int:
+        """Return the oldest format whose programs can apply ``changes`` to an entity of this kind."""
+        return max([self.since, *[change.since for change in changes]])
 
     def document(self, comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
         """Return the whole document of a new entity."""
@@ -106,7 +114,10 @@ def base_doc(comment: object, properties: object) -> Doc:
 
 def dump(doc: Mapping[str, Any], path: tuple[str, ...]) -> str:
     """Return ``doc`` as the JSON text that is stored: ASCII, so that any database encoding holds it."""
-    text = to_json(doc)
+    try:
+        text = to_json(doc)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"{format_path(path)}: the document would be no JSON: {error}") from None
     if len(text) > MAX_DOC:
         raise InvalidArgument(f"{format_path(path)}: the document has {len(text)} bytes; at most {MAX_DOC} are allowed")
     return text

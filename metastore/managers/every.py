@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
-from metastore.managers.kinds import Catalogs, Filesets, Metalakes, Schemas, Tables
+from metastore.managers.declared import DeclaredManager
+from metastore.managers.kinds import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
+from metastore.managers.manager import Manager
+from metastore.managers.models import Models
 from metastore.managers.owned import Partitions, Statistics
+from metastore.managers.sources import Crawls, Sources
 from metastore.session import Session
 
 __all__ = ["Managers"]
@@ -14,10 +22,28 @@ class Managers:
     """The managers of all kinds, on one session."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self.metalakes = Metalakes(session, KINDS["metalake"])
         self.catalogs = Catalogs(session, KINDS["catalog"])
         self.schemas = Schemas(session, KINDS["schema"])
         self.tables = Tables(session, KINDS["table"])
+        self.views = Views(session, KINDS["view"])
         self.filesets = Filesets(session, KINDS["fileset"])
+        self.topics = Topics(session, KINDS["topic"])
+        self.models = Models(session, KINDS["model"])
+        self.functions = Functions(session, KINDS["function"])
         self.partitions = Partitions(session)
         self.statistics = Statistics(session)
+        self.sources = Sources(session)
+        self.crawls = Crawls(session)
+
+    def manager(self, kind: str) -> DeclaredManager:
+        """Return the manager of a kind, by its name: one declared with ``ms.Kind``, or a built-in one.
+
+        Raises InvalidArgument for a kind that this program does not know.
+        """
+        if kind not in KINDS:
+            known = ", ".join(sorted(KINDS))
+            raise InvalidArgument(f"there is no kind {shown(kind)}; known are {known}; declare others with ms.Kind(…)")
+        own = getattr(self, f"{kind}s", None)
+        return cast(DeclaredManager, own) if isinstance(own, Manager) else DeclaredManager(self._session, KINDS[kind])

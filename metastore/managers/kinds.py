@@ -8,19 +8,24 @@ from typing import Unpack
 
 from metastore.arguments import items
 from metastore.columns import Column
+from metastore.function_doc import Definition
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.fileset import Fileset
+from metastore.kinds.function import Function
 from metastore.kinds.metalake import Metalake
 from metastore.kinds.schema import Schema
 from metastore.kinds.table import Table
+from metastore.kinds.topic import Topic
+from metastore.kinds.view import View
 from metastore.layout import Index
 from metastore.managers import moving
 from metastore.managers.manager import E, Manager
 from metastore.managers.options import CallOptions, CreateOptions, call_of
 from metastore.managers.target import Target
 from metastore.names import Path
+from metastore.view_doc import SQL
 
-__all__ = ["Catalogs", "Filesets", "Metalakes", "Schemas", "Tables"]
+__all__ = ["Catalogs", "Filesets", "Functions", "Metalakes", "Schemas", "Tables", "Topics", "Views"]
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -121,3 +126,51 @@ class Filesets(Manager[Fileset]):
     ) -> Fileset:
         """Create a fileset. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
         return self._create(path, {"type": type, "locations": locations}, options)
+
+
+class Views(Manager[View]):
+    """Views."""
+
+    def create(
+        self,
+        path: Path,
+        *,
+        columns: Iterable[Column] = (),
+        representations: Iterable[SQL] = (),
+        default_catalog: str | None = None,
+        default_schema: str | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> View:
+        """Create a view. Raises EntityAlreadyExists (a table of this name too), EntityNotFound, NotInUse."""
+        fields = {
+            "columns": items(columns, "columns"),
+            "representations": items(representations, "representations"),
+            "default_catalog": default_catalog,
+            "default_schema": default_schema,
+        }
+        return self._create(path, fields, options)
+
+
+class Topics(Manager[Topic]):
+    """Topics."""
+
+    def create(self, path: Path, **options: Unpack[CreateOptions]) -> Topic:
+        """Create a topic. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
+        return self._create(path, {}, options)
+
+
+class Functions(Manager[Function]):
+    """Functions."""
+
+    def create(
+        self,
+        path: Path,
+        *,
+        definitions: Iterable[Definition] = (),
+        deterministic: bool = False,
+        type: str = "scalar",
+        **options: Unpack[CreateOptions],
+    ) -> Function:
+        """Create a function. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
+        fields = {"definitions": items(definitions, "definitions"), "deterministic": deterministic, "type": type}
+        return self._create(path, fields, options)

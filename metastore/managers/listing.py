@@ -13,11 +13,11 @@ from typing import TypeVar
 from metastore.backends.port import ROOT, Backend, Page
 from metastore.entity import Entity, Node
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds import KINDS
+from metastore.kinds import kind_named
 from metastore.kinds.kind import Kind
 from metastore.managers.target import Target, find
 from metastore.names import format_path, parse_path
-from metastore.placing import guards_of, kind_at
+from metastore.placing import guards_of, parent_kind
 from metastore.session import View
 
 __all__ = ["owner_pages", "pages", "parent_nodes"]
@@ -34,11 +34,14 @@ def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, .
         if kind.parents:
             raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents)}; name it")
         return ()
-    above = parent.kind if isinstance(parent, Entity) else kind_at(len(parse_path(parent)))
-    if above not in kind.parents:
+    if isinstance(parent, Entity):
+        above = kind_named(parent.kind) if parent.kind in kind.parents else None
+    else:
+        above = parent_kind(kind, len(parse_path(parent)))
+    if above is None:
         allowed = " or a ".join(kind.parents) or "root"
         raise InvalidArgument(f"a {kind.name} stands below a {allowed}; {parent!r} is none")
-    return find(view, KINDS[above], parent).chain
+    return find(view, above, parent).chain
 
 
 def pages(backend: Backend, kind: Kind, parent: Target | None, read: Read[T]) -> Iterator[tuple[tuple[Node, ...], T]]:

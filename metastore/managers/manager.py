@@ -88,9 +88,10 @@ class Manager(Generic[E]):
     def _make_parents(self, path: Path, options: CreateOptions) -> bool:
         """Create the first missing schema above ``path``; False if what is missing is no schema."""
         names = parse_path(path)
-        (found,) = self._session.backend.resolve([lookup(self._kind, names)])
+        where = lookup(self._kind, names)
+        (found,) = self._session.backend.resolve([where])
         depth = len(found.nodes) + 1
-        if depth < 3 or depth >= len(names):
+        if depth >= len(names) or where.families[depth - 1] != KINDS["schema"].family:
             return depth >= len(names)
         more = CreateOptions(if_exists="return", principal=options.get("principal"), deadline=options.get("deadline"))
         try:

@@ -14,7 +14,7 @@ from metastore.backends.port import Lookup
 from metastore.commit import DROPPED, LIVE, PURGING, Event, Guard, Place, Update
 from metastore.entity import Entity, Node, Record
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, NotEmpty, VersionConflict
-from metastore.kinds import KINDS
+from metastore.kinds import kind_named
 from metastore.kinds.kind import Kind
 from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last
 from metastore.names import Path, format_path, parse_path
@@ -187,8 +187,8 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
             raise missing(names, found.nodes)
         parents = found.nodes
     parent = root_or_last(parents)
-    child = view.backend.gone(parent.id, kind.family, key_under(parent, names[-1]))
-    if child is None or child.node.kind != kind.name:
+    child = view.backend.gone(parent.id, kind.name, kind.family, key_under(parent, names[-1]))
+    if child is None:
         raise EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
     return Record((*parents, child.node), *child[3:]), parents
 
@@ -226,7 +226,7 @@ def collect(view: View, entity_id: int, before: int, actor: str | None) -> Propo
     known = view.backend.by_id([entity_id])[0]
     if known is None or known.state != DROPPED or known.record.modified_at >= before:
         return 0
-    kind, record = KINDS[known.record.chain[-1].kind], known.record
+    kind, record = kind_named(known.record.chain[-1].kind), known.record
     proposal = _Exclusive(kind, record, actor).propose("purge", None, guards_of(record.chain[:-1]), state=PURGING)
     return Proposal(proposal.guards, proposal.writes, lambda _: entity_id)
 

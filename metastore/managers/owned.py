@@ -30,7 +30,7 @@ from metastore.results import entity_at
 from metastore.retry.runner import Conflict
 from metastore.session import Attempt, Call, Proposal, Request, Results, Session, View
 
-__all__ = ["OwnedManager", "Partitions", "Statistics"]
+__all__ = ["OwnedManager", "Partitions", "Statistics", "check_still", "still"]
 
 O = TypeVar("O", bound=Owned)  # noqa: E741
 T = TypeVar("T")
@@ -75,11 +75,11 @@ class OwnedManager(Generic[O]):
         while True:
             nodes = find(View(backend, False), self._owner, owner).chain
             (found,) = backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
-            if _still(backend, nodes):
+            if still(backend, nodes):
                 break
         if found is None:
             path = format_path((*[n.name for n in nodes], name))
-            raise EntityNotFound(path, f"{path}: there is no such {self._kind.name}")
+            raise EntityNotFound(path, f"{path}: there is no such {self._kind.name.replace('_', ' ')}")
         return cast(O, self._kind.row(found))
 
     def exists(self, owner: Target, name: str) -> bool:
@@ -158,7 +158,7 @@ class OwnedManager(Generic[O]):
                 if (w := self._difference(owner_id, name, record, wanted.get(name), format_path((*path, name))))
             ]
             if not writes:
-                _check_still(view, nodes)
+                check_still(view, nodes)
                 return 0
             return Proposal(guards_of(nodes), tuple(writes), len)
 
@@ -189,7 +189,7 @@ class OwnedManager(Generic[O]):
                 return False
             (found,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
             if found is None:
-                _check_still(view, nodes)
+                check_still(view, nodes)
                 return False
             event = self._event("drop", path, None)
             write = Delete(nodes[-1].id, self._kind.name, name, found.version, event)
@@ -205,21 +205,21 @@ class OwnedManager(Generic[O]):
 
     def _check_absent(self, view: View, nodes: tuple[Node, ...], name: str, path: str) -> None:
         if view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])[0] is not None:
-            _check_still(view, nodes)
+            check_still(view, nodes)
             raise EntityAlreadyExists(path, f"{path}: there is a {self._kind.name} of this name already")
 
     def _event(self, action: str, before: str | None, after: str | None) -> Event:
         return Event(self._kind.name, action, before, after)
 
 
-def _still(backend: Backend, nodes: tuple[Node, ...]) -> bool:
+def still(backend: Backend, nodes: tuple[Node, ...]) -> bool:
     """Whether the path that led to an owner led there until now, hence when its rows were read."""
     return backend.hold([(n.id, n.scope_version) for n in nodes])
 
 
-def _check_still(view: View, nodes: tuple[Node, ...]) -> None:
+def check_still(view: View, nodes: tuple[Node, ...]) -> None:
     """Before a call settles without a commit, whose guards would check it."""
-    if not _still(view.backend, nodes):
+    if not still(view.backend, nodes):
         raise Conflict("ancestor", f"{format_path([n.name for n in nodes])} was renamed, moved or dropped meanwhile")
 
 

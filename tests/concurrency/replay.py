@@ -18,7 +18,15 @@ __all__ = ["Replay", "broken_events", "tree_of"]
 
 Names = tuple[str, ...]
 ROOT = 0
-OWNED = ("partition", "statistic")
+IN_A_SCHEMA = ("table", "view", "fileset", "topic", "model", "function")
+OWNED = {
+    "partition": "table",
+    "statistic": "table",
+    "model_version": "model",
+    "source": "catalog",
+    "crawl": "catalog",
+}
+"""The kinds of owned rows, and the kind of their owner."""
 
 
 @dataclass
@@ -79,7 +87,7 @@ class Replay:
     def _apply_owned(self, change: ms.Change) -> None:
         path = change.path_after or change.path_before or ""
         *owner, name = parse_path(path)
-        key = (self._resolve(tuple(owner), "table"), change.kind, name)
+        key = (self._resolve(tuple(owner), OWNED[change.kind]), change.kind, name)
         known = self._owned.get(key)
         if change.action == "create":
             _must(known is None and change.version == 1, "a new row at version 1", change)
@@ -171,5 +179,5 @@ def _walk(store: ms.Store) -> Iterator[ms.Entity]:
                 stack += schemas
                 for schema in schemas:
                     yield schema
-                    yield from store.tables.list(schema)
-                    yield from store.filesets.list(schema)
+                    for kind in IN_A_SCHEMA:
+                        yield from store.manager(kind).list(schema)

@@ -1,0 +1,62 @@
+"""A restore into the memory model: on tables that nobody sees, until they take the place of the empty ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from metastore.backends.memory_tables import Body, Stand, Tables
+from metastore.backends.port import Step
+from metastore.backends.restorer import COLUMNS, Ending, Row, Rows, raise_not_empty, raise_overtaken
+from metastore.entity import OwnedRecord
+
+__all__ = ["MemoryRestorer", "require_empty"]
+
+Take = Callable[[Tables, int, str], None]
+"""Makes tables those of the database, with what gc has collected, and the epoch; or raises, if it is not empty."""
+
+
+def require_empty(tables: Tables) -> None:
+    """Raise InvalidArgument for tables that hold something."""
+    if len(tables.stands) > 1 or tables.bodies or tables.owned or tables.steps:
+        raise_not_empty()
+
+
+class MemoryRestorer:
+    """Keeps the promises of :class:`metastore.backends.restorer.Restorer`; what is not finished is forgotten."""
+
+    def __init__(self, empty: Tables, take: Take) -> None:
+        self._tables, self._take = empty, take
+        self._mark = 0
+
+    def begin(self, token: str, last_id: int, last_seq: int) -> int:
+        drawn = self._tables.drawn
+        drawn["id"], drawn["seq"] = max(drawn["id"], last_id), max(drawn["seq"], last_seq)
+        return 0
+
+    def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
+        if last != self._mark:
+            raise_overtaken()
+        for table, some in rows.items():
+            for row in some:
+                self._add(table, row)
+        self._mark = mark
+
+    def finish(self, token: str, last: int, ending: Ending) -> None:
+        self.write(token, last, last, {"guard": ending.top})
+        self._tables.drawn["forgotten"] = ending.forgotten
+        self._tables.steps.sort(key=lambda step: step.seq or 0)
+        self._take(self._tables, ending.collected_seq, ending.epoch)
+
+    def _add(self, table: str, row: Row) -> None:
+        values = dict(zip(COLUMNS[table], row, strict=True))
+        if table == "guard":
+            values["mark"] = values["mark"] and UUID(values["mark"])
+            self._tables.stands[values["id"]] = Stand(**values)
+        elif table == "entity":
+            self._tables.bodies[values.pop("id")] = Body(**values)
+        elif table == "owned":
+            self._tables.owned[values["owner_id"], values["kind"], values["name"]] = OwnedRecord(**values)
+        else:
+            values["operation_id"] = UUID(values["operation_id"])
+            self._tables.steps.append(Step(**values, created_by=None, created_at=None))

@@ -1,0 +1,110 @@
+"""A restore on PostgreSQL: COPY straight into the tables, for nobody else uses them meanwhile.
+
+Each step is a transaction of several round trips, during which its rows are locked: as in a migration, the database
+is nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from metastore.backends.postgres_connect import Pool, raise_read_error
+from metastore.backends.postgres_sql import DURABLE
+from metastore.backends.restorer import (
+    COLUMNS,
+    RESTORING,
+    TAKEN_SCOPE,
+    Ending,
+    Row,
+    Rows,
+    Under,
+    raise_not_empty,
+    raise_overtaken,
+    raise_taken,
+    under_way,
+)
+from metastore.errors import InvalidArgument
+
+__all__ = ["PostgresRestorer"]
+
+_EMPTY = """SELECT NOT EXISTS (SELECT FROM guard WHERE id <> 0) AND NOT EXISTS (SELECT FROM entity)
+  AND NOT EXISTS (SELECT FROM owned) AND NOT EXISTS (SELECT FROM operation)"""
+_DRAW = "SELECT setval(%s, %s) WHERE %s > (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {})"
+
+
+class PostgresRestorer:
+    """Keeps the promises of :class:`metastore.backends.restorer.Restorer` on PostgreSQL."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def begin(self, token: str, last_id: int, last_seq: int) -> int:
+        with self._transaction() as connection:
+            there = _under_way(connection)
+            if there is not None:
+                return there.mark if there.token == token else raise_taken()
+            # waits for those who are creating something below the root; then look with a new snapshot
+            connection.execute("UPDATE guard SET scope_version = %s WHERE id = 0", (TAKEN_SCOPE,))
+            ((empty,),) = connection.execute(_EMPTY).fetchall()
+            if not empty:
+                raise_not_empty()
+            ((compatible_from,),) = connection.execute("SELECT compatible_from FROM info").fetchall()
+            values = (str(Under(token, 0, compatible_from)), RESTORING)
+            connection.execute("UPDATE info SET epoch = %s, compatible_from = %s", values)
+            for sequence, last in (("entity_id_seq", last_id), ("change_seq", last_seq)):
+                connection.execute(_DRAW.format(sequence), (sequence, last, last))
+        return 0
+
+    def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
+        with self._transaction() as connection:
+            for table, some in rows.items():
+                _copy(connection, table, some)
+            there = _required(connection, token, last)
+            connection.execute("UPDATE info SET epoch = %s", (str(there._replace(mark=mark)),))
+
+    def finish(self, token: str, last: int, ending: Ending) -> None:
+        with self._transaction() as connection:
+            there = _required(connection, token, last)
+            _copy(connection, "guard", ending.top)
+            connection.execute("UPDATE guard SET scope_version = 1 WHERE id = 0")
+            connection.execute(
+                "UPDATE info SET epoch = %s, compatible_from = %s, collected_seq = %s, forgotten = %s",
+                (ending.epoch, there.compatible_from, ending.collected_seq, ending.forgotten),
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        try:
+            with self._pool.connection() as connection, connection.transaction():
+                connection.execute(f"SELECT {DURABLE}")
+                yield connection
+        except psycopg.errors.UniqueViolation as error:
+            raise InvalidArgument(
+                f"two rows of the file have the same key ({error.diag.constraint_name}): it is not what was exported"
+            ) from None
+        except psycopg.Error as error:
+            raise_read_error(error)
+
+
+def _copy(connection: psycopg.Connection[Any], table: str, rows: Sequence[Row]) -> None:
+    if not rows:
+        return
+    with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(COLUMNS[table])}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+def _under_way(connection: psycopg.Connection[Any]) -> Under | None:
+    (row,) = connection.execute("SELECT epoch, compatible_from FROM info FOR UPDATE").fetchall()
+    return under_way(*row)
+
+
+def _required(connection: psycopg.Connection[Any], token: str, last: int) -> Under:
+    there = _under_way(connection)
+    if there is None or (there.token, there.mark) != (token, last):
+        raise_overtaken()
+    return there

@@ -1,0 +1,102 @@
+"""A restore on SQLite: each step one write transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from metastore.backends.restorer import (
+    COLUMNS,
+    RESTORING,
+    TAKEN_SCOPE,
+    Ending,
+    Row,
+    Rows,
+    Under,
+    raise_not_empty,
+    raise_overtaken,
+    raise_taken,
+    under_way,
+)
+from metastore.backends.sqlite_connect import DRIVER
+from metastore.errors import InvalidArgument
+
+__all__ = ["SqliteRestorer"]
+
+Written = Callable[[Callable[[Any, int], Any]], Any]
+"""Runs a function of a connection and the time in a transaction that writes."""
+
+_EMPTY = """SELECT NOT EXISTS (SELECT 1 FROM guard WHERE id <> 0) AND NOT EXISTS (SELECT 1 FROM entity)
+  AND NOT EXISTS (SELECT 1 FROM owned) AND NOT EXISTS (SELECT 1 FROM operation)"""
+
+
+class SqliteRestorer:
+    """Keeps the promises of :class:`metastore.backends.restorer.Restorer` on SQLite."""
+
+    def __init__(self, written: Written) -> None:
+        self._written = written
+
+    def begin(self, token: str, last_id: int, last_seq: int) -> int:
+        def work(connection: Any, _: int) -> int:
+            there = _under_way(connection)
+            if there is not None:
+                return there.mark if there.token == token else raise_taken()
+            if not connection.execute(_EMPTY).fetchone()[0]:
+                raise_not_empty()
+            ((compatible_from,),) = connection.execute("SELECT compatible_from FROM info").fetchall()
+            connection.execute("UPDATE guard SET scope_version = ? WHERE id = 0", (TAKEN_SCOPE,))
+            connection.execute(
+                """UPDATE info SET epoch = ?, compatible_from = ?, last_id = max(last_id, ?),
+                last_seq = max(last_seq, ?)""",
+                (str(Under(token, 0, compatible_from)), RESTORING, last_id, last_seq),
+            )
+            return 0
+
+        found: int = self._done(work)
+        return found
+
+    def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
+        def work(connection: Any, _: int) -> None:
+            there = _required(connection, token, last)
+            for table, some in rows.items():
+                _insert(connection, table, some)
+            connection.execute("UPDATE info SET epoch = ?", (str(there._replace(mark=mark)),))
+
+        self._done(work)
+
+    def finish(self, token: str, last: int, ending: Ending) -> None:
+        def work(connection: Any, _: int) -> None:
+            there = _required(connection, token, last)
+            _insert(connection, "guard", ending.top)
+            connection.execute("UPDATE guard SET scope_version = 1 WHERE id = 0")
+            connection.execute(
+                "UPDATE info SET epoch = ?, compatible_from = ?, collected_seq = ?, forgotten = ?",
+                (ending.epoch, there.compatible_from, ending.collected_seq, ending.forgotten),
+            )
+
+        self._done(work)
+
+    def _done(self, work: Callable[[Any, int], Any]) -> Any:
+        try:
+            return self._written(work)
+        except DRIVER.IntegrityError as error:
+            raise InvalidArgument(
+                f"two rows of the file have the same key ({error}): it is not what was exported"
+            ) from None
+
+
+def _insert(connection: Any, table: str, rows: Sequence[Row]) -> None:
+    columns = COLUMNS[table]
+    text = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+    connection.executemany(text, rows)
+
+
+def _under_way(connection: Any) -> Under | None:
+    return under_way(*connection.execute("SELECT epoch, compatible_from FROM info").fetchone())
+
+
+def _required(connection: Any, token: str, last: int) -> Under:
+    there = _under_way(connection)
+    if there is None or (there.token, there.mark) != (token, last):
+        raise_overtaken()
+    return there

@@ -1,0 +1,220 @@
+"""The document of a function: its definitions, each with its parameters, what it returns, and implementations.
+
+    {"type": "scalar", "deterministic": false, "definitions": [
+        {"parameters": [{"name", "type", …}, …], "returns": type | [{"name", "type", …}, …],
+         "implementations": [{"language", "body", …}, …]}, …]}
+
+Definitions are told apart by the types of their parameters, as a call is: no call may fit two of them. Parameters
+with a default may be left out, from the end. Of the implementations of a definition there is one for each language and
+runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from metastore.arguments import items, shown
+from metastore.columns import Column, check_columns, clean_flag, clean_optional
+from metastore.errors import EntityAlreadyExists, InvalidArgument
+from metastore.names import clean_text
+from metastore.types import parse
+
+__all__ = [
+    "Definition",
+    "Implementation",
+    "add_definition",
+    "add_implementation",
+    "clean_signature",
+    "decode_definitions",
+    "function_doc",
+    "signature_of",
+]
+
+Doc = dict[str, Any]
+Signature = tuple[str, ...]
+LANGUAGES: Final = ("sql", "java", "python")
+FUNCTION_TYPES: Final = ("scalar", "aggregate", "table")
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """How a function is done, for one engine.
+
+    ``language`` is sql, java or python; ``body`` the SQL text, the Java class's name, or the Python code. ``runtime``
+    is the engine that it is for (spark, trino, …), None any. ``handler`` names what is called in Python code;
+    ``jars``, ``files`` and ``archives`` are the places of what it needs.
+    """
+
+    language: str
+    body: str
+    runtime: str | None = field(default=None, kw_only=True)
+    handler: str | None = field(default=None, kw_only=True)
+    jars: tuple[str, ...] = field(default=(), kw_only=True)
+    files: tuple[str, ...] = field(default=(), kw_only=True)
+    archives: tuple[str, ...] = field(default=(), kw_only=True)
+    properties: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.language, str) or self.language.lower() not in LANGUAGES:
+            raise InvalidArgument(f"a language is one of {', '.join(LANGUAGES)}, not {shown(self.language)}")
+        if not clean_text(self.body, "the body of an implementation").strip():
+            raise InvalidArgument("the body of an implementation must not be blank")
+        if not isinstance(self.properties, Mapping):
+            raise InvalidArgument(
+                f"an implementation's properties map strings to strings, not {shown(self.properties)}"
+            )
+        runtime = clean_optional(self.runtime, "a runtime")
+        if runtime is not None and not runtime.strip():
+            raise InvalidArgument("a runtime must not be blank; None means any")
+        clean_optional(self.handler, "a handler")
+        places: dict[str, Any] = {
+            name: tuple([clean_text(place, "a place") for place in items(getattr(self, name), name)])
+            for name in ("jars", "files", "archives")
+        }
+        pairs = self.properties.items()
+        clean = {clean_text(k, "a property's key"): clean_text(v, f"the property {k!r}") for k, v in pairs}
+        vars(self).update(
+            places,
+            language=self.language.lower(),
+            runtime=runtime and runtime.lower(),
+            properties=MappingProxyType(clean),
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.language, self.runtime, self.body))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return decode_implementation, (implementation_doc(self),)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a function does with parameters of these types.
+
+    ``parameters`` are columns, with a default where they may be left out. ``returns`` is a type; of a table function
+    the columns of its rows.
+    """
+
+    parameters: tuple[Column, ...] = ()
+    returns: str | tuple[Column, ...] = "string"
+    implementations: tuple[Implementation, ...] = ()
+
+    def __post_init__(self) -> None:
+        parameters = check_columns(self.parameters)
+        optional = [p.name for p in parameters if p.default is not None]
+        if optional and optional != [p.name for p in parameters[-len(optional) :]]:
+            raise InvalidArgument(f"parameters that may be left out come last; {optional[0]!r} does not")
+        returns = str(parse(self.returns)) if isinstance(self.returns, str) else check_columns(self.returns)
+        done: list[Implementation] = []
+        for one in items(self.implementations, "implementations"):
+            if not isinstance(one, Implementation):
+                raise InvalidArgument(f"an implementation is Implementation(language, body), not {shown(one)}")
+            if any((one.language, one.runtime) == (other.language, other.runtime) for other in done):
+                raise InvalidArgument(f"there are two implementations {_which(one.language, one.runtime)}")
+            done.append(one)
+        vars(self).update(parameters=parameters, returns=returns, implementations=tuple(done))
+
+
+def function_doc(definitions: Iterable[Definition] = (), deterministic: bool = False, type: str = "scalar") -> Doc:
+    """Return a function's part of the document, or raise InvalidArgument."""
+    if not isinstance(type, str) or type.lower() not in FUNCTION_TYPES:
+        raise InvalidArgument(f"a function's type is one of {', '.join(FUNCTION_TYPES)}, not {shown(type)}")
+    doc: Doc = {"type": type.lower(), "deterministic": clean_flag(deterministic, "deterministic"), "definitions": []}
+    for one in items(definitions, "definitions"):
+        try:
+            add_definition(doc, one)
+        except EntityAlreadyExists as error:
+            raise InvalidArgument(str(error)) from None
+    return doc
+
+
+def add_definition(doc: Doc, definition: object, where: str = "the function") -> None:
+    """Add a definition to a function's document. Raises EntityAlreadyExists if a call would fit two."""
+    if not isinstance(definition, Definition):
+        raise InvalidArgument(f"a definition is Definition(parameters, returns, …), not {shown(definition)}")
+    if (doc["type"] == "table") == isinstance(definition.returns, str):
+        raise InvalidArgument("a table function returns columns, any other a type")
+    new = definition_doc(definition)
+    for other in doc["definitions"]:
+        both = [call for call in _calls(new) if call in _calls(other)]
+        if both:
+            call = f"({', '.join(both[0])})"
+            raise EntityAlreadyExists(f"{where}{call}", f"{where} has a definition for the call {call} already")
+    doc["definitions"].append(new)
+
+
+def add_implementation(definition: Doc, implementation: Implementation, where: str) -> None:
+    """Add an implementation to a definition's document. Raises EntityAlreadyExists."""
+    key = implementation.language, implementation.runtime
+    if any((other["language"], other.get("runtime")) == key for other in definition["implementations"]):
+        which = _which(*key)
+        raise EntityAlreadyExists(where, f"{where} has an implementation {which} already; replace it instead")
+    definition["implementations"].append(implementation_doc(implementation))
+
+
+def _which(language: str, runtime: str | None) -> str:
+    return f"in {language} for {runtime or 'any runtime'}"
+
+
+def clean_signature(parameters: object) -> Signature:
+    """Return the types of a definition's parameters: of columns, or types as they are."""
+    types = [one.type if isinstance(one, Column) else one for one in items(parameters, "parameters")]
+    return tuple([str(parse(one)) for one in types])
+
+
+def signature_of(definition: Mapping[str, Any]) -> Signature:
+    """Return the types of all parameters of a definition's document."""
+    return tuple([parameter["type"] for parameter in definition["parameters"]])
+
+
+def _calls(definition: Mapping[str, Any]) -> list[Signature]:
+    """Return what a call may look like: the types of its arguments."""
+    types = signature_of(definition)
+    needed = sum("default" not in parameter for parameter in definition["parameters"])
+    return [types[:count] for count in range(needed, len(types) + 1)]
+
+
+def definition_doc(definition: Definition) -> Doc:
+    """Return a definition as JSON."""
+    returns = definition.returns
+    return {
+        "parameters": [_column_doc(column) for column in definition.parameters],
+        "returns": returns if isinstance(returns, str) else [_column_doc(column) for column in returns],
+        "implementations": [implementation_doc(one) for one in definition.implementations],
+    }
+
+
+def implementation_doc(one: Implementation) -> Doc:
+    """Return an implementation as JSON, without what it does not have."""
+    values = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(one).items()}
+    return {key: dict(value) if key == "properties" else value for key, value in values.items() if value}
+
+
+def decode_definitions(docs: Iterable[Mapping[str, Any]]) -> tuple[Definition, ...]:
+    """Return the definitions of a function's document."""
+    return tuple([decode_definition(doc) for doc in docs])
+
+
+def decode_definition(doc: Mapping[str, Any]) -> Definition:
+    """Return the definition that :func:`definition_doc` wrote."""
+    returns = doc["returns"]
+    return Definition(
+        tuple([Column(**column) for column in doc["parameters"]]),
+        returns if isinstance(returns, str) else tuple([Column(**column) for column in returns]),
+        tuple([decode_implementation(one) for one in doc["implementations"]]),
+    )
+
+
+def decode_implementation(doc: Mapping[str, Any]) -> Implementation:
+    """Return the implementation that :func:`implementation_doc` wrote."""
+    return Implementation(**doc)
+
+
+def _column_doc(column: Column) -> Doc:
+    """Return a column that is no table's: its type is one text, and it has no id."""
+    doc: Doc = {"name": column.name, "type": column.type}
+    usual = {"nullable": True, "default": None, "comment": None, "auto_increment": False}
+    return doc | {key: getattr(column, key) for key, value in usual.items() if getattr(column, key) != value}

@@ -1,0 +1,15 @@
+"""The topic: a stream of messages."""
+
+from __future__ import annotations
+
+from metastore.entity import Entity
+from metastore.kinds.kind import Kind
+
+__all__ = ["TOPIC", "Topic"]
+
+
+class Topic(Entity):
+    """A topic; what its messages look like is said by its properties."""
+
+
+TOPIC = Kind("topic", "topic", ("schema",), Topic, since=2)

@@ -1,0 +1,172 @@
+"""Changes of a model and its versions on their way to one commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from metastore.altering import altered
+from metastore.arguments import positive_integer, shown
+from metastore.changes import Doc, EntityChange, encode
+from metastore.commit import Delete, Event, Put, Update, Write
+from metastore.entity import OwnedRecord
+from metastore.errors import EntityNotFound, VersionConflict
+from metastore.kinds.kind import Kind, dump, to_json
+from metastore.kinds.model_version import MODEL_VERSION, ModelVersion
+from metastore.managers.owned import check_still
+from metastore.managers.target import Target, find
+from metastore.model_changes import RemoveAlias, SetAlias, SetLatestVersion
+from metastore.model_doc import clean_alias
+from metastore.names import format_path
+from metastore.placing import check_in_use, guards_of
+from metastore.retry.runner import Conflict
+from metastore.session import Proposal, Results, View
+
+__all__ = ["ModelEdit", "SeenModel"]
+
+T = TypeVar("T")
+
+
+class SeenModel:
+    """A model as it was read, and its versions as they are asked for."""
+
+    def __init__(self, view: View, kind: Kind, model: Target) -> None:
+        self._backend = view.backend
+        self.record = find(View(view.backend, trusting=False), kind, model)
+        self.nodes = self.record.chain
+        self.path = format_path([node.name for node in self.nodes])
+        self.doc: Doc = json.loads(self.record.doc)
+
+    def number(self, number_or_alias: int | str) -> int:
+        """Return the number that is meant, or raise EntityNotFound for an alias that points to nothing."""
+        if not isinstance(number_or_alias, str):
+            return positive_integer(number_or_alias, "the number of a version")
+        number: int | None = self.doc["aliases"].get(clean_alias(number_or_alias))
+        if number is None:
+            raise self.missing(number_or_alias)
+        return number
+
+    def row(self, number: int) -> OwnedRecord | None:
+        """Return the row of a version."""
+        return self._backend.owned_by_name([self.nodes[-1].id], MODEL_VERSION.name, [str(number)])[0]
+
+    def missing(self, number_or_alias: int | str) -> EntityNotFound:
+        """The error for a version that is not there."""
+        what = f"version {number_or_alias}" if isinstance(number_or_alias, int) else f"alias {shown(number_or_alias)}"
+        path = format_path([*[node.name for node in self.nodes], str(number_or_alias)])
+        return EntityNotFound(path, f"the model {self.path} has no {what}; see models.versions()")
+
+
+class ModelEdit(SeenModel):
+    """One commit in the making: the model's document, and those of versions, as they shall be."""
+
+    def __init__(self, view: View, kind: Kind, model: Target, in_transaction: bool) -> None:
+        super().__init__(view, kind, model)
+        check_in_use(self.nodes[:-1])
+        self._view = view
+        self._in_transaction = in_transaction
+        self._kind = kind
+        self._changes: list[EntityChange] = []  # of the model
+        self._there: dict[int, OwnedRecord] = {}
+        self._docs: dict[int, Doc] = {}
+        self._said: dict[int, tuple[EntityChange, ...]] = {}
+        self._touched: dict[int, str] = {}  # by number: create, alter or drop
+
+    def existing(self, number_or_alias: int | str) -> int:
+        """Return the number of a version that is there, or raise EntityNotFound."""
+        number = self.number(number_or_alias)
+        row = self.row(number)
+        if row is None:
+            check_still(self._view, self.nodes)
+            raise self.missing(number_or_alias)
+        self._there[number], self._docs[number] = row, json.loads(row.doc)
+        return number
+
+    def add(self, doc: Doc) -> int:
+        """Add a version; return its number."""
+        number: int = self.doc["latest_version"] + 1
+        self._change(SetLatestVersion(number))
+        self._docs[number], self._touched[number] = json.loads(json.dumps(doc)), "create"
+        return number
+
+    def alter(self, number: int, changes: Sequence[EntityChange]) -> bool:
+        """Apply changes to a version; whether it is another then."""
+        text = altered(self._there[number].doc, (*[node.name for node in self.nodes], str(number)), changes)
+        if text is None:
+            return False
+        self._docs[number], self._said[number], self._touched[number] = json.loads(text), tuple(changes), "alter"
+        return True
+
+    def drop(self, number: int) -> None:
+        """Drop a version and its aliases."""
+        self._touched[number] = "drop"
+        for alias in self._docs[number]["aliases"]:
+            self._change(RemoveAlias(alias))
+
+    def point(self, alias: str, number: int | None) -> bool:
+        """Let an alias point to this version, or to none; whether it did not before."""
+        before: int | None = self.doc["aliases"].get(alias)
+        if before == number:
+            return False
+        self._change(RemoveAlias(alias) if number is None else SetAlias(alias, number))
+        if before is not None:
+            self._take(before, alias)
+        if number is not None:
+            self._docs[number]["aliases"] = sorted([*self._docs[number]["aliases"], alias])
+        for touched in (before, number):
+            if touched is not None:
+                self._touched.setdefault(touched, "alter")
+        return True
+
+    def _take(self, number: int, alias: str) -> None:
+        """Take an alias from the version that it points to."""
+        if number not in self._docs and (row := self.row(number)) is not None:
+            self._there[number], self._docs[number] = row, json.loads(row.doc)
+        if number not in self._docs or alias not in self._docs[number]["aliases"]:  # it was read after the model
+            message = f"{self.path}: the alias {alias} moved meanwhile"
+            raise VersionConflict(self.path, None, None, message) if self._in_transaction else Conflict("read", message)
+        self._docs[number]["aliases"].remove(alias)
+
+    def _change(self, change: EntityChange) -> None:
+        change.apply(self.doc, ())
+        self._changes.append(change)
+
+    def propose(self, finish: Callable[[Results], T]) -> Proposal[T]:
+        """Return the commit: the versions first, then the model, if it is another."""
+        writes: list[Write] = [self._write(number, action) for number, action in self._touched.items()]
+        if self._changes:
+            names = tuple([node.name for node in self.nodes])
+            event = Event(self._kind.name, "alter", self.path, self.path, to_json(encode(tuple(self._changes))))
+            writes.append(Update(self.nodes[-1].id, self.record.version, event, doc=dump(self.doc, names)))
+        return Proposal(guards_of(self.nodes), tuple(writes), finish)
+
+    def _write(self, number: int, action: str) -> Put | Delete:
+        owner, kind, name, there = self.nodes[-1].id, MODEL_VERSION.name, str(number), self._there.get(number)
+        path = format_path([*[node.name for node in self.nodes], name])
+        before, after = (None if action == "create" else path), (None if action == "drop" else path)
+        event = Event(kind, action, before, after, to_json(encode(self._said.get(number, ()))))
+        version = 0 if there is None else there.version
+        return Delete(owner, kind, name, version, event) if after is None else self._put(number, version, event)
+
+    def _put(self, number: int, version: int, event: Event) -> Put:
+        return Put(self.nodes[-1].id, MODEL_VERSION.name, str(number), version, self._text(number), event)
+
+    def _text(self, number: int) -> str:
+        return dump(self._docs[number], (*[node.name for node in self.nodes], str(number)))
+
+    def version(self, number: int, results: Results, actor: str | None) -> ModelVersion:
+        """Return a version as the commit left it; without results, as it is."""
+        there = self._there.get(number)
+        if not results:
+            assert there is not None
+            return ModelVersion(there)
+        result = results[list(self._touched).index(number)]
+        assert result is not None
+        made = (actor, result.time) if there is None else (there.created_by, there.created_at)
+        row_id = result.id if there is None else there.id
+        audit = (*made, actor, result.time)
+        owner = self.nodes[-1].id
+        return ModelVersion(
+            OwnedRecord(row_id, owner, MODEL_VERSION.name, str(number), result.version, self._text(number), *audit)
+        )

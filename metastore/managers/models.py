@@ -1,0 +1,202 @@
+"""Models and their versions.
+
+A version is an owned row, and its aliases stand in the model's document as well. Whatever touches both is one commit
+that expects the versions of both, so that an alias never points to nothing, nor to two versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, Unpack, cast
+
+from metastore.arguments import positive_integer
+from metastore.backends.port import Step
+from metastore.changes import EntityChange, RemoveProperty, SetComment, SetProperty, encode
+from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
+from metastore.kinds.kind import Kind
+from metastore.kinds.model import Model
+from metastore.kinds.model_version import MODEL_VERSION, ModelVersion
+from metastore.managers.manager import Manager
+from metastore.managers.model_edit import ModelEdit, SeenModel
+from metastore.managers.options import CallOptions, CreateOptions, call_of
+from metastore.managers.owned import OwnedManager, check_still, still
+from metastore.managers.target import Target
+from metastore.managers.target import shown as shown_target
+from metastore.model_changes import RemoveUri, SetUri
+from metastore.model_doc import clean_alias, clean_aliases
+from metastore.names import Path
+from metastore.operation import perform
+from metastore.results import entity_at
+from metastore.session import Attempt, Proposal, Request, Session, View
+
+__all__ = ["Models"]
+
+T = TypeVar("T")
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_CHANGES: Final = (SetComment, SetProperty, RemoveProperty, SetUri, RemoveUri)
+_ROUNDS: Final = 3
+"""How often a transaction looks for an alias; what it reads stays as it is."""
+
+
+class Models(Manager[Model]):
+    """Models. A version is meant by its number, or by an alias."""
+
+    def __init__(self, session: Session, kind: Kind) -> None:
+        super().__init__(session, kind)
+        self._rows = OwnedManager[ModelVersion](session, MODEL_VERSION, kind)
+
+    def create(self, path: Path, **options: Unpack[CreateOptions]) -> Model:
+        """Create a model, without versions. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
+        return self._create(path, {}, options)
+
+    # --- reading versions
+
+    def load_version(self, model: Target, number_or_alias: int | str) -> ModelVersion:
+        """Return one version. Raises EntityNotFound."""
+        if not isinstance(number_or_alias, str):
+            return self._rows.load(model, str(positive_integer(number_or_alias, "the number of a version")))
+        alias, backend = clean_alias(number_or_alias), self._session.backend
+        for rounds in count(1):
+            seen = SeenModel(View(backend, trusting=False), self._kind, model)
+            row = seen.row(seen.number(alias))
+            # the row was read after the model: what says that the alias points to it is the row itself
+            if row is not None and alias in json.loads(row.doc)["aliases"] and still(backend, seen.nodes):
+                return ModelVersion(row)
+            if self._session.in_transaction and rounds == _ROUNDS:
+                break
+        raise VersionConflict(seen.path, None, None, f"{seen.path}: the alias {alias} moved meanwhile; run it again")
+
+    def versions(self, model: Target) -> Iterator[ModelVersion]:
+        """Yield the versions by number. Raises EntityNotFound for a missing model."""
+        yield from sorted(self._rows.list(model), key=lambda version: version.number)
+
+    # --- writing them
+
+    def add_version(
+        self,
+        model: Target,
+        *,
+        uris: Mapping[str, str],
+        aliases: Iterable[str] = (),
+        comment: str | None = None,
+        properties: Mapping[str, str] = _NOTHING,
+        **options: Unpack[CallOptions],
+    ) -> ModelVersion:
+        """Add a version, numbered one after the latest. Aliases that point to others move to it, in the same commit."""
+        names = clean_aliases(aliases)
+        doc = MODEL_VERSION.document(comment, properties, {"uris": uris, "aliases": ()})
+        call = call_of(options)
+        actor = self._actor(call)
+
+        def attempt(view: View) -> Proposal[ModelVersion]:
+            edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
+            number = edit.add(doc)
+            for alias in names:
+                edit.point(alias, number)
+            return edit.propose(lambda results: edit.version(number, results, actor))
+
+        def replay(steps: Sequence[Step]) -> ModelVersion:
+            (made,) = [s for s in steps if (s.kind, s.action) == (MODEL_VERSION.name, "create")]
+            return cast(ModelVersion, entity_at(made))
+
+        return self._perform("add_version", model, attempt, replay, lambda: [doc, names], options)
+
+    def alter_version(
+        self, model: Target, number_or_alias: int | str, *changes: EntityChange, **options: Unpack[CallOptions]
+    ) -> ModelVersion:
+        """Apply SetComment, SetProperty, RemoveProperty, SetUri, RemoveUri to a version; return it."""
+        for change in changes:
+            if not isinstance(change, _CHANGES):
+                raise InvalidArgument(f"{change!r} is not a change of a model's version")
+        call = call_of(options)
+        actor = self._actor(call)
+
+        def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
+            edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
+            number = edit.existing(number_or_alias)
+            if not edit.alter(number, changes):
+                check_still(view, edit.nodes)
+                return edit.version(number, (), actor)
+            return edit.propose(lambda results: edit.version(number, results, actor))
+
+        arguments = lambda: [number_or_alias, encode(changes)]  # noqa: E731
+        return self._perform("alter_version", model, attempt, _version, arguments, options)
+
+    def drop_version(self, model: Target, number_or_alias: int | str, **options: Unpack[CallOptions]) -> bool:
+        """Drop a version and its aliases; False: there was nothing to drop. Its number is not used again."""
+
+        def attempt(view: View) -> Proposal[bool] | bool:
+            try:
+                edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
+            except EntityNotFound:
+                return False
+            try:
+                edit.drop(edit.existing(number_or_alias))
+            except EntityNotFound:
+                check_still(view, edit.nodes)
+                return False
+            return edit.propose(lambda _: True)
+
+        return self._perform("drop_version", model, attempt, lambda _: True, lambda: [number_or_alias], options)
+
+    def set_alias(self, model: Target, alias: str, number: int, **options: Unpack[CallOptions]) -> ModelVersion:
+        """Let an alias point to a version, instead of another if it did to one; return the version."""
+        name = clean_alias(alias)
+        positive_integer(number, "the number of a version")
+        call = call_of(options)
+        actor = self._actor(call)
+
+        def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
+            edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
+            edit.existing(number)
+            if not edit.point(name, number):
+                check_still(view, edit.nodes)
+                return edit.version(number, (), actor)
+            return edit.propose(lambda results: edit.version(number, results, actor))
+
+        def replay(steps: Sequence[Step]) -> ModelVersion:
+            return _version([s for s in steps if (s.path_after or "").endswith(f".{number}")])
+
+        return self._perform("set_alias", model, attempt, replay, lambda: [name, number], options)
+
+    def drop_alias(self, model: Target, alias: str, **options: Unpack[CallOptions]) -> bool:
+        """Let an alias point to nothing any more; False: it did not."""
+        name = clean_alias(alias)
+
+        def attempt(view: View) -> Proposal[bool] | bool:
+            try:
+                edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
+            except EntityNotFound:
+                return False
+            if not edit.point(name, None):
+                check_still(view, edit.nodes)
+                return False
+            return edit.propose(lambda _: True)
+
+        return self._perform("drop_alias", model, attempt, lambda _: True, lambda: [name], options)
+
+    def _perform(
+        self,
+        verb: str,
+        model: Target,
+        attempt: Attempt[T],
+        replay: Callable[[Sequence[Step]], T],
+        arguments: Callable[[], Any],
+        options: CallOptions,
+    ) -> T:
+        def what() -> str:
+            return f"{verb} of the model {shown_target(model)}"
+
+        def all_arguments() -> Any:
+            return [self._kind.name, shown_target(model), arguments()]
+
+        return perform(self._session, Request(verb, what, attempt, replay, all_arguments), call_of(options))
+
+
+def _version(steps: Sequence[Step]) -> ModelVersion:
+    (step,) = [s for s in steps if s.kind == MODEL_VERSION.name]
+    return cast(ModelVersion, entity_at(step))

@@ -1,0 +1,162 @@
+"""The managers of what the crawler knows: which table a data set is, and what each crawl did.
+
+Both are owned rows of the catalog that is crawled into. :meth:`Sources.register` makes many new tables with all that
+hangs on them in one commit, the rows that say whose they are included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Unpack, cast
+
+from metastore.commit import Event, Put, Write
+from metastore.entity import Entity, Node, OwnedRecord
+from metastore.errors import VersionConflict
+from metastore.kinds.catalog import CATALOG, Catalog
+from metastore.kinds.crawl import CRAWL, Crawl
+from metastore.kinds.kind import OwnedKind, dump
+from metastore.kinds.partition import PARTITION
+from metastore.kinds.source import SOURCE, Source
+from metastore.kinds.statistic import STATISTIC, Statistic
+from metastore.kinds.table import TABLE, Table
+from metastore.managers.creating import new_entity
+from metastore.managers.listing import owner_pages
+from metastore.managers.options import CallOptions, call_of
+from metastore.managers.owned import OwnedManager
+from metastore.names import format_path
+from metastore.operation import perform
+from metastore.placing import check_in_use, guards_of
+from metastore.session import Proposal, Request, Session, View
+
+__all__ = ["Crawls", "NewTable", "Sources"]
+
+_PAGE: Final = 1000
+_LAST: Final = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be made below ``parent``, with all that hangs on it.
+
+    ``source`` is the name of its source, ``source_version`` that row's version (0: there is none), ``source_of``
+    returns its fields for the table's id.
+    """
+
+    parent: Entity
+    name: str
+    fields: Mapping[str, Any]
+    properties: Mapping[str, str]
+    partitions: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]]
+    statistics: Mapping[str, Mapping[str, Any]]
+    source: str
+    source_version: int
+    source_of: Callable[[int], Mapping[str, Any]]
+
+
+class Sources(OwnedManager[Source]):
+    """Which table a data set is, by the name of its location."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, SOURCE, CATALOG)
+
+    def row(self, name: str, **fields: Any) -> Any:
+        """Return a source for ``put_many``."""
+        return self._document(name, None, {}, fields)
+
+    def load_many(self, catalog: Catalog, names: Sequence[str]) -> list[Source | None]:
+        """Return the row of each name, or None, in one round trip."""
+        found = self._session.backend.owned_by_name([catalog.id] * len(names), SOURCE.name, names) if names else []
+        return [record and Source(record) for record in found]
+
+    def below(self, catalog: Catalog, prefix: str) -> Iterator[Source]:
+        """Yield the rows whose names begin with ``prefix``, by name."""
+        before = prefix[:-1] + chr(ord(prefix[-1]) - 1) + _LAST if prefix else ""
+        backend = self._session.backend
+
+        def read(above: Node, last: OwnedRecord | None, guards: Any) -> Any:
+            return backend.owned(above.id, SOURCE.name, before if last is None else last.name, _PAGE, guards), _PAGE
+
+        for _, record in owner_pages(backend, self._owner, catalog, read):
+            if record.name >= prefix and not record.name.startswith(prefix):
+                return
+            if record.name.startswith(prefix):
+                yield Source(record)
+
+    def tables(self, ids: Sequence[int]) -> list[Table | None]:
+        """Return the live table of each id, or None, in one round trip."""
+        found = self._session.backend.by_id(ids) if ids else []
+        alive = [known.record if known is not None and known.live else None for known in found]
+        return [Table(r) if r is not None and r.chain[-1].kind == TABLE.name else None for r in alive]
+
+    def figures(self, tables: Sequence[int], name: str) -> list[Statistic | None]:
+        """Return the statistic of each table that is called ``name``, or None, in one round trip."""
+        found = self._session.backend.owned_by_name(tables, STATISTIC.name, [name] * len(tables)) if tables else []
+        return [record and Statistic(record) for record in found]
+
+    def register(self, catalog: Catalog, tables: Sequence[NewTable], **options: Unpack[CallOptions]) -> list[int]:
+        """Make all of ``tables`` in one commit; return their ids.
+
+        What stands in the way of one of them is in the way of all: then VersionConflict, and nothing was written.
+        """
+        ids = self._session.backend.reserve_ids(len(tables))
+        writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new)]
+        writes += [self._source(catalog, id_, new) for id_, new in sorted(zip(ids, tables, strict=True), key=_by_name)]
+        parents = {new.parent.id: new.parent.record.chain for new in tables}
+        chains = (catalog.record.chain, *parents.values())
+        guards = tuple({guard.id: guard for chain in chains for guard in guards_of(chain)}.values())
+
+        def attempt(view: View) -> Proposal[list[int]]:
+            for chain in chains:
+                check_in_use(chain)
+            if not view.guess():
+                message = f"others were at work below {catalog.path} meanwhile; look again"
+                raise VersionConflict(catalog.path, None, None, message)
+            return Proposal(guards, tuple(writes), lambda _: ids)
+
+        request = Request[list[int]](
+            "register", lambda: f"register {len(tables)} tables", attempt, lambda _: ids, lambda: [catalog.id, ids]
+        )
+        return perform(self._session, request, call_of(options))
+
+    def _source(self, catalog: Catalog, table_id: int, new: NewTable) -> Put:
+        text = dump(SOURCE.document(None, {}, new.source_of(table_id)), (new.source,))
+        path = format_path((*catalog.names, new.source))
+        event = Event(SOURCE.name, "alter", path, path) if new.source_version else self._event("create", None, path)
+        return Put(catalog.id, SOURCE.name, new.source, new.source_version, text, event)
+
+
+def _by_name(pair: tuple[int, NewTable]) -> str:
+    return pair[1].source
+
+
+def _writes(table_id: int, new: NewTable) -> Iterator[Write]:
+    parent = new.parent.record.chain[-1]
+    names = (*new.parent.names, new.name)
+    text = dump(TABLE.document(None, new.properties, new.fields), names)
+    yield replace(new_entity(TABLE, parent, names, text, parent.fold), id=table_id)
+    for name, (values, properties) in new.partitions.items():
+        yield _owned(table_id, PARTITION, names, name, PARTITION.document(None, properties, {"values": values}))
+    for name, figures in new.statistics.items():
+        yield _owned(table_id, STATISTIC, names, name, STATISTIC.document(None, {}, {"values": figures}))
+
+
+def _owned(owner_id: int, kind: OwnedKind, names: tuple[str, ...], name: str, doc: Mapping[str, Any]) -> Put:
+    path = (*names, name)
+    return Put(owner_id, kind.name, name, 0, dump(doc, path), Event(kind.name, "create", None, format_path(path)))
+
+
+class Crawls(OwnedManager[Crawl]):
+    """What each crawl into a catalog did, by when it began."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, CRAWL, CATALOG)
+
+    def row(self, name: str, state: str, values: Mapping[str, Any]) -> Any:
+        """Return a run for ``put_many``."""
+        return self._document(name, None, {}, {"state": state, "values": values})
+
+    def newest(self, catalog: Catalog | str, limit: int) -> list[Crawl]:
+        """Return the newest runs, the newest first."""
+        rows = cast(list[Crawl], list(self.list(catalog)))
+        return rows[: -limit - 1 : -1]

@@ -1,0 +1,61 @@
+"""The documents of a model and of its versions.
+
+    model          {"latest_version": n, "aliases": {alias: number, …}}
+    model version  {"uris": {name: uri, …}, "aliases": [alias, …]}
+
+Versions are owned rows, named by their number, which counts from 1 and is never used again. An alias is written down
+twice, in one commit: with the model, to find its version, and with the version, so that one row says all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from metastore.arguments import items, shown
+from metastore.errors import InvalidArgument
+from metastore.names import clean_name, clean_text
+
+__all__ = ["clean_alias", "clean_aliases", "clean_uris", "model_doc", "model_version_doc", "replace_model_doc"]
+
+Doc = dict[str, Any]
+
+
+def model_doc() -> Doc:
+    """Return a new model's part of the document."""
+    return {"latest_version": 0, "aliases": {}}
+
+
+def replace_model_doc(old_doc: Mapping[str, Any], latest_version: int = 0, aliases: object = ()) -> Doc:  # noqa: ARG001
+    """Return the part of the document that replaces ``old_doc``'s: versions and their aliases stay."""
+    return {"latest_version": old_doc["latest_version"], "aliases": old_doc["aliases"]}
+
+
+def model_version_doc(uris: Mapping[str, str], aliases: Iterable[str] = ()) -> Doc:
+    """Return a new version's part of the document, or raise InvalidArgument."""
+    return {"uris": clean_uris(uris), "aliases": clean_aliases(aliases)}
+
+
+def clean_uris(uris: object) -> dict[str, str]:
+    """Return the places of a model version by name; there is at least one."""
+    if not isinstance(uris, Mapping) or not uris:
+        raise InvalidArgument(f"uris map names to the places of the model, at least one; not {shown(uris)}")
+    clean = {}
+    for name, uri in uris.items():
+        if not clean_text(uri, f"the uri {name!r}").strip():
+            raise InvalidArgument(f"the uri {name!r} must not be blank")
+        clean[clean_name(name)] = uri
+    return clean
+
+
+def clean_aliases(aliases: object) -> list[str]:
+    """Return ``aliases`` without repetition, in order."""
+    return sorted({clean_alias(alias) for alias in items(aliases, "aliases")})
+
+
+def clean_alias(alias: object) -> str:
+    """Return an alias, which is a name and does not look like a number."""
+    name = clean_name(alias)
+    if name.isdecimal():
+        raise InvalidArgument(f"the alias {name!r} looks like the number of a version; choose another")
+    return name

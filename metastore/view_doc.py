@@ -1,0 +1,91 @@
+"""The document of a view: its columns, and its query in each dialect.
+
+    {"columns": [node, …], "last_column_id": n, "representations": {dialect: text, …},
+     "default_catalog": name | null, "default_schema": name | null}
+
+Columns are nodes of :mod:`metastore.columns`. A dialect is a word in lower case, and stands there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from metastore.arguments import items, shown
+from metastore.columns import Column, columns_doc, reconcile
+from metastore.errors import InvalidArgument
+from metastore.names import clean_name, clean_text
+
+__all__ = ["SQL", "clean_default", "clean_dialect", "decode_representations", "replace_view_doc", "view_doc"]
+
+Doc = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SQL:
+    """A query in one dialect, such as ``SQL("spark", "SELECT …")``; dialects are kept in lower case."""
+
+    dialect: str
+    text: str
+
+    def __post_init__(self) -> None:
+        vars(self).update(dialect=clean_dialect(self.dialect))
+        if not clean_text(self.text, "a query").strip():
+            raise InvalidArgument(f"the query in {self.dialect} is blank")
+
+
+def clean_dialect(dialect: object) -> str:
+    """Return the name of a dialect in lower case."""
+    return clean_name(dialect).lower()
+
+
+def clean_default(name: object, what: str) -> str | None:
+    """Return ``name`` if it is None or can be a name or a path of names."""
+    if name is None:
+        return None
+    text = clean_text(name, what)
+    if not text.strip():
+        raise InvalidArgument(f"{what} must not be blank; None means that there is none")
+    return text
+
+
+def view_doc(
+    columns: Iterable[Column] = (),
+    representations: Iterable[SQL] = (),
+    default_catalog: str | None = None,
+    default_schema: str | None = None,
+) -> Doc:
+    """Return a new view's part of the document, or raise InvalidArgument."""
+    return columns_doc(columns) | _query(representations, default_catalog, default_schema)
+
+
+def replace_view_doc(
+    old_doc: Mapping[str, Any],
+    columns: Iterable[Column] = (),
+    representations: Iterable[SQL] = (),
+    default_catalog: str | None = None,
+    default_schema: str | None = None,
+) -> Doc:
+    """Return the part of the document that replaces ``old_doc``'s: columns keep their ids by name, all else is new."""
+    return reconcile(old_doc, columns) | _query(representations, default_catalog, default_schema)
+
+
+def decode_representations(queries: Mapping[str, str]) -> tuple[SQL, ...]:
+    """Return the queries as the document has them, in their order."""
+    return tuple([SQL(dialect, text) for dialect, text in queries.items()])
+
+
+def _query(representations: object, default_catalog: object, default_schema: object) -> Doc:
+    queries: dict[str, str] = {}
+    for one in items(representations, "representations"):
+        if not isinstance(one, SQL):
+            raise InvalidArgument(f"a representation is SQL(dialect, text), not {shown(one)}")
+        if one.dialect in queries:
+            raise InvalidArgument(f"there are two queries in {one.dialect}; a view has one in each dialect")
+        queries[one.dialect] = one.text
+    return {
+        "representations": queries,
+        "default_catalog": clean_default(default_catalog, "a default catalog"),
+        "default_schema": clean_default(default_schema, "a default schema"),
+    }
