@@ -12,10 +12,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metastore.cli import crawling, looking, past, stats, upkeep
+from metastore.cli import crawling, looking, moving_data, past, stats, upkeep
 from metastore.cli.context import Settings
 from metastore.cli.output import one_line, safe
 from metastore.errors import MetastoreError
+from metastore.kinds.installed import load_installed_kinds
 
 __all__ = ["app", "run"]
 
@@ -68,9 +69,10 @@ def _settings(
     ctx.obj = Settings(url, principal)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
+    load_installed_kinds()
 
 
-for _commands in (upkeep, crawling, looking, past, stats):
+for _commands in (upkeep, crawling, looking, past, stats, moving_data):
     _commands.register(app)
 
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -16,14 +15,14 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds import KINDS
 from metastore.managers.manager import Manager
 from metastore.names import format_path, parse_path
+from metastore.placing import families_of
 from metastore.store import Store, open_store
 
-__all__ = ["Json", "KindName", "KindOption", "Settings", "child_kinds", "find", "manager_of"]
+__all__ = ["Json", "KindOption", "Settings", "child_kinds", "find", "manager_of"]
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
-KindName = Enum("KindName", {name: name for name in KINDS})  # type: ignore[misc]
 KindOption = Annotated[
-    KindName | None,
+    str | None,
     typer.Option("--kind", help="Which kind is meant, where several share the name.", show_default=False),
 ]
 
@@ -53,11 +52,11 @@ def child_kinds(kind: str | None) -> list[str]:
     return [k.name for k in KINDS.values() if (kind in k.parents if kind else not k.parents)]
 
 
-def find(store: Store, path: str, wanted: KindName | None) -> Entity:
+def find(store: Store, path: str, wanted: str | None) -> Entity:
     """Return what is at ``path``. Raises EntityNotFound, or InvalidArgument where several kinds share the name."""
     names = parse_path(path)
     if wanted is not None:
-        found: Entity = manager_of(store, wanted.value).load(names)
+        found: Entity = manager_of(store, wanted).load(names)
         return found
     kinds = _kinds_at(len(names))
     there: list[Entity] = [e for kind in kinds if (e := manager_of(store, kind).load_many([names])[0]) is not None]
@@ -76,7 +75,4 @@ def find(store: Store, path: str, wanted: KindName | None) -> Entity:
 
 
 def _kinds_at(depth: int) -> list[str]:
-    if depth <= 2:
-        return [("metalake", "catalog")[depth - 1]]
-    parents = ("catalog",) if depth == 3 else ("schema",)
-    return [k.name for k in KINDS.values() if set(parents) & set(k.parents)]
+    return [kind.name for kind in KINDS.values() if families_of(kind, depth)]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from metastore.cli.output import grid, safe, table, time, write_table
+from metastore.columns import Column
 from metastore.entity import Entity
+from metastore.kinds import KINDS
+from metastore.kinds.declared import Kind
+from metastore.kinds.model_version import ModelVersion
 
-__all__ = ["show_entity"]
+__all__ = ["show_entity", "show_versions"]
 
 _FIGURES = ("nulls", "min", "max")
 
@@ -26,9 +30,46 @@ def show_entity(out: Console, entity: Entity, statistics: Mapping[str, Any], par
     if entity.kind == "fileset" and entity.locations:
         _heading(out, "Locations")
         write_table(out, grid({safe(name): place for name, place in entity.locations.items()}))
-    if entity.kind == "table" and entity.columns:
+    if entity.kind in ("table", "view") and entity.columns:
         _heading(out, "Columns")
         write_table(out, _columns(entity, _column_figures(statistics)))
+    if entity.kind == "view":
+        for query in entity.representations:
+            _heading(out, f"In {safe(query.dialect)}")
+            out.print(Text(safe(query.text)), soft_wrap=True)
+    if entity.kind == "function":
+        _definitions(out, entity)
+    if isinstance(KINDS[entity.kind], Kind) and type(entity).doc_fields:
+        _heading(out, "Fields")
+        write_table(out, grid({name: getattr(entity, name) for name in type(entity).doc_fields}))
+
+
+def show_versions(out: Console, versions: Iterable[ModelVersion]) -> None:
+    """Write the versions of a model."""
+    rows = table("Version", "Aliases", "Places", "Comment", right=("Version",))
+    for one in versions:
+        places = "\n".join(uri if name == "default" else f"{name}: {uri}" for name, uri in one.uris.items())
+        texts = (str(one.number), ", ".join(one.aliases), places, one.comment or "")
+        rows.add_row(*[Text(safe(text)) for text in texts])
+    if rows.row_count:
+        _heading(out, "Versions")
+        write_table(out, rows)
+
+
+def _definitions(out: Console, entity: Entity) -> None:
+    for definition in entity.definitions:
+        parameters = ", ".join(_signature(column) for column in definition.parameters)
+        returns = definition.returns
+        if not isinstance(returns, str):
+            returns = f"table({', '.join(_signature(column) for column in returns)})"
+        _heading(out, safe(f"({parameters}) -> {returns}"))
+        for one in definition.implementations:
+            label = f"{one.language} for {one.runtime or 'any runtime'}: "
+            out.print(Text(safe(label), style="dim") + Text(safe(one.body)), soft_wrap=True)
+
+
+def _signature(column: Column) -> str:
+    return f"{column.name} {column.type}" + ("" if column.default is None else f" = {column.default}")
 
 
 def _heading(out: Console, text: str) -> None:
@@ -46,8 +87,14 @@ def _facts(entity: Entity) -> dict[str, object]:
         "in use": None if getattr(entity, "in_use", True) else "no: disabled, it admits no writes below it",
         "type": entity.type if "type" in type(entity).doc_fields else None,
         "provider": entity.provider if entity.kind == "catalog" else None,
+        "looks in": _default(entity) if entity.kind == "view" else None,
+        "deterministic": ("yes" if entity.deterministic else "no") if entity.kind == "function" else None,
         "names": "compared without case" if entity.kind == "catalog" and entity.fold_case else None,
     }
+
+
+def _default(view: Entity) -> str:
+    return ".".join(name for name in (view.default_catalog, view.default_schema) if name)
 
 
 def _by(when: str, who: str | None) -> str:

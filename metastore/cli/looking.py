@@ -9,8 +9,8 @@ import typer
 from rich.text import Text
 
 from metastore.cli.context import Json, KindOption, child_kinds, find, manager_of
-from metastore.cli.entity_view import show_entity
-from metastore.cli.output import console, entity_json, safe, short, write_json
+from metastore.cli.entity_view import show_entity, show_versions
+from metastore.cli.output import console, entity_json, owned_json, safe, short, write_json
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument
 from metastore.names import parse_path
@@ -95,7 +95,7 @@ def show(
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Show one entity: its fields, a table's columns with what is known of their data."""
+    """Show one entity: its fields, a table's columns with what is known of their data, a model's versions."""
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         statistics: dict[str, Any] = {}
@@ -103,11 +103,15 @@ def show(
         if entity.kind == "table":
             statistics = {row.name: dict(row.values) for row in store.statistics.list(entity)}
             partitions = sum(1 for _ in store.partitions.names(entity))
+        versions = list(store.models.versions(entity)) if entity.kind == "model" else []
     if json:
-        extra = {} if partitions is None else {"partitions": partitions, "statistics": statistics}
+        extra: dict[str, Any] = {} if partitions is None else {"partitions": partitions, "statistics": statistics}
+        if entity.kind == "model":
+            extra["versions"] = [owned_json(version) for version in versions]
         write_json({**entity_json(entity), **extra})
     else:
         show_entity(console(), entity, statistics, partitions)
+        show_versions(console(), versions)
 
 
 def register(app: typer.Typer) -> None:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from metastore.changes import EntityChange, encode
 from metastore.columns import Column
-from metastore.entity import Entity, Version
+from metastore.entity import Entity, Owned, Version
 
 __all__ = [
     "change_text",
@@ -29,6 +29,7 @@ __all__ = [
     "entity_json",
     "grid",
     "one_line",
+    "owned_json",
     "safe",
     "short",
     "table",
@@ -127,7 +128,7 @@ def _json_value(value: Any) -> Any:
         shown = {name: getattr(value, name) for name in ("id", "name", "type", "nullable", "default", "comment")}
         return {**shown, "auto_increment": value.auto_increment}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -137,6 +138,13 @@ def entity_json(entity: Entity) -> dict[str, Any]:
     audit = ("created_by", "created_at", "modified_by", "modified_at")
     extra = ("in_use",) if hasattr(type(entity), "in_use") else ()
     return {name: getattr(entity, name) for name in (*common, *audit, *extra, *type(entity).doc_fields)}
+
+
+def owned_json(row: Owned) -> dict[str, Any]:
+    """Return all that there is to say of an owned row, as JSON values."""
+    common = ("kind", "name", "id", "version", "comment", "properties")
+    audit = ("created_by", "created_at", "modified_by", "modified_at")
+    return {name: getattr(row, name) for name in (*common, *audit, *type(row).doc_fields)}
 
 
 def version_json(step: Version) -> dict[str, Any]:

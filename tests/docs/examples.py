@@ -63,7 +63,9 @@ def _python(block: Block, where: str, namespace: dict[str, Any]) -> Iterator[str
     raised = None
     try:
         # the lines before it, so that a traceback names the line of the file
-        exec(compile("\n" * (block.line - 1) + block.text, where.partition(",")[0], "exec"), namespace)
+        exec(
+            compile("\n" * (block.line - 1) + block.text, where.partition(",")[0], "exec", dont_inherit=True), namespace
+        )
     except Exception as error:  # noqa: BLE001  (whatever it is, it is reported)
         raised = type(error).__name__
         if raised != promised:

@@ -1,0 +1,114 @@
+"""The command line and kinds: the built-in ones, and those that installed packages bring."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from tests.cli.test_cli import Run, call, document, environment, refused
+
+PLUGIN = """
+import metastore as ms
+
+ms.Kind("dashboard", fields={"owner": str, "panels": ms.Field(list, default=[])}, container=True)
+ms.Kind("note", parent="dashboard", fields={"text": str})
+"""
+FILL = """
+import sys
+import metastore as ms
+import acme_kinds
+
+with ms.open(sys.argv[1]) as store:
+    store.manager("dashboard").create("lake.c.s.sales", owner="ann", panels=["one"])
+    store.manager("note").create("lake.c.s.sales.n", text="hello")
+"""
+
+
+@pytest.fixture
+def filled(url: str) -> Run:
+    """Run a command on a database with one of each kind."""
+    with ms.open(url, principal="tester") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.schemas.create("lake.c.s")
+        columns = [ms.Column("id", "int")]
+        store.views.create(
+            "lake.c.s.v", columns=columns, representations=[ms.SQL("spark", "SELECT 1")], default_schema="s"
+        )
+        store.topics.create("lake.c.s.topic", comment="events")
+        store.models.create("lake.c.s.m")
+        store.models.add_version("lake.c.s.m", uris={"default": "s3://b/1", "onnx": "s3://b/2"}, aliases=["prod"])
+        sql = ms.Implementation("sql", "a + 1", runtime="spark")
+        plus = ms.Definition((ms.Column("a", "int", default="0"),), "int", (sql,))
+        store.functions.create("lake.c.s.f", definitions=[plus], deterministic=True)
+        rows = ms.Definition((), tuple(columns))
+        store.functions.create("lake.c.s.rows", type="table", definitions=[rows])
+    return lambda *words, **more: call(url, *words, **more)
+
+
+def test_show(filled: Run) -> None:
+    view = filled("show", "lake.c.s.v").stdout
+    for part in ("view lake.c.s.v", "id", "int", "In spark", "SELECT 1", "looks in"):
+        assert part in view
+    model = filled("show", "lake.c.s.m").stdout
+    assert "s3://b/1" in model
+    assert "onnx: s3://b/2" in model
+    assert "prod" in model
+    function = filled("show", "lake.c.s.f").stdout
+    for part in ("(a int = 0) -> int", "sql for spark: a + 1", "deterministic", "yes"):
+        assert part in function
+    assert "() -> table(id int)" in filled("show", "lake.c.s.rows").stdout
+    assert "events" in filled("show", "lake.c.s.topic").stdout
+
+
+def test_show_as_json(filled: Run) -> None:
+    view = document(filled("show", "lake.c.s.v", "--json"))
+    assert view["representations"] == [{"dialect": "spark", "text": "SELECT 1"}]
+    model = document(filled("show", "lake.c.s.m", "--json"))
+    assert [(v["name"], v["aliases"], v["uris"]["onnx"]) for v in model["versions"]] == [("1", ["prod"], "s3://b/2")]
+    (definition,) = document(filled("show", "lake.c.s.f", "--json"))["definitions"]
+    assert definition["implementations"][0]["body"] == "a + 1"
+
+
+def test_ls_and_history(filled: Run) -> None:
+    listed = document(filled("ls", "lake.c.s", "--json"))["children"]
+    assert {child["kind"] for child in listed} == {"view", "topic", "model", "function"}
+    assert "SetAlias" in filled("history", "lake.c.s.m").stdout
+    refused(filled("show", "lake.c.s.v", "--kind", "table"), "does not exist")
+    refused(filled("show", "lake.c.s.v", "--kind", "nothing"), "there is no kind 'nothing'")
+
+
+def install(folder: Path, text: str) -> dict[str, Any]:
+    """Install a package with kinds in ``folder``; return the options of processes that find it there."""
+    (folder / "acme_kinds.py").write_text(text)
+    info = folder / "acme_kinds-1.0.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-kinds\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[metastore.kinds]\nacme = acme_kinds\n")
+    plain = environment()
+    return {"env": {**plain, "PYTHONPATH": f"{plain['PYTHONPATH']}:{folder}"}}
+
+
+def test_kinds_of_installed_packages(filled: Run, url: str, tmp_path: Path) -> None:
+    there = install(tmp_path, PLUGIN)
+    subprocess.run([sys.executable, "-c", FILL, url], check=True, **there)
+    listed = document(filled("ls", "lake.c.s", "--recursive", "--json", **there))["children"]
+    (board,) = [child for child in listed if child["kind"] == "dashboard"]
+    assert [note["name"] for note in board["children"]] == ["n"]
+    shown = filled("show", "lake.c.s.sales", **there).stdout
+    assert "dashboard lake.c.s.sales" in shown
+    assert "ann" in shown
+    assert document(filled("show", "lake.c.s.sales.n", "--json", **there))["text"] == "hello"
+    # without the package it is not shown, but there
+    assert "dashboard" not in filled("ls", "lake.c.s").stdout
+    assert "dashboard" in filled("changes").stdout
+    assert filled("verify").returncode == 0
+
+
+def test_a_broken_package_is_named(filled: Run, tmp_path: Path) -> None:
+    refused(filled("ls", **install(tmp_path, "import nothing_of_this_name")), "acme_kinds", "nothing_of_this_name")
