@@ -76,12 +76,25 @@ class ModelEdit(SeenModel):
     def existing(self, number_or_alias: int | str) -> int:
         """Return the number of a version that is there, or raise EntityNotFound."""
         number = self.number(number_or_alias)
-        row = self.row(number)
-        if row is None:
+        if isinstance(number_or_alias, str):
+            self._check_alias(number, clean_alias(number_or_alias))
+            return number
+        if not self._read(number):
             check_still(self._view, self.nodes)
-            raise self.missing(number_or_alias)
-        self._there[number], self._docs[number] = row, json.loads(row.doc)
+            raise self.missing(number)
         return number
+
+    def _read(self, number: int) -> bool:
+        """Read a version, if that was not done yet; whether it is there."""
+        if number not in self._docs and (row := self.row(number)) is not None:
+            self._there[number], self._docs[number] = row, json.loads(row.doc)
+        return number in self._docs
+
+    def _check_alias(self, number: int, alias: str) -> None:
+        """Read the version to which the model says that an alias points. The commit expects it as it was read."""
+        if not self._read(number) or alias not in self._docs[number]["aliases"]:  # it was read after the model
+            message = f"{self.path}: the alias {alias} moved meanwhile"
+            raise VersionConflict(self.path, None, None, message) if self._in_transaction else Conflict("read", message)
 
     def add(self, doc: Doc) -> int:
         """Add a version; return its number."""
@@ -111,22 +124,14 @@ class ModelEdit(SeenModel):
             return False
         self._change(RemoveAlias(alias) if number is None else SetAlias(alias, number))
         if before is not None:
-            self._take(before, alias)
+            self._check_alias(before, alias)
+            self._docs[before]["aliases"].remove(alias)
         if number is not None:
             self._docs[number]["aliases"] = sorted([*self._docs[number]["aliases"], alias])
         for touched in (before, number):
             if touched is not None:
                 self._touched.setdefault(touched, "alter")
         return True
-
-    def _take(self, number: int, alias: str) -> None:
-        """Take an alias from the version that it points to."""
-        if number not in self._docs and (row := self.row(number)) is not None:
-            self._there[number], self._docs[number] = row, json.loads(row.doc)
-        if number not in self._docs or alias not in self._docs[number]["aliases"]:  # it was read after the model
-            message = f"{self.path}: the alias {alias} moved meanwhile"
-            raise VersionConflict(self.path, None, None, message) if self._in_transaction else Conflict("read", message)
-        self._docs[number]["aliases"].remove(alias)
 
     def _change(self, change: EntityChange) -> None:
         change.apply(self.doc, ())

@@ -147,6 +147,26 @@ def _two(store: Store) -> Mapping[str, Any]:
     return {}
 
 
+M = "lake.cat.s.m"
+PLACE = {"default": "s3://b/x"}
+
+
+def _model(store: Store) -> Mapping[str, Any]:
+    """Make a model with two versions; "prod" is the first."""
+    store.models.create(M)
+    for aliases in (("prod",), ()):
+        store.models.add_version(M, uris=PLACE, aliases=aliases)
+    return {}
+
+
+ADD_VERSION = Op("add a version", lambda h: h.store.models.add_version(M, uris=PLACE, aliases=("prod",)).number)
+ALIAS = Op("move the alias", lambda h: h.store.models.set_alias(M, "prod", 2).number)
+DROP_VERSION = Op("drop the version", lambda h: h.store.models.drop_version(M, 2))
+DROP_PROD = Op("drop what the alias means", lambda h: h.store.models.drop_version(M, "prod"))
+LOAD_PROD = Op("load what the alias means", lambda h: h.store.models.load_version(M, "prod").number)
+ALTER_MODEL = Op("alter the model", lambda h: bool(h.store.models.alter(M, ms.SetComment("c"))))
+RENAME_MODEL = Op("rename the model", lambda h: bool(h.store.models.rename(M, "n")))
+
 A, B, C = by_path("a"), by_path("b"), by_path("c")
 A_HOT, B_HOT, C_HOT = by_path("a", hot=True), by_path("b", hot=True), by_path("c", hot=True)
 D_HOT = by_path("d", hot=True)
@@ -198,6 +218,13 @@ PROGRAMS: tuple[Program, ...] = (
     Program("freeze, rename of the parent", ((freeze(),), (RENAME_PARENT,)), crash=(0, 1)),
     Program("transaction, alter", ((transaction("copy"),), (swap("0", "1"),)), crash=(0, 1), lose=(0, 1)),
     Program("transaction, two alters", ((transaction("copy"),), (swap("0", "1", hot=True),), (B,))),
+    Program("two versions", ((ADD_VERSION,), (ADD_VERSION,)), setup=_model, lose=(0,), crash=(0,)),
+    Program("version, alias", ((ADD_VERSION,), (ALIAS,)), setup=_model, lose=(0, 1)),
+    Program("alias, drop of the version", ((ALIAS,), (DROP_VERSION,)), setup=_model, lose=(0, 1)),
+    Program("alias, drop of what it means", ((ALIAS,), (DROP_PROD,)), setup=_model, lose=(0, 1)),
+    Program("alias, load", ((ALIAS, DROP_PROD), (LOAD_PROD,)), setup=_model),
+    Program("version, alter, rename of the model", ((ADD_VERSION,), (ALTER_MODEL,), (RENAME_MODEL,)), setup=_model),
+    Program("alias, rename of the model, load", ((ALIAS,), (RENAME_MODEL,), (LOAD_PROD,)), setup=_model),
     Program("gc, replay", ((with_id("first"),), (GC,)), setup=_two, after=100.0, collected=True),
 )
 

@@ -47,6 +47,8 @@ MANAGERS = {
     "schema": "schemas",
     "table": "tables",
     "fileset": "filesets",
+    "view": "views",
+    "model": "models",
 }
 
 
@@ -74,8 +76,10 @@ _PATHS: dict[str, st.SearchStrategy[Path]] = {
     "schema": _schemas,
     "table": _leaves,
     "fileset": _leaves,
+    "view": _leaves,
+    "model": _leaves,
 }
-_kinds = st.sampled_from(("schema", "table", "schema", "table", "fileset", "catalog", "metalake"))
+_kinds = st.sampled_from(("schema", "table", "schema", "table", "view", "fileset", "model", "catalog", "metalake"))
 _hands = st.integers(0, 9)
 _flags = st.booleans()
 _expected = st.sampled_from((None, None, None, 1, 2))
@@ -96,6 +100,7 @@ _BY_PATH = ("create", "create_many", "load_many")
 _KINDS = {
     "partition": st.just("table"),
     "statistic": st.just("table"),
+    "model_version": st.just("model"),
     "set_in_use": st.sampled_from(("catalog", "metalake", "catalog", "schema")),
 }
 
@@ -126,6 +131,13 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     _operation("restore", to=st.none() | names, by_id=_flags),
     _operation("restore", to=st.none() | names, by_id=st.just(True)),
     _operation("purge"),
+    _operation(
+        "model_version",
+        number=st.integers(1, 3),
+        alias=st.sampled_from("pq"),
+        by_alias=_flags,
+        what=st.sampled_from(("add", "add", "alias", "alias", "drop", "drop alias", "alter", "load")),
+    ),
     _operation("set_in_use", in_use=_flags),
     _operation("partition", name=st.sampled_from("pq"), drop=_flags),
     _operation("statistic", rows=st.dictionaries(st.sampled_from("st"), _values), drop=st.lists(st.sampled_from("st"))),
@@ -199,7 +211,15 @@ def schema_of(hands: Sequence[Entity], target: Path | int) -> Path | Entity | No
     return found if found is not None and found.kind == "schema" else None
 
 
-_ABOVE = {"metalake": "", "catalog": "metalake", "schema": "schema", "table": "schema", "fileset": "schema"}
+_ABOVE = {
+    "metalake": "",
+    "catalog": "metalake",
+    "schema": "schema",
+    "table": "schema",
+    "fileset": "schema",
+    "view": "schema",
+    "model": "schema",
+}
 
 
 def _in_hand(hands: Sequence[Entity], number: int, kind: str) -> Entity | None:
@@ -247,6 +267,19 @@ def _statistic(store: Managers, manager: Any, target: Any, more: dict[str, Any])
     return store.statistics.put_many(target, rows, drop=more["drop"]), list(store.statistics.list(target))
 
 
+def _model_version(store: Managers, manager: Any, target: Any, more: dict[str, Any]) -> Any:
+    number, alias, what = more["number"], more["alias"], more["what"]
+    calls: dict[str, Callable[[], Any]] = {
+        "add": lambda: store.models.add_version(target, uris={"u": "s3://b"}, aliases=[alias]),
+        "alias": lambda: store.models.set_alias(target, alias, number),
+        "drop": lambda: store.models.drop_version(target, alias if more["by_alias"] else number),
+        "drop alias": lambda: store.models.drop_alias(target, alias),
+        "alter": lambda: store.models.alter_version(target, number, ms.SetUri("u", "s3://c"), ms.SetComment(alias)),
+        "load": lambda: store.models.load_version(target, alias if more["by_alias"] else number),
+    }
+    return calls[what](), list(store.models.versions(target)), store.models.load(target)
+
+
 def _look(store: Managers, manager: Any, target: Any, more: dict[str, Any]) -> Any:
     history = list(manager.history(target))
     below = [list(m.names(target, page_size=more["page_size"])) for m in managers_below(store, manager)]
@@ -256,7 +289,7 @@ def _look(store: Managers, manager: Any, target: Any, more: dict[str, Any]) -> A
 def managers_below(store: Managers, manager: Any) -> list[Any]:
     """Return the managers of what can stand below an entity of ``manager``."""
     if manager is store.schemas:
-        return [store.schemas, store.tables, store.filesets]
+        return [store.schemas, store.tables, store.views, store.filesets, store.models]
     upper: dict[Any, list[Any]] = {store.metalakes: [store.catalogs], store.catalogs: [store.schemas]}
     return upper.get(manager, [])
 
@@ -272,6 +305,7 @@ _VERBS: dict[str, Callable[[Any, Any, Any, dict[str, Any]], Any]] = {
     "set_in_use": _set_in_use,
     "partition": _partition,
     "statistic": _statistic,
+    "model_version": _model_version,
     "look": _look,
     "load": lambda s, m, t, more: m.load(t, version=more["version"]),
     "load_many": lambda s, m, t, more: s.tables.load_many(more["paths"]),
