@@ -24,6 +24,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
 from metastore.names import clean_name, fold
 from metastore.replaying import Replay
+from metastore.verifying_models import Aliases
 from metastore.verifying_operations import check_operations
 from metastore.version_chain import ChainReader, doc_problem
 from metastore.violations import Places, Violation
@@ -101,6 +102,7 @@ class _Rows:
     def __init__(self, snapshot: Snapshot, places: Places, replay: Replay | None) -> None:
         self._snapshot, self._places, self._replay = snapshot, places, replay
         self._drawn = snapshot.numbers()[0]
+        self._aliases = Aliases()
 
     def check(self) -> Iterator[Violation]:
         rows = self._snapshot.rows
@@ -123,6 +125,7 @@ class _Rows:
                 )
             else:
                 yield from self._gone(row_id, reader)
+        yield from self._aliases.violations()
 
     # --- entities
 
@@ -147,6 +150,8 @@ class _Rows:
             return
         if problem := doc_problem(kind, entity[2]):
             yield Violation(8, row_id, path, problem)
+        elif kind == "model":
+            self._aliases.model(row_id, path, entity[2])
         stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": state}
         yield from reader.check(path, kind, entity[1], entity[2], stands)
         waits_since = reader.waits_since
@@ -223,6 +228,8 @@ class _Rows:
             yield Violation(3, row_id, path, str(error))
         if problem := doc_problem(kind, doc):
             yield Violation(8, row_id, path, problem)
+        elif kind == "model_version":
+            self._aliases.version(owner_id, name, doc)
         yield from reader.check(path, kind, version, doc, {"owner": owner_id, "name": name, "state": LIVE})
 
     def _gone(self, row_id: int, reader: ChainReader) -> Iterator[Violation]:

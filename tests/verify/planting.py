@@ -63,6 +63,10 @@ def build(url: str) -> dict[str, int]:
         store.tables.purge("lake.c.s.d")
         made["d3"] = store.tables.create("lake.c.s.d").id
         made["fs"] = store.filesets.create("lake.c.s.a", locations={"main": "file:/tmp"}).id
+        made["mod"] = store.models.create("lake.c.s.mod").id
+        for aliases in (["prod"], ["best"]):
+            number = store.models.add_version("lake.c.s.mod", uris={"u": "s3://b"}, aliases=aliases)
+            made[f"mv{number.number}"] = number.id
         assert store.verify() == []
     return made
 

@@ -133,6 +133,14 @@ DAMAGE: dict[str, tuple[tuple[str, ...], set[tuple[int, str | None, str | None]]
         ),
         {(6, "a", A)},
     ),
+    "alias of two versions": (
+        ("UPDATE owned SET doc = replace(doc, 'best', 'prod') WHERE id = {mv2}",),
+        {(3, "mod", "lake.c.s.mod"), (1, "mv2", "lake.c.s.mod.2")},
+    ),
+    "alias of no version": (
+        ("UPDATE entity SET doc = replace(doc, 'best', 'none') WHERE id = {mod}",),
+        {(3, "mod", "lake.c.s.mod"), (1, "mod", "lake.c.s.mod")},
+    ),
     "id of the future": (
         (
             "UPDATE operation SET entity_id = 9000 WHERE entity_id = {fs}",
