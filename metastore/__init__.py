@@ -48,7 +48,7 @@ from metastore.metrics import Snapshot
 from metastore.model_changes import RemoveUri, SetUri
 from metastore.results import Outcome
 from metastore.stats import Stats
-from metastore.store import Store, migrate
+from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open
 from metastore.table_changes import (
     FIRST,
@@ -66,6 +66,7 @@ from metastore.table_changes import (
     SetFormat,
     SetLocation,
 )
+from metastore.transfer.outcomes import Exported, Imported
 from metastore.view_changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
 from metastore.view_doc import SQL
 from metastore.violations import Violation
@@ -95,10 +96,12 @@ __all__ = [
     "EntityAlreadyExists",
     "EntityChange",
     "EntityNotFound",
+    "Exported",
     "Field",
     "Fileset",
     "Function",
     "Implementation",
+    "Imported",
     "Index",
     "InvalidArgument",
     "Kind",
@@ -147,4 +150,5 @@ __all__ = [
     "migrate",
     "new_operation_id",
     "open",
+    "restore",
 ]

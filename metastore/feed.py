@@ -15,14 +15,15 @@ from metastore.entity import Change
 from metastore.errors import InvalidArgument
 from metastore.managers.past import change_of
 
-__all__ = ["changes"]
+__all__ = ["changes", "position_of"]
 
 _PAGE = 500
 _PATIENCE = 1.0
 """How long is waited for a commit in flight below one that is visible, in seconds."""
 
 
-def _position(epoch: str, seq: int) -> str:
+def position_of(epoch: str, seq: int) -> str:
+    """Return the position of a number in an epoch."""
     return f"{epoch}-{seq:016x}"
 
 
@@ -71,7 +72,7 @@ def _follow(
             _check_collected(epoch, backend.feed_start()[1], seq)
         for step in page.rows:
             seq = step.seq or seq
-            yield change_of(step, _position(epoch, seq))
+            yield change_of(step, position_of(epoch, seq))
         if page.rows:
             left = None if left is None else left - len(page.rows)
             patience = clock.monotonic() + _PATIENCE
@@ -90,6 +91,6 @@ def _has_gap(rows: list[Step], after: int) -> bool:
 def _check_collected(epoch: str, collected: int, seq: int) -> None:
     if collected > seq:
         raise InvalidArgument(
-            f"gc has removed changes after the position {_position(epoch, seq)}; "
+            f"gc has removed changes after the position {position_of(epoch, seq)}; "
             "read the tables again, then follow the feed from its start"
         )

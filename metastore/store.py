@@ -13,28 +13,35 @@ from uuid import UUID
 from metastore import collecting, feed, stats, verifying
 from metastore.arguments import items, positive_integer
 from metastore.backends.port import FORMAT, Backend, Embedded
+from metastore.backends.restorer import RESTORING
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
 from metastore.entity import Change
-from metastore.errors import DeadlineExceeded, InvalidArgument, MigrationNeeded, ScopeFrozen
+from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MigrationNeeded, ScopeFrozen
 from metastore.freezing import FreezableSchemas
 from metastore.kinds import KINDS
 from metastore.managers import moving
+from metastore.managers.creating import IfExists
 from metastore.managers.every import Managers
+from metastore.managers.target import Target
 from metastore.metrics import Snapshot
+from metastore.names import Path
 from metastore.operation import perform
 from metastore.results import Outcome, outcome_of, with_origin
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.session import Call, Request, Session, uuid7
 from metastore.stats import Stats
 from metastore.transaction import Transaction, run_transaction
+from metastore.transfer.outcomes import Exported, Imported
 from metastore.urls import parse_url, redacted
 from metastore.violations import Violation
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-__all__ = ["Store", "migrate", "open_store"]
+    from metastore.transfer.files import Place
+
+__all__ = ["Store", "migrate", "open_store", "restore"]
 
 T = TypeVar("T")
 
@@ -123,6 +130,42 @@ class Store(Managers):
         """
         return verifying.verify(self._session.backend)
 
+    def export_to(
+        self,
+        to: Place,
+        target: Target | None = None,
+        *,
+        ids: bool = False,
+        history: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Exported:
+        """Write ``target`` and all below it (None: everything) as JSON lines, as it is at one instant.
+
+        ``to`` is a binary stream or the name of a file; an export of the same that was stopped goes on there.
+        ``ids`` and ``history`` are for a whole database, to be restored into an empty one. Raises EntityNotFound.
+        """
+        from metastore.transfer import calls  # noqa: PLC0415  (only what is used is imported)
+
+        return calls.export_to(self._session, to, target, ids=ids, history=history, progress=progress)
+
+    def import_from(
+        self,
+        source: Place,
+        *,
+        into: Path | None = None,
+        if_exists: IfExists = "error",
+        progress: Callable[[float], None] | None = None,
+    ) -> Imported:
+        """Write what was exported, below ``into`` instead of where it was; run again, it writes what is missing.
+
+        What is there with other content raises EntityAlreadyExists, is left ("return") or replaced ("replace"). Raises
+        InvalidArgument, with the number of the line, for a bad file before anything is written. A file with ids needs
+        an empty database; if that is interrupted, :func:`metastore.restore` goes on.
+        """
+        from metastore.transfer import calls  # noqa: PLC0415
+
+        return calls.import_from(self._session, source, into, if_exists, progress)
+
     def outcome(self, operation_id: UUID | str) -> Outcome:
         """Return what became of an operation. It changes nothing: to settle one, repeat the call with its id.
 
@@ -209,7 +252,7 @@ def _backend(url: URL, deadline: float) -> Backend:
     return PostgresBackend(url, deadline)
 
 
-def _check_format(url: URL, backend: Backend) -> None:
+def _check_format(url: URL, backend: Backend, *, restoring: bool = False) -> None:
     found = backend.format()
     if isinstance(backend, Embedded) and (found is None or found[0] < FORMAT):
         backend.migrate()
@@ -219,7 +262,12 @@ def _check_format(url: URL, backend: Backend) -> None:
     has, compatible_from = found
     if has < FORMAT:
         raise MigrationNeeded(f"{redacted(url)} has format {has}, this program needs {FORMAT}; run: metastore migrate")
-    if compatible_from > FORMAT:
+    if compatible_from == RESTORING and not restoring:
+        raise BackendUnavailable(
+            f"an import into {redacted(url)} was not finished; import the same file again, which goes on there, or "
+            "drop the database"
+        )
+    if compatible_from > FORMAT and not restoring:
         raise MigrationNeeded(
             f"{redacted(url)} has format {has}, which programs older than format {compatible_from} cannot use; "
             f"this one has {FORMAT}: upgrade it"
@@ -233,3 +281,20 @@ def migrate(url: str | None = None) -> None:
     parsed = parse_url(url)
     if parsed.drivername != "memory":
         upgrade(parsed)
+
+
+def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:
+    """Import an export with ids into an empty database, as ``import_from`` does; or go on, where that was stopped.
+
+    No store can open the database before it is finished. Raises InvalidArgument for a bad file, or a database that
+    is not empty.
+    """
+    from metastore.transfer import calls  # noqa: PLC0415
+
+    parsed = parse_url(url)
+    backend = _backend(parsed, 30.0)
+    try:
+        _check_format(parsed, backend, restoring=True)
+        return calls.restore_into(backend, SYSTEM, source, progress)
+    finally:
+        backend.close()

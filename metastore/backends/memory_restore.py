@@ -54,7 +54,8 @@ class MemoryRestorer:
             values["mark"] = values["mark"] and UUID(values["mark"])
             self._tables.stands[values["id"]] = Stand(**values)
         elif table == "entity":
-            self._tables.bodies[values.pop("id")] = Body(**values)
+            row_id = values.pop("id")
+            self._tables.bodies[row_id] = Body(**values)
         elif table == "owned":
             self._tables.owned[values["owner_id"], values["kind"], values["name"]] = OwnedRecord(**values)
         else:

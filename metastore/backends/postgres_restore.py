@@ -16,12 +16,13 @@ from metastore.backends.postgres_connect import Pool, raise_read_error
 from metastore.backends.postgres_sql import DURABLE
 from metastore.backends.restorer import (
     COLUMNS,
+    NEVER,
     RESTORING,
-    TAKEN_SCOPE,
     Ending,
     Row,
     Rows,
     Under,
+    mark_of,
     raise_not_empty,
     raise_overtaken,
     raise_taken,
@@ -33,6 +34,8 @@ __all__ = ["PostgresRestorer"]
 
 _EMPTY = """SELECT NOT EXISTS (SELECT FROM guard WHERE id <> 0) AND NOT EXISTS (SELECT FROM entity)
   AND NOT EXISTS (SELECT FROM owned) AND NOT EXISTS (SELECT FROM operation)"""
+_MARK = "UPDATE guard SET mark = %s, marked_at = 0, marked_until = %s WHERE id = 0"
+_UNMARK = "UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL WHERE id = 0"
 _DRAW = "SELECT setval(%s, %s) WHERE %s > (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {})"
 
 
@@ -48,11 +51,12 @@ class PostgresRestorer:
             if there is not None:
                 return there.mark if there.token == token else raise_taken()
             # waits for those who are creating something below the root; then look with a new snapshot
-            connection.execute("UPDATE guard SET scope_version = %s WHERE id = 0", (TAKEN_SCOPE,))
+            connection.execute("SELECT 1 FROM guard WHERE id = 0 FOR UPDATE")
             ((empty,),) = connection.execute(_EMPTY).fetchall()
             if not empty:
                 raise_not_empty()
             ((compatible_from,),) = connection.execute("SELECT compatible_from FROM info").fetchall()
+            connection.execute(_MARK, (mark_of(token), NEVER))
             values = (str(Under(token, 0, compatible_from)), RESTORING)
             connection.execute("UPDATE info SET epoch = %s, compatible_from = %s", values)
             for sequence, last in (("entity_id_seq", last_id), ("change_seq", last_seq)):
@@ -70,7 +74,7 @@ class PostgresRestorer:
         with self._transaction() as connection:
             there = _required(connection, token, last)
             _copy(connection, "guard", ending.top)
-            connection.execute("UPDATE guard SET scope_version = 1 WHERE id = 0")
+            connection.execute(_UNMARK)
             connection.execute(
                 "UPDATE info SET epoch = %s, compatible_from = %s, collected_seq = %s, forgotten = %s",
                 (ending.epoch, there.compatible_from, ending.collected_seq, ending.forgotten),

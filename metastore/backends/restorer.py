@@ -2,27 +2,29 @@
 
 It is done in steps, each a transaction, and can be stopped after any of them. From the first to the last no program
 opens the database (``info.compatible_from`` is beyond every format), and in one that has it open already, no path
-leads anywhere (the guard rows below the root come last) and nothing can be created (the root's scope version is
-another). ``info.epoch``, which nobody needs meanwhile, says what is being restored, and how far it is.
+leads anywhere (the guard rows below the root come last) and nothing can be created (the root carries a mark that does
+not expire). ``info.epoch``, which nobody needs meanwhile, says what is being restored, and how far it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from uuid import UUID, uuid5
 
 from metastore.backends.tables import metadata
 from metastore.errors import BackendUnavailable, InvalidArgument
 
 __all__ = [
     "COLUMNS",
+    "NEVER",
     "RESTORING",
-    "TAKEN_SCOPE",
     "Ending",
     "Restorer",
     "Row",
     "Rows",
     "Under",
+    "mark_of",
     "raise_not_empty",
     "raise_overtaken",
     "raise_taken",
@@ -36,8 +38,10 @@ Rows = Mapping[str, Sequence[Row]]
 RESTORING: Final = 2**31 - 1
 """The oldest format that can work with a database into which a restore is not finished."""
 
-TAKEN_SCOPE: Final = 2
-"""The root's scope version during a restore; otherwise it is 1."""
+NEVER: Final = 1 << 60
+"""When the root's mark expires (µs since 1970)."""
+
+_NAMESPACE: Final = UUID("5c0d3f6e-6f3c-4d0b-9d0a-1b7b6f0a3d52")
 
 COLUMNS: Final = {name: tuple([c.name for c in metadata.tables[name].columns]) for name in metadata.tables}
 """The columns of each table."""
@@ -82,6 +86,11 @@ class Under(NamedTuple):
 
     def __str__(self) -> str:
         return f"restoring {self.token} {self.mark} {self.compatible_from}"
+
+
+def mark_of(token: str) -> UUID:
+    """Return the operation that the root is marked by."""
+    return uuid5(_NAMESPACE, token)
 
 
 def under_way(epoch: str, compatible_from: int) -> Under | None:

@@ -7,12 +7,13 @@ from typing import Any
 
 from metastore.backends.restorer import (
     COLUMNS,
+    NEVER,
     RESTORING,
-    TAKEN_SCOPE,
     Ending,
     Row,
     Rows,
     Under,
+    mark_of,
     raise_not_empty,
     raise_overtaken,
     raise_taken,
@@ -26,6 +27,8 @@ __all__ = ["SqliteRestorer"]
 Written = Callable[[Callable[[Any, int], Any]], Any]
 """Runs a function of a connection and the time in a transaction that writes."""
 
+_MARK = "UPDATE guard SET mark = ?, marked_at = 0, marked_until = ? WHERE id = 0"
+_UNMARK = "UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL WHERE id = 0"
 _EMPTY = """SELECT NOT EXISTS (SELECT 1 FROM guard WHERE id <> 0) AND NOT EXISTS (SELECT 1 FROM entity)
   AND NOT EXISTS (SELECT 1 FROM owned) AND NOT EXISTS (SELECT 1 FROM operation)"""
 
@@ -44,7 +47,7 @@ class SqliteRestorer:
             if not connection.execute(_EMPTY).fetchone()[0]:
                 raise_not_empty()
             ((compatible_from,),) = connection.execute("SELECT compatible_from FROM info").fetchall()
-            connection.execute("UPDATE guard SET scope_version = ? WHERE id = 0", (TAKEN_SCOPE,))
+            connection.execute(_MARK, (str(mark_of(token)), NEVER))
             connection.execute(
                 """UPDATE info SET epoch = ?, compatible_from = ?, last_id = max(last_id, ?),
                 last_seq = max(last_seq, ?)""",
@@ -68,7 +71,7 @@ class SqliteRestorer:
         def work(connection: Any, _: int) -> None:
             there = _required(connection, token, last)
             _insert(connection, "guard", ending.top)
-            connection.execute("UPDATE guard SET scope_version = 1 WHERE id = 0")
+            connection.execute(_UNMARK)
             connection.execute(
                 "UPDATE info SET epoch = ?, compatible_from = ?, collected_seq = ?, forgotten = ?",
                 (ending.epoch, there.compatible_from, ending.collected_seq, ending.forgotten),

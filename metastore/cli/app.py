@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metastore.cli import crawling, looking, moving_data, past, stats, upkeep
+from metastore.cli import crawling, crawls, looking, moving_data, past, stats, upkeep
 from metastore.cli.context import Settings
 from metastore.cli.output import one_line, safe
 from metastore.errors import MetastoreError
@@ -72,7 +72,7 @@ def _settings(
     load_installed_kinds()
 
 
-for _commands in (upkeep, crawling, looking, past, stats, moving_data):
+for _commands in (upkeep, crawling, crawls, looking, past, stats, moving_data):
     _commands.register(app)
 
 

@@ -1,0 +1,100 @@
+"""What a store, and who restores a database, calls: the arguments checked, the file opened."""
+
+from __future__ import annotations
+
+from metastore.backends.port import Backend, Lookup
+from metastore.clock import Clock
+from metastore.entity import Entity
+from metastore.errors import InvalidArgument
+from metastore.kinds import KINDS
+from metastore.kinds.kind import Kind
+from metastore.managers.creating import IfExists, check_if_exists
+from metastore.managers.target import Target, missing
+from metastore.names import Path, format_path, parse_path
+from metastore.placing import lookup
+from metastore.session import Session
+from metastore.transfer import exporting
+from metastore.transfer.files import Place, reading, writing
+from metastore.transfer.importing import import_lines
+from metastore.transfer.outcomes import Exported, Imported
+from metastore.transfer.reading import Progress, check, read_header
+from metastore.transfer.restoring import restore
+
+__all__ = ["export_to", "has_ids", "import_from", "restore_into"]
+
+_CHECKING = 0.3
+"""The part of the time that the first reading of a file takes, for a progress bar."""
+
+
+def export_to(
+    session: Session,
+    to: Place,
+    target: Target | None,
+    *,
+    ids: bool,
+    history: bool,
+    progress: exporting.Progress | None,
+) -> Exported:
+    """See :meth:`metastore.store.Store.export_to`."""
+    entity = target if target is None or isinstance(target, Entity) else _entity_at(session.backend, target)
+    with writing(to) as (stream, resume):
+        options = {"ids": ids or history, "history": history, "resume": resume}
+        return exporting.export(session.backend, session.clock, stream, entity, **options, progress=progress)
+
+
+def import_from(
+    session: Session, source: Place, into: Path | None, if_exists: IfExists, progress: Progress | None
+) -> Imported:
+    """See :meth:`metastore.store.Store.import_from`."""
+    check_if_exists(if_exists)
+    names = None if into is None else parse_path(into)
+    first, second = _halves(progress)
+    with reading(source) as stream:
+        if not read_header(stream).ids:
+            return import_lines(session, stream, check(stream, first), names, if_exists, second)
+        if into is not None or if_exists != "error":
+            raise InvalidArgument("a file with ids restores a whole database: leave into and if_exists out")
+        return restore(session.backend, session.clock, stream, check(stream, first), second)
+
+
+def has_ids(source: Place) -> bool:
+    """Whether a file restores a whole database. Raises InvalidArgument for one that is no export."""
+    with reading(source) as stream:
+        return read_header(stream).ids
+
+
+def restore_into(backend: Backend, clock: Clock, source: Place, progress: Progress | None) -> Imported:
+    """See :func:`metastore.store.restore`."""
+    first, second = _halves(progress)
+    with reading(source) as stream:
+        if not read_header(stream).ids:
+            raise InvalidArgument("the file was exported without ids: open the database, and import it there")
+        return restore(backend, clock, stream, check(stream, first), second)
+
+
+def _halves(progress: Progress | None) -> tuple[Progress, Progress]:
+    """Return what is told while a file is checked, and while it is written."""
+    if progress is None:
+        return (lambda _: None), (lambda _: None)
+    return (lambda done: progress(done * _CHECKING)), (lambda done: progress(_CHECKING + done * (1 - _CHECKING)))
+
+
+def _entity_at(backend: Backend, path: Path) -> Entity:
+    """Return what is at a path, whatever its kind. Raises EntityNotFound, InvalidArgument where several are there."""
+    names = parse_path(path)
+    lookups = {found.families: found for kind in KINDS.values() if (found := _lookup(kind, names)) is not None}
+    answers = backend.resolve(list(lookups.values()))
+    there = [found.record for found in answers if found.record is not None]
+    if not there:
+        raise missing(names, max(answers, key=lambda found: len(found.nodes)).nodes)
+    if len(there) > 1:
+        kinds = " and a ".join(record.chain[-1].kind for record in there)
+        raise InvalidArgument(f"{format_path(names)} is the name of a {kinds}: give the entity")
+    return Entity(there[0])
+
+
+def _lookup(kind: Kind, names: tuple[str, ...]) -> Lookup | None:
+    try:
+        return lookup(kind, names)
+    except InvalidArgument:  # it stands at another depth
+        return None

@@ -1,0 +1,161 @@
+"""Export: all of it from one snapshot, at one instant, while others go on writing.
+
+Memory: an object for each entity that can have children, and a few hundred documents; never a table. On PostgreSQL a
+read-only transaction stays open meanwhile, which locks nothing.
+
+An export that was stopped goes on behind the last whole line of its file, if the feed has not moved since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import BinaryIO
+
+from metastore.backends.port import Backend
+from metastore.backends.snapshot import Fence, Snapshot
+from metastore.clock import Clock
+from metastore.entity import Entity, utc
+from metastore.errors import BackendUnavailable, InvalidArgument
+from metastore.feed import position_of
+from metastore.transfer.content import lines_of
+from metastore.transfer.lines import Body, Footer, Header, Numbers, write
+from metastore.transfer.outcomes import Exported
+from metastore.transfer.resuming import Kept, kept_lines
+from metastore.transfer.tally import Tally
+from metastore.transfer.walking import GuardRow, batched, find
+
+__all__ = ["Progress", "export"]
+
+Progress = Callable[[int], None]
+"""Called with how many lines there are, now and then."""
+
+_PATIENCE = 1.0
+"""How long is waited for those who write at the moment, so that the header can name a position (seconds)."""
+_CHUNK = 500
+
+
+def export(
+    backend: Backend,
+    clock: Clock,
+    stream: BinaryIO,
+    target: Entity | None,
+    *,
+    ids: bool,
+    history: bool,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Exported:
+    """Write ``target`` and all below it (None: everything); see the module.
+
+    With ``resume`` the stream is a file that may hold the beginning. Raises EntityNotFound, InvalidArgument.
+    """
+    if target is not None and (ids or history):
+        raise InvalidArgument("ids and history are those of a whole database: export it without a path")
+    fence = _fence(backend, clock)
+    epoch, time = backend.feed_start()[0], utc(backend.now()).isoformat()
+    with backend.snapshot() as snapshot:
+        root, names = (None, None) if target is None else find(snapshot, target.id, target.path)
+        header = Header(
+            names,
+            ids or history,
+            history,
+            None if fence is None else position_of(epoch, fence.position),
+            time,
+            _version(),
+            _numbers(snapshot) if ids or history else None,
+        )
+        now = position_of(epoch, snapshot.numbers()[1])
+        kept, anew = kept_lines(stream, header, now) if resume else (None, None)
+        if resume:
+            _cut(stream, 0 if kept is None else kept.end)
+        try:
+            return replace(_write(snapshot, stream, root, header, kept, progress or _silent), anew=anew)
+        except _Differs:
+            anew = "what is in it is not what would be written now"
+        _cut(stream, 0)
+        return replace(_write(snapshot, stream, root, header, None, progress or _silent), anew=anew)
+
+
+def _cut(stream: BinaryIO, end: int) -> None:
+    stream.seek(end)
+    stream.truncate()
+
+
+def _silent(_: int) -> None:
+    """Tell nobody."""
+
+
+def _write(
+    snapshot: Snapshot, stream: BinaryIO, root: GuardRow | None, header: Header, kept: Kept | None, progress: Progress
+) -> Exported:
+    lines = 0 if kept is None else kept.tally.footer().lines - 1
+    out = _Output(stream, header, kept, progress)
+    out.put(lines_of(snapshot, root, header, Tally() if kept is None else kept.tally))
+    footer = out.finish()
+    counts = (footer.lines, footer.entities, footer.owned, footer.operations, footer.hash, footer.checksum)
+    return Exported(*counts, (header if kept is None else kept.header).position, lines)
+
+
+def _fence(backend: Backend, clock: Clock) -> Fence | None:
+    """Return a position up to which everything is decided, hence in any later snapshot."""
+    try:
+        fence = backend.fence()
+        ends = clock.monotonic() + _PATIENCE
+        while not backend.passed(fence):
+            if clock.monotonic() > ends:
+                return None
+            clock.sleep(0.005)
+    except BackendUnavailable:  # a replica draws no transaction id
+        return None
+    return fence
+
+
+def _numbers(snapshot: Snapshot) -> Numbers:
+    ((collected, forgotten),) = snapshot.rows("info", ("collected_seq", "forgotten"), ("id",))
+    return Numbers(*snapshot.numbers(), collected, forgotten)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  (slow to import)
+
+    try:
+        return version("versioned-metastore")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class _Differs(Exception):
+    """What is in the file is not what would be written now."""
+
+
+class _Output:
+    """The stream, and the counts and sums of what is in it."""
+
+    def __init__(self, stream: BinaryIO, header: Header, kept: Kept | None, progress: Progress) -> None:
+        self._stream, self._root, self._progress = stream, header.root, progress
+        self._tally = Tally() if kept is None else kept.tally
+        self._last = None if kept is None else kept.last
+        if kept is None:
+            stream.write(write(header, None))
+
+    def put(self, lines: Iterable[Body]) -> None:
+        """Write the lines, the first of them unless it is the last that is there already."""
+        for chunk in batched(lines, _CHUNK):
+            texts = [write(line, self._root) for line in chunk]
+            if self._last is not None:
+                if texts[0] != self._last:
+                    raise _Differs
+                del texts[0], chunk[0]
+                self._last = None
+            for line, text in zip(chunk, texts, strict=True):
+                self._tally.add(line, text)
+            self._stream.write(b"".join(texts))
+            self._progress(self._tally.entities + self._tally.owned + self._tally.operations)
+
+    def finish(self) -> Footer:
+        """Write the last line."""
+        footer = self._tally.footer()
+        self._stream.write(write(footer, None))
+        self._stream.flush()
+        return footer

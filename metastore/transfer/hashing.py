@@ -1,0 +1,41 @@
+"""The two hashes of an export: of what a user sees, and of the lines as they are.
+
+Sums modulo 2**256 of the SHA-256 of each part, so that the order does not count, and twice the same is not nothing.
+They find accidents and differences; they are no proof against somebody who makes up parts to get a sum.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+__all__ = ["Sum", "of_entity", "of_owned"]
+
+_canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+
+
+class Sum:
+    """A sum of digests."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, part: bytes) -> None:
+        """Add the digest of a part."""
+        self._sum += int.from_bytes(sha256(part).digest(), "big")
+
+    def hexdigest(self) -> str:
+        """Return the sum as 64 hexadecimal digits."""
+        return f"{self._sum % (1 << 256):064x}"
+
+
+def of_entity(names: Sequence[str], family: str, kind: str, in_use: bool, doc: Mapping[str, Any]) -> bytes:
+    """Return what a user sees of an entity, in one form."""
+    return _canonical([names, family, kind, in_use, doc]).encode()
+
+
+def of_owned(names: Sequence[str], family: str, kind: str, name: str, doc: Mapping[str, Any]) -> bytes:
+    """Return what a user sees of a row that the entity at ``names`` owns."""
+    return _canonical([names, family, kind, name, doc]).encode()

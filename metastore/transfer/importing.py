@@ -1,0 +1,199 @@
+"""Import without ids: commits like any other client's, into a store that others use meanwhile.
+
+Lines are committed in chunks, each all or nothing, guarded by all that is above them. What is there already with the
+same content is left alone, so that an import that was stopped is simply run again. What is to be disabled is disabled
+last, for nothing can be written below it then.
+
+Memory: an object for each entity that can have children, and two chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, BinaryIO
+
+from metastore.backends.port import Backend, Lookup
+from metastore.entity import Entity, Node, OwnedRecord, Record
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds import KINDS, kind_named
+from metastore.managers import moving
+from metastore.managers.creating import IfExists
+from metastore.managers.target import missing, root_or_last
+from metastore.names import format_path
+from metastore.operation import perform
+from metastore.placing import lookup
+from metastore.session import Call, Proposal, Request, Session, View
+from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
+from metastore.transfer.lines import Header
+from metastore.transfer.outcomes import Imported
+from metastore.transfer.planning import Plan, Standing, plan
+from metastore.transfer.reading import Checked, Progress, body, check_below
+
+__all__ = ["import_lines"]
+
+Nodes = tuple[Node, ...]
+
+_CONTAINERS = {1: "metalake", 2: "catalog"}
+
+
+def import_lines(
+    session: Session,
+    stream: BinaryIO,
+    checked: Checked,
+    into: tuple[str, ...] | None,
+    if_exists: IfExists,
+    progress: Progress,
+) -> Imported:
+    """Write the lines of a file that was checked.
+
+    Raises EntityNotFound for a missing parent, EntityAlreadyExists for what is there and differs, NotInUse.
+    """
+    header, footer, top = checked
+    parents = _parents(session, header, into)
+    if top is not None and parents:
+        check_below(top.kind, parents[-1].kind, format_path((*[n.name for n in parents], top.names[-1])))
+    importer = _Importer(session, parents, if_exists)
+    # while one chunk is written, the next one is read
+    with ThreadPoolExecutor(1, "metastore-import") as writer:
+        before: Future[None] | None = None
+        for chunk in chunks(body(stream, header, progress)):
+            if before is not None:
+                before.result()
+            before = writer.submit(copy_context().run, importer.write, chunk)
+        if before is not None:
+            before.result()
+    importer.disable()
+    return Imported(footer.lines, importer.written, importer.left, footer.hash, footer.checksum, restored=False)
+
+
+def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> Nodes:
+    """Return the nodes below which the file's first entity belongs."""
+    if into is not None and header.root is None:
+        raise InvalidArgument("the file holds a whole database, and metalakes stand below nothing: leave into out")
+    names = (header.root or ("",))[:-1] if into is None else into
+    if not names:
+        return ()
+    (found,) = session.backend.resolve([lookup(KINDS[_CONTAINERS.get(len(names), "schema")], names)])
+    if found.record is None:
+        raise missing(names, found.nodes)
+    return found.nodes
+
+
+class _Importer:
+    """One import: where what can have children was found or put, and what is left to do at the end."""
+
+    def __init__(self, session: Session, top: Nodes, if_exists: IfExists) -> None:
+        self._session, self._if_exists = session, if_exists
+        self._places: dict[Key, Nodes] = {((), ()): top}
+        self._last: Nodes = ()
+        """The entity of the last group, which may own what the next chunk begins with."""
+        self._trusting = True
+        """That nothing of the file is there yet: so it was with the last chunk."""
+        self._disable: list[Node] = []
+        self.written = self.left = 0
+
+    def write(self, chunk: list[Group]) -> None:
+        """Commit a chunk, or find that all of it is there."""
+        reserved: list[int] = []
+        planned: list[tuple[Plan, list[Standing]]] = []
+
+        def attempt(view: View) -> Proposal[None] | None:
+            standing = self._hope(chunk) if self._trusting and view.guess() else self._look(view, chunk)
+            new = sum(there.own is None for there in standing)
+            if new > len(reserved):
+                reserved.extend(view.backend.reserve_ids(new - len(reserved)))
+            found = plan(chunk, standing, iter(reserved), self._if_exists)
+            planned[:] = [(found, standing)]
+            if not found.writes:
+                return None
+            return Proposal(tuple(found.guards.values()), tuple(found.writes), lambda _: None)
+
+        def what() -> str:
+            return f"import the lines from {chunk[0].number} on"
+
+        perform(self._session, Request[None]("import", what, attempt, lambda _: None, tuple), Call())
+        self._note(chunk, *planned[0])
+
+    def disable(self) -> None:
+        """Disable what the file says is disabled, what is below first."""
+        while self._disable:
+            self._set_in_use(self._disable.pop(), in_use=False)
+
+    def _hope(self, chunk: list[Group]) -> list[Standing]:
+        """Nothing of a chunk is there, and its parents are where they were put."""
+        return [Standing.nothing(g, self._above(g), None if g.fresh else self._last) for g in chunk]
+
+    def _above(self, group: Group) -> Nodes:
+        return self._places[parent_key(group.line)]
+
+    def _look(self, view: View, chunk: list[Group]) -> list[Standing]:
+        """Read what is there of a chunk, and where its parents are now."""
+        backend = view.backend
+        seen = [self._above(g) if g.fresh else self._last for g in chunk]
+        wanted = list({nodes[-1].id: format_path([n.name for n in nodes]) for nodes in seen if nodes}.items())
+        now: dict[int, Record] = {}
+        for (row_id, path), known in zip(wanted, backend.by_id([i for i, _ in wanted]), strict=True):
+            if known is None or not known.live:
+                raise EntityNotFound(path, f"{path} was dropped while its content was imported; import again")
+            now[row_id] = known.record
+        above = [now[nodes[-1].id].chain if nodes else () for nodes in seen]
+        fresh = [n for n, group in enumerate(chunk) if group.fresh]
+        lookups = [Lookup((chunk[n].line.family,), (chunk[n].line.names[-1],), root_or_last(above[n])) for n in fresh]
+        found: dict[int, Record | None] = {n: now[nodes[-1].id] for n, nodes in enumerate(seen) if n not in fresh}
+        for n, one in zip(fresh, backend.resolve(lookups) if lookups else (), strict=True):
+            found[n] = one.record and one.record._replace(chain=(*above[n], *one.record.chain))
+        rows = _owned_rows(backend, chunk, found)
+        return [
+            Standing(above[n] if group.fresh else above[n][:-1], record and record.chain, record, rows[n])
+            for n, group in enumerate(chunk)
+            for record in [found[n]]
+        ]
+
+    def _note(self, chunk: list[Group], made: Plan, standing: list[Standing]) -> None:
+        """Remember where things are, once a chunk is written."""
+        for group, there, chain in zip(chunk, standing, made.chains, strict=True):
+            self._places[parent_key(group.line)] = there.parents
+            if group.fresh and kind_named(group.line.kind).container:
+                self._places[key_of(group.line)] = chain
+        self._last = made.chains[-1]
+        self._trusting = all(there.own is None for g, there in zip(chunk, standing, strict=True) if g.fresh)
+        self.written += len(made.writes)
+        self.left += made.left
+        self._disable += made.disable
+        for node in made.enable:
+            self._set_in_use(node, in_use=True)
+
+    def _set_in_use(self, node: Node, *, in_use: bool) -> None:
+        def attempt(view: View) -> Proposal[Entity] | Entity:
+            (known,) = view.backend.by_id([node.id])
+            if known is None or not known.live:
+                raise EntityNotFound(node.name, f"{node.name} (id {node.id}) was dropped while it was imported")
+            kind = kind_named(node.kind)
+            entity = kind.entity(known.record)
+            if known.record.chain[-1].in_use == in_use:
+                return entity
+            return moving.set_in_use(View(view.backend, False), kind, entity, in_use, self._session.principal)
+
+        verb = "enable" if in_use else "disable"
+        request = Request[Any](verb, lambda: f"{verb} {node.name}", attempt, lambda _: None, tuple, exclusive=True)
+        perform(self._session, request, Call())
+
+
+def _owned_rows(
+    backend: Backend, chunk: list[Group], found: Mapping[int, Record | None]
+) -> list[list[OwnedRecord | None]]:
+    """Return what is there of each line's owned row, kind by kind."""
+    rows: list[list[OwnedRecord | None]] = [[None] * len(group.owned) for group in chunk]
+    wanted: dict[str, list[tuple[int, int, int, str]]] = {}
+    for n, group in enumerate(chunk):
+        record = found[n]
+        for m, (_, line, _) in enumerate(group.owned):
+            if record is not None:
+                wanted.setdefault(line.kind, []).append((n, m, record.chain[-1].id, line.name))
+    for kind, places in wanted.items():
+        some = backend.owned_by_name([p[2] for p in places], kind, [p[3] for p in places])
+        for (n, m, _, _), row in zip(places, some, strict=True):
+            rows[n][m] = row
+    return rows

@@ -1,0 +1,150 @@
+"""The lines of an export as values, and how they are written. :mod:`metastore.transfer.parsing` reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from metastore.backends.restorer import COLUMNS
+from metastore.kinds.kind import to_json
+
+__all__ = [
+    "AUDIT",
+    "FORMAT",
+    "MARKS",
+    "OPERATION",
+    "ROW",
+    "Body",
+    "EntityLine",
+    "Footer",
+    "Header",
+    "Line",
+    "Numbers",
+    "OperationLine",
+    "OwnedLine",
+    "default_under",
+    "entity_row",
+    "write",
+]
+
+FORMAT: Final = 1
+"""The format of the files that this program writes, and the only one that it reads."""
+
+AUDIT: Final = ("created_by", "created_at", "modified_by", "modified_at")
+OPERATION: Final = COLUMNS["operation"]
+ROW: Final = ("id", "version", "parent_id", "key", "fold", "state", "scope_version")
+MARKS: Final = ("dropped_at", "mark", "marked_at", "marked_until", "quiet_until")
+
+
+class Numbers(NamedTuple):
+    """What a database counts: the last id and position, what gc removed up to which position, and how old."""
+
+    id: int
+    seq: int
+    collected: int
+    forgotten: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line. ``numbers`` come with ids."""
+
+    root: tuple[str, ...] | None
+    ids: bool
+    history: bool
+    position: str | None
+    """Where in the change feed to go on from this export; None: something was under way for too long."""
+    time: str
+    version: str
+    numbers: Numbers | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the line."""
+        fields = {name: getattr(self, name) for name in ("root", "ids", "history", "position", "time", "version")}
+        numbers = None if self.numbers is None else self.numbers._asdict()
+        return {"metastore": "export", "format": FORMAT, **fields, "numbers": numbers}
+
+
+class EntityLine(NamedTuple):
+    """An entity. ``row``: with ids, the columns of its rows beyond those that every export has."""
+
+    names: tuple[str, ...]
+    under: tuple[str, ...]
+    """The families of the names before the last."""
+    family: str
+    kind: str
+    in_use: bool
+    doc: Mapping[str, Any]
+    audit: Mapping[str, Any]
+    row: Mapping[str, Any]
+
+
+class OwnedLine(NamedTuple):
+    """A row that the entity above it owns."""
+
+    kind: str
+    name: str
+    doc: Mapping[str, Any]
+    audit: Mapping[str, Any]
+    id: int | None
+    version: int | None
+
+
+class OperationLine(NamedTuple):
+    """A row of the operation table, its columns in the order of :data:`OPERATION`."""
+
+    row: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The last line."""
+
+    entities: int
+    owned: int
+    operations: int
+    hash: str
+    checksum: str
+
+    @property
+    def lines(self) -> int:
+        """How many lines the file has."""
+        return self.entities + self.owned + self.operations + 2
+
+
+Body = EntityLine | OwnedLine | OperationLine
+Line = Body | Footer
+
+
+def default_under(root: tuple[str, ...] | None, depth: int) -> tuple[str, ...]:
+    """Return the families of ``depth`` names, the first of them below the parent of ``root``, as most are."""
+    above = len(root or ("",)) - 1
+    return (("metalake", "catalog", *("schema",) * depth)[min(above, 2) :])[:depth]
+
+
+def write(line: Header | Line, root: tuple[str, ...] | None) -> bytes:
+    """Return a line with its end; ASCII, and the same for the same content."""
+    if isinstance(line, Header):
+        value: dict[str, Any] = line.as_json()
+    elif isinstance(line, EntityLine):
+        value = {"path": line.names, "family": line.family, "kind": line.kind, "in_use": line.in_use, "doc": line.doc}
+        if line.under != default_under(root, len(line.under)):
+            value["under"] = line.under
+        value |= {**line.audit, **line.row}
+    elif isinstance(line, OwnedLine):
+        value = {"owned": line.kind, "name": line.name, "doc": line.doc, **line.audit}
+        if line.id is not None:
+            value |= {"id": line.id, "version": line.version}
+    elif isinstance(line, OperationLine):
+        value = {name: v for name, v in zip(OPERATION, line.row, strict=True) if v is not None}
+    else:
+        counts = {"entities": line.entities, "owned": line.owned, "operations": line.operations}
+        value = {"end": True, **counts, "hash": line.hash, "checksum": line.checksum}
+    return (to_json(value) + "\n").encode()
+
+
+def entity_row(values: Sequence[Any]) -> dict[str, Any]:
+    """Return what an entity line has with ids: the columns of its rows, without those that are null."""
+    row = dict(zip((*ROW, *MARKS), values, strict=True))
+    return {name: value for name, value in row.items() if value is not None}

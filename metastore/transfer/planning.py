@@ -1,0 +1,146 @@
+"""From a chunk of lines, and what is there, to the writes of one commit. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from metastore.commit import Event, Guard, Insert, Put, Update, Write
+from metastore.entity import Node, OwnedRecord, Record
+from metastore.errors import EntityAlreadyExists, InvalidArgument
+from metastore.helping import own_guards
+from metastore.managers.creating import IfExists
+from metastore.managers.target import root_or_last
+from metastore.names import format_path
+from metastore.placing import check_in_use, guards_of, key_under
+from metastore.transfer.chunks import Group
+from metastore.transfer.lines import EntityLine
+
+__all__ = ["Plan", "Standing", "plan"]
+
+Nodes = tuple[Node, ...]
+
+
+class Standing(NamedTuple):
+    """What is there of a group: the nodes above it; its own record; its owned rows, one for each line."""
+
+    parents: Nodes
+    own: Nodes | None
+    """The nodes down to the entity; None: it is not there."""
+    record: Record | None
+    owned: Sequence[OwnedRecord | None]
+
+    @classmethod
+    def nothing(cls, group: Group, parents: Nodes, own: Nodes | None) -> Standing:
+        """Return what stands of a group of which nothing is there but ``own``."""
+        return cls(parents, own, None, [None] * len(group.owned))
+
+
+@dataclass
+class Plan:
+    """The writes of a chunk, their guards, and what there is when they are done."""
+
+    guards: dict[int, Guard] = field(default_factory=dict)
+    writes: list[Write] = field(default_factory=list)
+    chains: list[Nodes] = field(default_factory=list)
+    """Of each group: the nodes down to its entity."""
+    left: int = 0
+    enable: list[Node] = field(default_factory=list)
+    disable: list[Node] = field(default_factory=list)
+
+    def guard(self, guards: Sequence[Guard]) -> None:
+        """Add guards."""
+        self.guards |= {guard.id: guard for guard in guards}
+
+
+def plan(groups: Sequence[Group], standing: Sequence[Standing], ids: Iterator[int], if_exists: IfExists) -> Plan:
+    """Return what to write. Raises EntityAlreadyExists for what differs, InvalidArgument for what comes twice."""
+    made = Plan()
+    taken = set[tuple[int, str, str]]()
+    for group, there in zip(groups, standing, strict=True):
+        if there.own is None:
+            chain = _insert(made, group, there, next(ids), taken)
+        else:
+            chain = there.own
+            if group.fresh and there.record is not None:
+                chain = _meet(made, group, there.record, if_exists)
+        made.chains.append(chain)
+        if group.owned:
+            _own(made, group, there, chain, if_exists)
+    return made
+
+
+def _insert(made: Plan, group: Group, there: Standing, new: int, taken: set[tuple[int, str, str]]) -> Nodes:
+    line, parent = group.line, root_or_last(there.parents)
+    check_in_use(there.parents)
+    names = (*[n.name for n in there.parents], line.names[-1])
+    path, key = format_path(names), key_under(parent, names[-1])
+    if (parent.id, line.family, key) in taken:
+        raise InvalidArgument(f"line {group.number}: {path} comes twice, as names are compared there")
+    taken.add((parent.id, line.family, key))
+    folds = bool(line.doc.get("fold_case")) if line.kind == "catalog" else parent.fold
+    event = Event(line.kind, "create", None, path)
+    made.writes.append(Insert(parent.id, line.kind, line.family, names[-1], key, folds, group.doc, event, new))
+    made.guard(guards_of(there.parents))
+    own = Node(new, line.kind, names[-1], 1, True, folds)
+    if not line.in_use:
+        made.disable.append(own)
+    return (*there.parents, own)
+
+
+def _meet(made: Plan, group: Group, record: Record, if_exists: IfExists) -> Nodes:
+    """Settle on an entity that is there."""
+    line, own = group.line, record.chain[-1]
+    path = format_path([n.name for n in record.chain])
+    same = json.loads(record.doc) == line.doc
+    if own.kind != line.kind or (not same and _folds(line, own)):
+        what = f"is a {own.kind}" if own.kind != line.kind else "compares names differently"
+        raise EntityAlreadyExists(path, f"line {group.number}: {path} already exists and {what}; it cannot be replaced")
+    if not line.in_use and own.in_use and (same or if_exists == "replace"):
+        made.disable.append(own)
+    if (same and own.in_use >= line.in_use) or if_exists == "return":
+        made.left += 1
+        return record.chain
+    if if_exists == "error":
+        raise _differs(group.number, path)
+    if line.in_use and not own.in_use:
+        made.enable.append(own)
+    if not same:
+        check_in_use(record.chain[:-1])
+        event = Event(line.kind, "alter", path, path)
+        made.writes.append(Update(own.id, record.version, event, doc=group.doc))
+        made.guard(own_guards(record.chain))
+    return record.chain
+
+
+def _folds(line: EntityLine, own: Node) -> bool:
+    return line.kind == "catalog" and bool(line.doc.get("fold_case")) != own.fold
+
+
+def _own(made: Plan, group: Group, there: Standing, chain: Nodes, if_exists: IfExists) -> None:
+    """Write the owned rows of a group."""
+    names = [n.name for n in chain]
+    for (number, line, doc), found in zip(group.owned, there.owned, strict=True):
+        path = format_path((*names, line.name))
+        if found is not None and (if_exists == "return" or json.loads(found.doc) == line.doc):
+            made.left += 1
+            continue
+        if found is not None and if_exists == "error":
+            raise _differs(number, path)
+        event = Event(line.kind, "create", None, path)
+        if found is not None:
+            event = Event(line.kind, "alter", path, path)
+        version = 0 if found is None else found.version
+        made.writes.append(Put(chain[-1].id, line.kind, line.name, version, doc, event))
+        check_in_use(chain[:-1])
+        made.guard(guards_of(there.parents if there.own is None else chain))
+
+
+def _differs(number: int, path: str) -> EntityAlreadyExists:
+    return EntityAlreadyExists(
+        path,
+        f"line {number}: {path} already exists, and differs from the file; choose what becomes of such "
+        '(if_exists="return" leaves them, "replace" replaces them)',
+    )

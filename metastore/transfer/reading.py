@@ -1,0 +1,236 @@
+"""An export read back. It is read twice: once to check all of it, before anything is written, and once to write it.
+
+Memory: an object for each entity that can have children, and one line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final, NamedTuple
+
+from metastore.commit import ROOT_ID
+from metastore.errors import InvalidArgument
+from metastore.kinds import KINDS, kind_named
+from metastore.kinds.kind import MAX_DOC, to_json
+from metastore.names import clean_name, format_path
+from metastore.transfer.lines import Body, EntityLine, Footer, Header, Line, OperationLine, OwnedLine
+from metastore.transfer.parsing import parse_header, parse_line
+from metastore.transfer.tally import Tally
+from metastore.version_chain import doc_problem
+
+__all__ = ["Checked", "Progress", "body", "check", "check_below", "read_header"]
+
+_LONGEST: Final = 64 << 20
+"""The longest line that is read, in bytes: documents have at most a megabyte."""
+_TAIL: Final = 4096
+"""Where the last line of a whole file begins at the latest, counted from its end."""
+_TELL: Final = 1000
+
+Progress = Callable[[float], None]
+"""Called with how much of the file was read, from 0 to 1."""
+
+
+class Checked(NamedTuple):
+    """An export that was found whole and true."""
+
+    header: Header
+    footer: Footer
+    top: EntityLine | None
+    """The first entity."""
+
+
+def read_header(stream: BinaryIO) -> Header:
+    """Return the header of an export; the stream stands behind it. Raises InvalidArgument."""
+    if not stream.seekable():
+        raise InvalidArgument("an import reads its file twice, and this one can only be read once: save it first")
+    stream.seek(0)
+    try:
+        return parse_header(_line(stream))
+    except InvalidArgument as error:
+        raise _on(1, error) from None
+
+
+def check(stream: BinaryIO, progress: Progress) -> Checked:
+    """Read an export from its beginning to its end; raise InvalidArgument, with the number of the line, if it is bad.
+
+    Checked are every line by itself, that each entity comes after its parent and fits below it, that its kind can
+    read its document, the counts and the checksum. A kind that this program does not know can be anything.
+    """
+    header = read_header(stream)
+    _require_end(stream, header)
+    tally, structure = Tally(), _Structure(header)
+    for number, raw, line in _lines(stream, header, progress):
+        if isinstance(line, Footer):
+            _compare(number, line, tally.footer())
+            return Checked(header, line, structure.top)
+        try:
+            structure.check(line)
+        except InvalidArgument as error:
+            raise _on(number, error) from None
+        tally.add(line, raw)
+    raise InvalidArgument("the file is not whole: its last line is missing")
+
+
+def body(stream: BinaryIO, header: Header, progress: Progress) -> Iterator[tuple[int, Body]]:
+    """Yield the lines behind the header, with their numbers, of a file that was checked."""
+    read_header(stream)
+    for number, _, line in _lines(stream, header, progress, checked=True):
+        if isinstance(line, Footer):
+            return
+        yield number, line
+
+
+def _on(number: int, error: InvalidArgument) -> InvalidArgument:
+    return InvalidArgument(f"line {number}: {error}")
+
+
+def _line(stream: BinaryIO) -> bytes:
+    raw = stream.readline(_LONGEST)
+    if raw and not raw.endswith(b"\n"):
+        if len(raw) == _LONGEST:
+            raise InvalidArgument(f"it is longer than {_LONGEST} bytes: this is no export")
+        raise InvalidArgument("the file ends in the middle of it: it is not whole; export again, or copy it again")
+    return raw
+
+
+def _lines(
+    stream: BinaryIO, header: Header, progress: Progress, *, checked: bool = False
+) -> Iterator[tuple[int, bytes, Line]]:
+    at = stream.tell()
+    size = max(1, stream.seek(0, os.SEEK_END))
+    stream.seek(at)
+    number = 1
+    while True:
+        number += 1
+        try:
+            raw = _line(stream)
+            if not raw:
+                return
+            yield number, raw, parse_line(raw, header, checked=checked)
+        except InvalidArgument as error:
+            raise _on(number, error) from None
+        at += len(raw)
+        if number % _TELL == 0:
+            progress(at / size)
+
+
+def _require_end(stream: BinaryIO, header: Header) -> None:
+    """Look at the last line first: a large file that was cut off is refused at once."""
+    at = stream.tell()
+    stream.seek(max(at, stream.seek(0, os.SEEK_END) - _TAIL))
+    tail = stream.read()
+    stream.seek(at)
+    last = tail.removesuffix(b"\n").rpartition(b"\n")[2]
+    try:
+        whole = tail.endswith(b"\n") and isinstance(parse_line(last, header), Footer)
+    except InvalidArgument:
+        whole = False
+    if not whole:
+        raise InvalidArgument(
+            "the file is not whole: its last line is not the one with the counts; export again (the same command goes "
+            "on where it was stopped), or copy the file again"
+        )
+
+
+def _compare(number: int, said: Footer, found: Footer) -> None:
+    for what in ("entities", "owned", "operations", "checksum", "hash"):
+        if getattr(said, what) != getattr(found, what):
+            raise InvalidArgument(
+                f"line {number}: it says {what} {getattr(said, what)}, and the lines before it give "
+                f"{getattr(found, what)}: the file was changed or damaged; export again, or copy it again"
+            )
+
+
+class _Structure:
+    """What holds between the lines."""
+
+    def __init__(self, header: Header) -> None:
+        self._header = header
+        self._kinds: dict[object, str] = {}
+        """The kind of each entity that can have children, by its id, or by its names and families."""
+        self.top: EntityLine | None = None
+        self._last: EntityLine | None = None
+        self._in_operations = False
+
+    def check(self, line: Body) -> None:
+        """Take one more line, or raise InvalidArgument."""
+        if isinstance(line, OperationLine):
+            if not self._header.history:
+                raise InvalidArgument("an operation, although the header says that there is no history")
+            self._in_operations = True
+            return
+        if self._in_operations:
+            raise InvalidArgument("an entity or an owned row after the operations, which come last")
+        if isinstance(line, OwnedLine):
+            self._owned(line)
+        else:
+            self._entity(line)
+            self._last = line
+            self.top = self.top or line
+
+    def _owned(self, line: OwnedLine) -> None:
+        if self._last is None:
+            raise InvalidArgument(f"the {line.kind} {line.name!r} belongs to no entity: none comes before it")
+        path = format_path((*self._last.names, line.name))
+        _check_name(line.name)
+        self._check_id(line.id, path)
+        _check_doc(line.kind, line, path)
+
+    def _entity(self, line: EntityLine) -> None:
+        path = format_path(line.names)
+        _check_name(line.names[-1])
+        known = KINDS.get(line.kind)
+        if known is not None and line.family != known.family:
+            raise InvalidArgument(f"{path}: a {line.kind} is of the family {known.family}, not {line.family!r}")
+        parent = self._parent(line, path)
+        if parent is not None:
+            check_below(line.kind, parent, path)
+        self._check_id(line.row.get("id"), path)
+        _check_doc(line.kind, line, path)
+        if kind_named(line.kind).container:
+            key = line.row["id"] if line.row else (line.names, (*line.under, line.family))
+            if key in self._kinds:
+                raise InvalidArgument(f"{path} comes twice")
+            self._kinds[key] = line.kind
+
+    def _parent(self, line: EntityLine, path: str) -> str | None:
+        """Return the parent's kind; None of what stands below the root, or where it is not in the file."""
+        root = self._header.root
+        if len(line.names) == 1:
+            if root is not None and line.names[0] != root[-1]:
+                raise InvalidArgument(f"{path} is not below {format_path(root)}, which the header names")
+            if root is None and KINDS.get(line.kind, kind_named(line.kind)).parents:
+                raise InvalidArgument(f"{path}: a {line.kind} cannot stand below the root")
+            if not line.row or line.row["parent_id"] == ROOT_ID:
+                return None
+        key = line.row["parent_id"] if line.row else (line.names[:-1], line.under)
+        found = self._kinds.get(key)
+        if found is None or (line.row and len(line.names) == 1):
+            raise InvalidArgument(f"{path} comes before its parent, or without it")
+        return found
+
+    def _check_id(self, row_id: int | None, path: str) -> None:
+        numbers = self._header.numbers
+        if numbers is not None and row_id is not None and not 0 < row_id <= numbers.id:
+            raise InvalidArgument(f"{path} has the id {row_id}; the header says that the last one is {numbers.id}")
+
+
+def check_below(kind: str, parent: str, path: str) -> None:
+    """Raise InvalidArgument if an entity cannot stand below one of the kind ``parent``, as far as both are known."""
+    if kind in KINDS and parent in KINDS and parent not in KINDS[kind].parents:
+        wanted = " or a ".join(KINDS[kind].parents) or "root"
+        raise InvalidArgument(f"{path}: a {kind} stands below a {wanted}, not below a {parent}")
+
+
+def _check_name(name: str) -> None:
+    if clean_name(name) != name:
+        raise InvalidArgument(f"the name {name!r} is not in the form NFC")
+
+
+def _check_doc(kind: str, line: EntityLine | OwnedLine, path: str) -> None:
+    text = to_json(line.doc)
+    if len(text) > MAX_DOC:
+        raise InvalidArgument(f"{path}: the document has {len(text)} bytes; at most {MAX_DOC} are allowed")
+    if problem := doc_problem(kind, text):
+        raise InvalidArgument(f"{path}: {problem}")

@@ -1,0 +1,132 @@
+"""Import with ids: an empty database becomes what the exported one was, row by row.
+
+With history nothing differs but the epoch of the feed: positions of the one database mean nothing in the other.
+Without, only what is live was exported, and each row begins with one step of history, its present version, as if gc
+had taken away all before it.
+
+A restore that was stopped goes on when it is run again with the same file; until it is finished, nobody can use the
+database (see :mod:`metastore.backends.restorer`). Memory: the metalakes, and a chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+from uuid import UUID
+
+from metastore.backends.port import Backend
+from metastore.backends.restorer import COLUMNS, Ending, Row
+from metastore.clock import Clock
+from metastore.commit import ROOT_ID
+from metastore.kinds.kind import to_json
+from metastore.names import format_path
+from metastore.transfer.lines import Body, EntityLine, Numbers, OperationLine, OwnedLine
+from metastore.transfer.outcomes import Imported
+from metastore.transfer.reading import Checked, Progress, body
+
+__all__ = ["restore"]
+
+_CHUNK: Final = 4000
+_CHUNK_BYTES: Final = 8 << 20
+
+Rows = dict[str, list[Row]]
+
+
+def restore(backend: Backend, clock: Clock, stream: BinaryIO, checked: Checked, progress: Progress) -> Imported:
+    """Restore a database from a file that was checked. Raises InvalidArgument for one that is not empty."""
+    header, footer, _ = checked
+    numbers = header.numbers
+    assert numbers is not None
+    if not header.history:  # each line is a step, behind all that were
+        collected = max(1, numbers.seq)
+        numbers = Numbers(numbers.id, collected + footer.lines, collected, numbers.forgotten)
+    token = footer.checksum
+    restorer = backend.restorer()
+    done = restorer.begin(token, numbers.id, numbers.seq)
+    lines = _Lines(None if header.history else numbers.collected, clock.operation_id())
+    for mark, rows in lines.chunks(body(stream, header, progress), done):
+        restorer.write(token, done, mark, rows)
+        done = mark
+    epoch = f"{backend.now():014x}"
+    restorer.finish(token, done, Ending(lines.top, numbers.collected, numbers.forgotten, epoch))
+    counts = (footer.entities + footer.owned, 0)
+    return Imported(footer.lines, *counts, footer.hash, token, restored=True)
+
+
+class _Lines:
+    """From lines to rows."""
+
+    def __init__(self, seq: int | None, operation_id: UUID) -> None:
+        self.top: list[Row] = []
+        """The guard rows below the root."""
+        self._seq = seq
+        """The position before the first step of a row without history; None: the file has the history."""
+        self._operation_id = str(operation_id)
+        self._owner: EntityLine | None = None
+
+    def chunks(self, lines: Iterator[tuple[int, Body]], done: int) -> Iterator[tuple[int, Rows]]:
+        """Yield the rows of the lines after ``done`` in chunks, each with the number of its last line."""
+        rows: Rows = {}
+        count = size = number = 0
+        for number, line in lines:
+            made = self._rows(number, line)
+            if number <= done:
+                continue
+            for table, row in made:
+                rows.setdefault(table, []).append(row)
+                size += sum(len(value) for value in row if isinstance(value, str))
+            count += 1
+            if count == _CHUNK or size > _CHUNK_BYTES:
+                yield number, rows
+                rows, count, size = {}, 0, 0
+        if rows:
+            yield number, rows
+
+    def _rows(self, number: int, line: Body) -> list[tuple[str, Row]]:
+        if isinstance(line, OperationLine):
+            return [("operation", line.row)]
+        doc = to_json(line.doc)
+        if isinstance(line, OwnedLine):
+            assert self._owner is not None
+            own = {"owner_id": self._owner.row["id"], "kind": line.kind, "name": line.name}
+            owned = {**own, "id": line.id, "version": line.version, "doc": doc, **line.audit}
+            rows = [("owned", _row("owned", owned))]
+            return rows + self._step(number, (*self._owner.names, line.name), owned)
+        self._owner = line
+        guard = {"kind": line.kind, "family": line.family, "name": line.names[-1], "in_use": line.in_use, **line.row}
+        entity = {**line.row, "doc": doc, **line.audit}
+        rows = [("entity", _row("entity", entity))]
+        if line.row["parent_id"] == ROOT_ID:
+            self.top.append(_row("guard", guard))
+        else:
+            rows.append(("guard", _row("guard", guard)))
+        return rows + self._step(number, line.names, guard | entity)
+
+    def _step(self, number: int, names: tuple[str, ...], values: dict[str, Any]) -> list[tuple[str, Row]]:
+        """Return the one step of a row without history."""
+        if self._seq is None:
+            return []
+        path, first = format_path(names), values["version"] == 1
+        step = {
+            "operation_id": self._operation_id,
+            "ordinal": number,
+            "seq": self._seq + number,
+            "entity_id": values["id"],
+            "version": values["version"],
+            "owner_id": values.get("owner_id"),
+            "kind": values["kind"],
+            "action": "create" if first else "alter",
+            "principal": values["modified_by"],
+            "time": values["modified_at"],
+            "path_before": None if first else path,
+            "path_after": path,
+            "changes": "[]",
+            "scope_version": values.get("scope_version"),
+            "in_use": values.get("in_use"),
+            "doc": values["doc"],
+        }
+        return [("operation", _row("operation", step))]
+
+
+def _row(table: str, values: dict[str, Any]) -> Row:
+    return tuple([values.get(name) for name in COLUMNS[table]])

@@ -1,0 +1,210 @@
+"""What is no export, or was damaged, is refused with the number of the line, before anything is written."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore.transfer.lines import write
+from metastore.transfer.parsing import parse_header, parse_line
+from metastore.transfer.tally import Tally
+from tests.transfer.world import rows
+
+Lines = list[dict[str, Any]]
+
+
+def small(*, history: bool = False) -> Lines:
+    """Lake, catalog, schema, table with a partition, and another table: lines 2 to 7."""
+    with ms.open("memory://", principal="ada") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        table = store.tables.create("lake.c.s.t", parents=True, columns=[ms.Column("a", "int")])
+        store.partitions.create(table, "p", values={"a": "1"})
+        store.tables.create("lake.c.s.u")
+        stream = io.BytesIO()
+        store.export_to(stream, history=history)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def sealed(lines: Lines) -> bytes:
+    """Write lines with counts and hashes that are right, as somebody would who makes a file of his own."""
+    raws = [json.dumps(line).encode() + b"\n" for line in lines[:-1]]
+    tally = Tally()
+    with suppress(ms.InvalidArgument, KeyError):  # bad by itself
+        header = parse_header(raws[0])
+        for raw in raws[1:]:
+            tally.add(parse_line(raw, header), raw)  # type: ignore[arg-type]
+    return b"".join([*raws, write(tally.footer(), None)])
+
+
+def changed(at: int, **fields: Any) -> Callable[[Lines], None]:
+    """Give line ``at`` (from 1) other fields; None takes one away."""
+
+    def change(lines: Lines) -> None:
+        line = lines[at - 1]
+        line |= fields
+        for name in [name for name, value in fields.items() if value is ...]:
+            del line[name]
+
+    return change
+
+
+def moved(at: int, to: int) -> Callable[[Lines], None]:
+    return lambda lines: lines.insert(to - 1, lines.pop(at - 1))
+
+
+def dropped(at: int) -> Callable[[Lines], None]:
+    return lambda lines: lines.__delitem__(at - 1)
+
+
+def doc(at: int, **fields: Any) -> Callable[[Lines], None]:
+    return lambda lines: lines[at - 1]["doc"].update(fields)
+
+
+BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
+    "no header": (dropped(1), "line 1: this is no export"),
+    "an unknown format": (changed(1, format=2), "line 1: .*format 2, and this program reads format 1"),
+    "a header without a field": (changed(1, history=...), "line 1: the header has no 'history'"),
+    "history without ids": (changed(1, history=True), "line 1: .*history without ids"),
+    "ids without numbers": (changed(1, ids=True), "line 1: numbers, in the header, has no 'id'"),
+    "a missing field": (changed(5, kind=...), "line 5: an entity has no 'kind'"),
+    "a field of another type": (changed(5, in_use=1), "line 5: .*'in_use' 1; it must be true or false"),
+    "no document": (changed(5, doc="x"), "line 5: .*it must be an object"),
+    "a path that is none": (changed(5, path="lake.c.s.t"), "line 5: .*it must be a list of names"),
+    "an empty path": (changed(5, path=[]), "line 5: .*it must be a list of names"),
+    "a name that is none": (changed(5, path=["lake", "c", "s", "a\u0007"]), "line 5: .*control character"),
+    "a name not in NFC": (changed(5, path=["lake", "c", "s", "a\u0308"]), "line 5: .*not in the form NFC"),
+    "a time before 1970": (changed(5, created_at=-1), "line 5: .*'created_at' -1"),
+    "a number that no database holds": (changed(5, created_at=1 << 63), "line 5: .*'created_at'"),
+    "neither entity nor row": (changed(5, path=...), "line 5: this is no entity"),
+    "a child before its parent": (moved(4, 5), "line 4: .*comes before its parent, or without it"),
+    "a child without its parent": (dropped(3), "line 3: lake.c.s comes before its parent, or without it"),
+    "a container twice": (lambda lines: lines.insert(4, lines[3]), "line 5: lake.c.s comes twice"),
+    "a row that belongs to nothing": (moved(6, 2), "line 2: the partition 'p' belongs to no entity"),
+    "a kind where it cannot stand": (changed(5, path=["lake", "c", "t"]), "line 5: .*stands below a schema, not"),
+    "a table at the top": (changed(2, kind="table", family="table"), "line 2: .*cannot stand below the root"),
+    "a family of another kind": (changed(5, family="fileset"), "line 5: .*of the family table, not 'fileset'"),
+    "families that do not fit": (changed(5, under=["metalake"]), "line 5: .*under 3 families"),
+    "a type that is none": (doc(5, columns=[{"id": 1, "name": "a", "type": "in"}]), "line 5: lake.c.s.t: its document"),
+    "a property that is no string": (doc(2, properties={"a": 1}), "line 2: lake: its document cannot be read"),
+    "a partition without values": (changed(6, doc={"comment": None, "properties": {}}), "line 6: .*cannot be read"),
+    "a document that is too large": (doc(2, comment="x" * (1 << 20)), "line 2: lake: the document has"),
+    "an operation without history": (
+        lambda lines: lines.insert(6, {"operation_id": ID, "ordinal": 0, "action": "x", "time": 1}),
+        "line 7: .*no history",
+    ),
+}
+ID = "01a1fb2b-a5fc-7482-a63a-6741f4952106"
+
+BAD_WITH_HISTORY: dict[str, tuple[Callable[[Lines], None], str]] = {
+    "an id beyond the last": (changed(5, id=99), "line 5: lake.c.s.t has the id 99"),
+    "an id of nothing": (changed(5, id=0), "line 5: lake.c.s.t has the id 0"),
+    "a parent that is not there": (changed(5, parent_id=5), "line 5: .*comes before its parent"),
+    "a missing column": (changed(5, scope_version=...), "line 5: an entity with ids has no 'scope_version'"),
+    "an operation that is none": (changed(8, operation_id="x"), "line 8: .*it must be a UUID"),
+    "an operation without a time": (changed(8, time=...), "line 8: an operation has no 'time'"),
+    "an entity after the operations": (moved(5, 9), "line 9: an entity or an owned row after the operations"),
+    "a root": (changed(1, root=["lake"]), "line 1: the header has ids and a root"),
+}
+
+
+def refused(data: bytes, match: str) -> None:
+    """Nothing of it is imported."""
+    with ms.open("sqlite://") as store:
+        before = rows(store)
+        with pytest.raises(ms.InvalidArgument, match=match):
+            store.import_from(io.BytesIO(data))
+        assert rows(store) == before
+        assert store.metalakes.create("on").version == 1
+
+
+@pytest.mark.parametrize(("change", "match"), BAD.values(), ids=BAD)
+def test_bad_lines(change: Callable[[Lines], None], match: str) -> None:
+    lines = small()
+    change(lines)
+    refused(sealed(lines), match)
+
+
+@pytest.mark.parametrize(("change", "match"), BAD_WITH_HISTORY.values(), ids=BAD_WITH_HISTORY)
+def test_bad_lines_with_history(change: Callable[[Lines], None], match: str) -> None:
+    lines = small(history=True)
+    change(lines)
+    refused(sealed(lines), match)
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_good_lines(history: bool) -> None:
+    """Control: what is sealed here, and not bad, comes in."""
+    with ms.open("sqlite://") as store:
+        assert store.import_from(io.BytesIO(sealed(small(history=history)))).lines == len(small(history=history))
+        assert store.verify() == []
+
+
+def test_damaged_files() -> None:
+    """Cut off anywhere, or with one byte changed, in whichever line."""
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake", comment="a comment")
+        stream = io.BytesIO()
+        store.export_to(stream)
+    data = stream.getvalue()
+    lines = data.splitlines(keepends=True)
+    for length in (0, 1, len(lines[0]), len(lines[0]) + 1, len(data) - len(lines[-1]), len(data) - 1):
+        refused(data[:length], "not whole|no export")
+    refused(data.replace(b"a comment", b"b comment"), r"line 3: it says checksum .* the file was changed or damaged")
+    refused(
+        data.replace(b'"entities":1', b'"entities":2'), "line 3: it says entities 2, and the lines before it give 1"
+    )
+    refused(data.replace(b'"hash":"', b'"hash":"0'), "line 3: it says hash 0")
+    refused(data.replace(lines[1], b"\xff\xfe\n"), "line 2: this is no JSON")
+    refused(data.replace(lines[1], b"[" * 100_000 + b"\n"), "line 2: this is no JSON")
+    refused(data.replace(b"1", b"1" * 5000, 1), "line 1: this is no export")
+    refused(data.replace(lines[1], b'{"path":["lake"],"doc":{"n":NaN}}\n'), "line 2: this is no JSON: NaN")
+    refused(lines[0], "not whole")
+    refused(b"not JSON lines\n" * 3, "line 1: this is no export: this is no JSON")
+    refused(b"[]\n", "line 1: this is no export: an export's lines are JSON objects")
+
+
+def test_wrong_calls(tmp_path: Path) -> None:
+    """Ids below a parent, a file that is read once, text, a missing file."""
+    whole, part, with_ids = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    with ms.open("memory://") as store, ms.open("memory://") as empty:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        for stream, target, ids in ((whole, None, False), (part, "lake.c", False), (with_ids, None, True)):
+            store.export_to(stream, target, ids=ids)
+        with pytest.raises(ms.InvalidArgument, match="whole database"):
+            store.export_to(io.BytesIO(), "lake.c", history=True)
+        with pytest.raises(ms.EntityNotFound):
+            store.export_to(tmp_path / "never", "lake.none")
+        assert not (tmp_path / "never").exists()
+        with pytest.raises(ms.InvalidArgument, match="stand below nothing"):
+            empty.import_from(whole, into="lake")
+        with pytest.raises(ms.EntityNotFound):
+            empty.import_from(part)
+        with pytest.raises(ms.InvalidArgument, match="stands below a metalake"):
+            store.import_from(part, into="lake.c")
+        with pytest.raises(ms.InvalidArgument, match="leave into"):
+            empty.import_from(with_ids, into="lake")
+        with pytest.raises(ms.InvalidArgument, match="empty database"):
+            store.import_from(with_ids)
+        with pytest.raises(ms.InvalidArgument, match="without ids"):
+            ms.restore("memory://", whole)
+        with pytest.raises(ms.InvalidArgument, match='if_exists is "error"'):
+            empty.import_from(whole, if_exists="never")  # type: ignore[arg-type]
+        with pytest.raises(ms.InvalidArgument, match="binary stream"):
+            empty.import_from(io.StringIO())  # type: ignore[arg-type]
+        with pytest.raises(FileNotFoundError):
+            empty.import_from(tmp_path / "none")
+        read, write_end = os.pipe()
+        os.close(write_end)
+        with os.fdopen(read, "rb") as once, pytest.raises(ms.InvalidArgument, match="read once"):
+            empty.import_from(once)
+        assert list(empty.metalakes.list()) == []

@@ -1,0 +1,185 @@
+"""A part of a database, below another parent, beside what is there; and while others are at work."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import metastore as ms
+from metastore.store import Store
+from tests.cli.test_cli import call
+from tests.concurrency.workers import Job, Team, Turn, outcome
+from tests.transfer.world import build, opened
+
+NewUrl = Callable[[str], str]
+
+
+def exported(store: Store, target: ms.Entity | str) -> tuple[io.BytesIO, str]:
+    stream = io.BytesIO()
+    return stream, store.export_to(stream, target).hash
+
+
+@pytest.fixture
+def built(store: Store) -> Store:
+    build(store)
+    return store
+
+
+def test_a_subtree_elsewhere(built: Store) -> None:
+    """The same content under another parent has the same hash; what is around it is not touched."""
+    stream, said = exported(built, "lake.c.s")
+    built.catalogs.create("lake.d", type="relational")
+    before = exported(built, "lake.c")[1]
+    built.import_from(stream, into="lake.d")
+    assert exported(built, "lake.d.s")[1] == said
+    built.import_from(stream, into="lake.d.s")  # in a schema too, twice the same names on one path
+    assert exported(built, "lake.d.s.s")[1] == said
+    assert exported(built, "lake.c")[1] == before
+    assert built.verify() == []
+
+
+def test_one_table(built: Store) -> None:
+    """Also what can have no children; where kinds share a name, by the entity."""
+    with pytest.raises(ms.InvalidArgument, match="table and a fileset and a topic"):
+        exported(built, "lake.c.s.t")
+    table = built.tables.load("lake.c.s.t")
+    stream, said = exported(built, table)
+    built.schemas.create("lake.c.copy")
+    assert built.import_from(stream, into="lake.c.copy").written == 6
+    copy = built.tables.load("lake.c.copy.t")
+    assert exported(built, copy)[1] == said
+    assert (copy.version, copy.columns, copy.created_by) == (1, table.columns, "tester")
+    assert list(built.partitions.names(copy)) == list(built.partitions.names(table))
+    built.tables.drop(table)
+    with pytest.raises(ms.EntityNotFound):
+        exported(built, table)
+
+
+def test_what_is_there(built: Store) -> None:
+    """Equal is left alone; what differs is an error that names it, or left, or replaced, whole chunks at a time."""
+    stream, said = exported(built, "lake.c")
+    built.tables.alter("lake.c.s.100%_", ms.SetComment("mine"))
+    built.partitions.drop("lake.c.s.t", "day=0")
+    partitions = built.partitions
+    partitions.put_many("lake.c.s.t", [partitions.row("day=1", {"day": "x"}, {})])
+    built.tables.create("lake.c.s.extra")
+    here, seen = exported(built, "lake.c")[1], len(list(built.changes()))
+    with pytest.raises(ms.EntityAlreadyExists, match=r"line \d+: lake.c.s.(100%_|t.day=1) already exists, and differs"):
+        built.import_from(stream)
+    assert (exported(built, "lake.c")[1], len(list(built.changes()))) == (here, seen)
+    assert built.import_from(stream, if_exists="return").written == 1  # the partition
+    assert built.tables.load("lake.c.s.100%_").comment == "mine"
+    assert built.import_from(stream, if_exists="replace").written == 2
+    assert built.tables.load("lake.c.s.100%_").comment is None
+    assert exported(built, "lake.c")[1] != said
+    built.tables.purge("lake.c.s.extra")
+    assert exported(built, "lake.c")[1] == said
+    assert built.verify() == []
+
+
+def test_another_kind_and_case(built: Store) -> None:
+    """A view where a table is; names that only differ in case, below what folds it; what is disabled."""
+    stream, _ = exported(built, built.tables.load("lake.c.s.t"))
+    built.schemas.create("lake.c.other")
+    built.views.create("lake.c.other.t")
+    for rule in ("error", "return", "replace"):
+        with pytest.raises(ms.EntityAlreadyExists, match="is a view"):
+            built.import_from(stream, into="lake.c.other", if_exists=rule)
+    built.schemas.create("lake.c.cases")
+    for name in ("a", "A"):
+        built.tables.create(f"lake.c.cases.{name}")
+    stream, _ = exported(built, "lake.c.cases")
+    built.catalogs.create("lake.folding", type="relational", fold_case=True)
+    with pytest.raises(ms.InvalidArgument, match="comes twice, as names are compared there"):
+        built.import_from(stream, into="lake.folding")
+    built.catalogs.disable("lake.newer")
+    with pytest.raises(ms.NotInUse):
+        built.import_from(stream, into="lake.newer")
+    stream, _ = exported(built, "closed")
+    built.metalakes.enable("closed")
+    built.catalogs.enable("closed.folds")
+    built.import_from(stream)
+    assert not built.metalakes.load("closed").in_use
+    assert not built.catalogs.load("closed.folds").in_use
+    built.metalakes.enable("closed")
+    stream, _ = exported(built, "closed")
+    built.metalakes.disable("closed")
+    with pytest.raises(ms.EntityAlreadyExists):
+        built.import_from(stream)
+    built.import_from(stream, if_exists="replace")
+    assert built.metalakes.load("closed").in_use
+
+
+def rename_it(turn: Turn) -> int:
+    """Rename the schema to and fro, drop and create tables in it, while others import into it."""
+    turn.meet()
+    for n in range(200):
+        if not turn.go_on():
+            break
+        here, there = ("lake.c.a", "b") if n % 2 == 0 else ("lake.c.b", "a")
+        outcome(turn.store.schemas.rename, here, there)
+        outcome(turn.store.tables.create, f"lake.c.{there}.t{n}", if_exists="return")
+    return turn.store.counters["commits"]
+
+
+def import_it(turn: Turn, file: Path) -> int:
+    turn.meet()
+    while True:
+        for name in ("a", "b"):
+            with suppress(ms.EntityNotFound):  # it has just got the other name
+                return turn.store.import_from(file, into=f"lake.c.{name}", if_exists="return").written
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_beside_others(new_url: NewUrl, team: Team, tmp_path: Path, kind: str) -> None:
+    """Three imports of one file at once, into a schema that is renamed all the time: each line is written once."""
+    url, file = new_url(kind), tmp_path / "e.jsonl"
+    with opened("memory://") as store:
+        build(store)
+        store.tables.create_many("lake.c.s", [{"name": f"more{n}"} for n in range(2500)])
+        said = store.export_to(file, "lake.c.s")
+    with opened(url) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.schemas.create("lake.c.a")
+        jobs = [Job(import_it, file) for _ in range(3)]
+        written = team.run(url, [*jobs, Job(rename_it, background=True)])
+        assert sum(written[:3]) == said.entities + said.owned
+        assert store.verify() == []
+        schema = next(iter(store.schemas.list("lake.c")))
+        (inner,) = store.schemas.list(schema)
+        assert exported(store, inner)[1] == said.hash
+
+
+def test_command_line(tmp_path: Path) -> None:
+    """What docs/cli.md says: files, standard output, hashes, JSON, exit codes."""
+    url, other, file = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db", str(tmp_path / "e.jsonl")
+    with opened(url) as store:
+        build(store)
+    done = call(url, "export", "-o", file, "--json")
+    said = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = call(url, "export", "-o", "/dev/null")
+    assert f"content hash  {said['hash']}" in done.stdout
+    done = call(url, "export", "lake.c.s.t", "--kind", "fileset")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line.get("kind") for line in lines] == [None, "fileset", None]
+    assert "3 lines: 1 entities" in done.stderr
+    done = call(other, "import", file, "--json")
+    assert json.loads(done.stdout)["hash"] == said["hash"]
+    done = call(other, "import", file)
+    assert "0 entities and owned rows written" in done.stdout
+    (tmp_path / "e.jsonl").write_bytes((tmp_path / "e.jsonl").read_bytes()[:-9])
+    done = call(other, "import", file)
+    assert done.returncode == 1
+    assert "is not whole" in done.stderr
+    done = call(url, "export", "--history", "-o", file)
+    assert "Started anew: it was begun with other options" in done.stdout
+    third = f"sqlite:///{tmp_path}/c.db"
+    assert "Restored" in call(third, "import", file).stdout
+    assert "No violations" in call(third, "verify").stdout
