@@ -19,6 +19,7 @@ by side raises InvalidArgument, which names the field.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -102,7 +103,10 @@ def columns_from_arrow(schema: Any) -> tuple[Column, ...]:
     """Return the columns of the Arrow schema, or raise InvalidArgument that names the field that cannot be one."""
     if not isinstance(schema, pa.Schema):
         raise InvalidArgument(f"an Arrow schema must be a pyarrow.Schema, not {type(schema).__name__}")
-    return check_columns(_from_field(schema.field(at), ()) for at in range(len(schema)))
+    fields = [schema.field(at) for at in range(len(schema))]
+    return check_columns(
+        [_bare(_name(f, ()), f.type, f.nullable) if _is_bare(f) else _from_field(f, ()) for f in fields]
+    )
 
 
 def _to_field(column: Column) -> Any:
@@ -156,6 +160,21 @@ def _from_field(field: Any, above: tuple[str, ...], name: str | None = None) -> 
         raise InvalidArgument(f"the Arrow field {where!r}: {error}") from None
     column = _typed(plain, field.type, where)
     return _exact(column, metadata.get("metastore.type"))
+
+
+def _is_bare(field: Any) -> bool:
+    """Tell whether a field has no metadata, also none below it: types that differ only there count as equal."""
+    kind = field.type
+    holds_others = isinstance(kind, pa.BaseExtensionType) or any(
+        holds(kind) for holds in (pa.types.is_nested, pa.types.is_dictionary, pa.types.is_run_end_encoded)
+    )
+    return not field.metadata and not holds_others
+
+
+@functools.lru_cache(maxsize=4096)
+def _bare(name: str, arrow: Any, nullable: bool) -> Column:
+    """Return the column of a field without metadata. Tables of one lake have many columns in common."""
+    return _from_field(pa.field(name, arrow, nullable), ())
 
 
 def _name(field: Any, above: tuple[str, ...]) -> str:

@@ -1,1 +1,23 @@
-"""What needs pyspark: an extra, imported only from here."""
+"""What needs pyspark: an extra, imported only from here.
+
+``register(spark, url, "lake.catalog")`` makes a temporary view of each table, ``read(spark, url, path)`` returns one
+table as a data frame; see docs/spark.md. Nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from metastore.spark.registering import Registered, read, register
+
+__all__ = ["Registered", "read", "register"]
+
+_HOMES: Final = dict.fromkeys(__all__, "metastore.spark.registering")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

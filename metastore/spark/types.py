@@ -17,7 +17,7 @@ A field with an empty or refused name, and two fields of one name side by side, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,9 +25,9 @@ from pyspark.sql import types as spark
 
 from metastore.columns import Column, attributes, check_columns, field_metadata, with_fields
 from metastore.errors import InvalidArgument
-from metastore.types import MAX_DEPTH, Atomic, External, Nested, parse
+from metastore.types import MAX_DEPTH, Atomic, External, Field, Nested, Type, parse
 
-__all__ = ["columns_from_spark", "columns_to_spark"]
+__all__ = ["as_read", "columns_from_spark", "columns_to_spark", "with_leaves"]
 
 _CHAR_MARK: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _TIME_DIGITS: Final = 6
@@ -69,6 +69,32 @@ def columns_from_spark(schema: spark.StructType) -> tuple[Column, ...]:
     if not isinstance(schema, spark.StructType):
         raise InvalidArgument(f"a Spark schema must be a StructType, not {type(schema).__name__}")
     return check_columns(_from_field(field, ()) for field in schema.fields)
+
+
+def as_read(text: str, *, times: bool) -> str:
+    """Return the type ``text`` as data frames of files have it: each of its parts can be null.
+
+    ``times``: the session has a type for a time of day; else it is a string.
+    """
+    return str(_as_read(parse(text), times))
+
+
+def _as_read(kind: Type, times: bool) -> Type:
+    if isinstance(kind, Nested):
+        return Nested(kind.name, tuple(Field(part.name, _as_read(part.type, times)) for part in kind.fields))
+    return Atomic("string") if kind.name == "time" and not times else kind
+
+
+def with_leaves(text: str, leaf: Callable[[Atomic | External], Type]) -> str:
+    """Return the type ``text`` with what ``leaf`` makes of each part that has no parts."""
+    return str(_with_leaves(parse(text), leaf))
+
+
+def _with_leaves(kind: Type, leaf: Callable[[Atomic | External], Type]) -> Type:
+    if not isinstance(kind, Nested):
+        return leaf(kind)
+    parts = [Field(part.name, _with_leaves(part.type, leaf), part.nullable) for part in kind.fields]
+    return Nested(kind.name, tuple(parts))
 
 
 def _to_field(column: Column) -> spark.StructField:

@@ -1,0 +1,75 @@
+"""The columns of a table as its files have them. Pure.
+
+A column of the catalog is read from the file's column of its first name (:mod:`metastore.spark.readable`), as the type
+that the crawler saw, and becomes the catalog's type by a cast; nested fields likewise. A file's column belongs to one
+column of the catalog, the oldest that claims it: who renames ``a`` and then adds a new ``a`` has an empty new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metastore.columns import Column, with_fields
+from metastore.spark.readable import Readable
+from metastore.types import Nested, Type, parse
+
+__all__ = ["FileColumn", "file_columns", "file_layout"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """``column`` of the catalog, and ``source``, how the files have it; None where no file has it."""
+
+    column: Column
+    source: Column | None
+
+
+def file_columns(readable: Readable) -> list[FileColumn]:
+    """Return the columns of the table, in order, with what they are in the files."""
+    columns, names = readable.table.columns, readable.names
+    if readable.seen is None:
+        return [FileColumn(column, _renamed(column, None, names)) for column in columns]
+    seen = _seen(readable)
+    owners: dict[str, Column] = {}
+    for column in sorted(columns, key=lambda c: c.id or 0):
+        name = _name(column, names)
+        if name in seen:
+            owners.setdefault(name, column)
+    return [
+        FileColumn(column, _renamed(column, parse(seen[name]), names) if owners.get(name) is column else None)
+        for column in columns
+        for name in [_name(column, names)]
+    ]
+
+
+def file_layout(readable: Readable, sources: Sequence[FileColumn]) -> list[Column]:
+    """Return all columns of the files, in their order, without those that stand in folders' names."""
+    known = {found.source.name: found.source for found in sources if found.source is not None}
+    if readable.seen is None:
+        return list(known.values())
+    keys = {key for values in (readable.folders or {}).values() for key in values}
+    seen = _seen(readable)
+    return [known.get(name) or Column(name, seen[name]) for name in seen if name not in keys]
+
+
+def _seen(readable: Readable) -> dict[str, str]:
+    """Return the types of the files' columns by name, in their order."""
+    columns: Mapping[str, Any] = (readable.seen or {}).get("columns", {})
+    return {name: found["type"] for name, found in columns.items() if not found.get("missing")}
+
+
+def _name(column: Column, names: Mapping[int, str]) -> str:
+    return column.name if column.id is None else names.get(column.id, column.name)
+
+
+def _renamed(column: Column, kind: Type | None, names: Mapping[int, str]) -> Column:
+    """Return ``column`` under its name in the files, of the type ``kind``; None: of its own."""
+    plain = Column(_name(column, names), "int")
+    ours = parse(column.type)
+    if not isinstance(ours, Nested) or (kind is not None and kind.name != ours.name):
+        return Column(plain.name, column.type if kind is None else str(kind))
+    theirs = {part.name: part.type for part in kind.fields} if isinstance(kind, Nested) else {}
+    parts = [_renamed(part, theirs.get(_name(part, names)), names) for part in column.fields]
+    return with_fields(plain, ours.name, parts)

@@ -1,0 +1,76 @@
+"""What must be known of a table to read its files: the catalog's part of it, loaded in few round trips. No Spark.
+
+The statistic ``crawl`` says which columns the files have, of which types and in which order. Which of them a column
+of the catalog is, its id says: people rename columns, and a column keeps its id. The first name that an id had in the
+table's history is the name in the files. Of a history that gc has cut short, the oldest name that is left counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from metastore.columns import Column
+from metastore.entity import Version
+from metastore.kinds.table import Table
+from metastore.store import Store
+
+__all__ = ["Readable", "readables"]
+
+_STATISTIC: Final = "crawl"
+_CRAWLED: Final = "numFiles"
+"""The property of a partition whose folder the crawler has seen."""
+_PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A table, and what is known of its files.
+
+    ``seen`` is the statistic ``crawl``, None where the crawler never was. ``names`` are the first names of columns
+    and fields that have another one now, by id. ``folders`` are the partitions, ``key=value`` folders below the
+    location, with their values; None where the files are not partitioned.
+    """
+
+    table: Table
+    seen: Mapping[str, Any] | None = None
+    names: Mapping[int, str] = field(default_factory=dict)
+    folders: Mapping[str, Mapping[str, str]] | None = None
+
+
+def readables(store: Store, tables: Iterable[Table]) -> Iterator[Readable]:
+    """Yield what is known of each of ``tables``: one round trip for all statistics of a page, then what one needs."""
+    rest = iter(tables)
+    while page := list(islice(rest, _PAGE)):
+        for table, seen in zip(page, _statistics(store, page), strict=True):
+            partitioned = seen is not None and bool(table.partitioning)
+            names = first_names(store.tables.history(table)) if table.version > 1 else {}
+            yield Readable(table, seen, names, _folders(store, table) if partitioned else None)
+
+
+def _statistics(store: Store, tables: Sequence[Table]) -> list[Mapping[str, Any] | None]:
+    found = store.sources.figures([table.id for table in tables], _STATISTIC)
+    return [None if statistic is None else statistic.values for statistic in found]
+
+
+def _folders(store: Store, table: Table) -> dict[str, Mapping[str, str]]:
+    parts = store.partitions.list(table)
+    return {part.name: part.values for part in parts if _CRAWLED in part.properties}
+
+
+def first_names(history: Iterable[Version]) -> dict[int, str]:
+    """Return the first name of each column, and each field in one, by its id."""
+    names: dict[int, str] = {}
+    for step in history:
+        for column in _all_columns(getattr(step.entity, "columns", ())):
+            if column.id is not None:
+                names.setdefault(column.id, column.name)
+    return names
+
+
+def _all_columns(columns: Iterable[Column]) -> Iterator[Column]:
+    for column in columns:
+        yield column
+        yield from _all_columns(column.fields)

@@ -1,0 +1,225 @@
+"""A table as a data frame: its files, read by Spark's own readers as the crawler read them. No job runs for it.
+
+Files are read in their own columns and types, and cast to those of the catalog: a renamed column has its new name, a
+retyped one its new type (a value that does not fit is the session's matter: an error under ANSI rules), one that no
+file has is null. Of a crawled table only files of its format are read, of a partitioned one only the folders that
+are partitions in the catalog. Three things Spark's readers do not do:
+
+* they match CSV columns by position; files are grouped by their headers (:mod:`metastore.spark.headers`);
+* they refuse some types that are in the catalog (nanoseconds, times of day, UUIDs): such tables of Parquet and ORC are
+  read by pyarrow on the executors (:mod:`metastore.spark.through_arrow`);
+* they read every part of a nested type as one that can be null; and a time of day is a string where the session has
+  no type for it.
+
+What cannot be read raises InvalidArgument, which says why in one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.types import StructField, StructType
+
+from metastore.columns import Column
+from metastore.errors import InvalidArgument
+from metastore.spark.file_columns import FileColumn, file_columns, file_layout
+from metastore.spark.headers import by_header
+from metastore.spark.readable import Readable
+from metastore.spark.through_arrow import needs_arrow, read_through_arrow
+from metastore.spark.types import as_read, columns_to_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ENDINGS", "dataframe", "reason_of"]
+
+ENDINGS: Final[Mapping[str, Sequence[str]]] = {
+    "parquet": ("parquet", "parq", "pq"),
+    "orc": ("orc",),
+    "avro": ("avro",),
+    "csv": ("csv", "tsv"),
+    "json": ("json", "jsonl", "ndjson"),
+}
+"""The formats, and what the names of their files end with, before what they are compressed with."""
+
+_TEXT: Final = ("csv", "json")
+_NOT_UNPACKED: Final = (".xz", ".zip")
+_OPTIONS: Final = ("delimiter", "header", "quote", "escape", "encoding", "multiLine", "nullValue")
+"""The properties ``crawl.…`` of a table that are options of Spark's readers."""
+_PREFIX: Final = "crawl."
+_CHAR_MARK: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_LONGEST: Final = 300
+_ANY: Final = Column("any", "string")
+
+
+def dataframe(spark: SparkSession, readable: Readable) -> DataFrame:
+    """Return the table as it is in the catalog. Raises InvalidArgument that says why it cannot be read."""
+    columns = file_columns(readable)
+    try:
+        return _project(spark, _scan(spark, readable, columns), columns)
+    except (PySparkException, Py4JError) as error:
+        raise InvalidArgument(reason_of(error)) from None
+
+
+def _scan(spark: SparkSession, readable: Readable, columns: Sequence[FileColumn]) -> DataFrame:
+    """Return what the files hold, in their own columns."""
+    table, layout = readable.table, file_layout(readable, columns)
+    form = table.format
+    if table.location is None:
+        raise InvalidArgument("it has no location")
+    if form is None or form not in ENDINGS:
+        raise InvalidArgument(f"Spark reads {', '.join(ENDINGS)}; its format is {form or 'not known'}")
+    keys = _keys(readable, columns)
+    paths = _paths(table.location, readable.folders)
+    if not paths:
+        return spark.createDataFrame([], columns_to_spark([*layout, *keys]))
+    files = _Files(spark, form, _options(table.properties, form) | _place(readable, form), keys)
+    if any(needs_arrow(form, column.type) for column in layout):
+        found = files.names(paths)
+        return read_through_arrow(spark, form, found, layout, keys, _values(table.location, found, readable.folders))
+    if form in _TEXT:
+        return _scan_text(spark, files, paths, layout)
+    return files.scan(paths, layout)
+
+
+def _scan_text(spark: SparkSession, files: _Files, paths: Sequence[str], layout: Sequence[Column]) -> DataFrame:
+    names = files.names(paths)
+    packed = next((name for name in names if name.endswith(_NOT_UNPACKED)), None)
+    if packed is not None:
+        raise InvalidArgument(f"Spark does not unpack {packed.rpartition('.')[2]}: {unquote(packed)}")
+    if files.options.get("header") != "true" or not names:
+        return files.scan(paths, layout)
+    groups = by_header(spark, names, files.options.get("delimiter", ","), files.options.get("encoding", "UTF-8"))
+    known = {column.name: column for column in layout}
+    scans = []
+    for header, group in groups.items():
+        found = [known.get(name) or Column(name, "string") for name in header.names]
+        chosen = paths if len(groups) == 1 else [_literal(unquote(name)) for name in group]
+        scans.append(files.scan(chosen, found, {"enforceSchema": str(not header.exact).lower()}))
+    whole = scans[0]
+    for scan in scans[1:]:
+        whole = whole.unionByName(scan, allowMissingColumns=True)
+    return whole
+
+
+class _Files:
+    """Files of one format, read with the same options. ``keys`` are the columns that stand in folders' names."""
+
+    def __init__(self, spark: SparkSession, form: str, options: Mapping[str, str], keys: Sequence[Column]) -> None:
+        self.spark, self.form, self.options, self.keys = spark, form, options, keys
+
+    def scan(self, paths: Sequence[str], columns: Iterable[Column], more: Mapping[str, str] | None = None) -> DataFrame:
+        """Return the data frame of the files at ``paths``, which have ``columns``."""
+        schema = StructType([_field(column, times=True) for column in (*columns, *self.keys)])
+        options = {**self.options, **(more or {})}
+        return self.spark.read.format(self.form).schema(schema).options(**options).load(list(paths))
+
+    def names(self, paths: Sequence[str]) -> list[str]:
+        """Return the files' names, percent-encoded, in order."""
+        return sorted(self.scan(paths, [_ANY]).inputFiles())
+
+
+def _options(properties: Mapping[str, str], form: str) -> dict[str, str]:
+    """Return what the reader needs to know; what a name without a time zone in it means is UTC, as for the crawler."""
+    found = {"timeZone": "UTC"}
+    if form in _TEXT:
+        found |= {name: properties[_PREFIX + name] for name in _OPTIONS if _PREFIX + name in properties}
+        if found.get("encoding", "UTF-8") not in ("UTF-8", "ISO-8859-1"):
+            found["multiLine"] = "true"  # else Spark cuts lines at the bytes of UTF-8
+    return found
+
+
+def _place(readable: Readable, form: str) -> dict[str, str]:
+    found = {}
+    if readable.seen is not None:
+        found["pathGlobFilter"] = _ending_pattern(form)
+    if readable.folders is not None:
+        found["basePath"] = readable.table.location or ""
+    return found
+
+
+def _ending_pattern(form: str) -> str:
+    """Return a glob for names with the endings of ``form``, in any case of letters."""
+    endings = ["".join(f"[{letter}{letter.upper()}]" for letter in ending) for ending in ENDINGS[form]]
+    packed = [*(f"{ending}.*" for ending in endings), "[zZ][iI][pP]"] if form in _TEXT else []
+    return "*.{" + ",".join(endings + packed) + "}"
+
+
+def _keys(readable: Readable, columns: Sequence[FileColumn]) -> list[Column]:
+    names = list(dict.fromkeys(key for values in (readable.folders or {}).values() for key in values))
+    sources = {found.source.name: found.source for found in columns if found.source is not None}
+    return [sources.get(name) or Column(name, "string") for name in names]
+
+
+def _paths(location: str, folders: Mapping[str, object] | None) -> list[str]:
+    """Return where to read, as Spark's reader takes paths."""
+    if folders is None:
+        return [_literal(location)]
+    return [_literal(f"{location.rstrip('/')}/{name}") for name in folders]
+
+
+def _literal(path: str) -> str:
+    """Return ``path`` so that nothing in it is a pattern."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
+
+
+def _values(
+    location: str, files: Iterable[str], folders: Mapping[str, Mapping[str, str]] | None
+) -> list[Mapping[str, str]]:
+    """Return the values of the partition that each file is in."""
+    below = len(_path(location).rstrip("/")) + 1
+    return [(folders or {}).get(_path(unquote(file))[below:].rpartition("/")[0], {}) for file in files]
+
+
+def _path(uri: str) -> str:
+    """Return a URI without scheme, and without the empty authority that some write and some leave out."""
+    return re.sub(r"^\w+:(///(?=[^/]))?", lambda m: "/" if m[1] else "", uri)
+
+
+def _project(spark: SparkSession, scan: DataFrame, columns: Sequence[FileColumn]) -> DataFrame:
+    """Return the catalog's columns, made of what the files hold."""
+    there = {field.name: field for field in scan.schema.fields}
+    times = spark.conf.get("spark.sql.timeType.enabled", "false") == "true"
+    chosen, same = [], len(there) == len(columns)
+    for at, found in enumerate(columns):
+        field = _field(found.column, times=times)
+        here = None if found.source is None else there[found.source.name]
+        same = same and here == field and scan.columns[at] == field.name
+        chosen.append(_made(field, here))
+    return scan if same else scan.select(*chosen)
+
+
+def _made(field: StructField, here: StructField | None) -> Expression | str:
+    """Return what makes ``field`` of the file's column ``here``. What is simple is simply said: each call costs."""
+    if here is None:
+        return F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
+    name = "`" + here.name.replace("`", "``") + "`"
+    if here == field:
+        return name
+    value = F.col(name)
+    if here.dataType != field.dataType:
+        value = value.cast(field.dataType)
+    return value.alias(field.name, metadata=field.metadata)
+
+
+def _field(column: Column, *, times: bool) -> StructField:
+    """Return the field of ``column`` in a data frame of files: it can be null, and is not padded."""
+    field = columns_to_spark([replace(column, type=as_read(column.type, times=times), nullable=True)]).fields[0]
+    field.metadata.pop(_CHAR_MARK, None)
+    return field
+
+
+def reason_of(error: Exception) -> str:
+    """Return the line of a Spark error that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"(: )?[\w.]+(Exception|Error)\b", line) or line.startswith("[")]
+    text = (telling or lines or [type(error).__name__])[0].removeprefix(": ")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
