@@ -15,7 +15,7 @@ SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java run test check bench bench-core bench-contention bench-contention-full interleavings soak clean
+.PHONY: help setup java run test check bench bench-core bench-contention bench-contention-full bench-crawl interleavings soak clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench-contention: $(STAMP) ## measure contention: the cells that have a bar, 8 m
 
 bench-contention-full: $(STAMP) ## measure contention: all policies, loads and numbers of processes, 2.5 hours
 	$(BIN)/python -m tests.bench.contention --full $(ARGS)
+
+bench-crawl: $(STAMP) $(JAVA) ## measure the crawler against bare footers, and export and import against COPY
+	$(SPARK) $(BIN)/python -m tests.bench.crawl $(ARGS)
 
 interleavings: $(STAMP) ## explore every interleaving of small programs: 3 minutes
 	$(BIN)/python -m tests.interleaving --full --workers $(WORKERS) $(ARGS)
