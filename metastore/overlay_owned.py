@@ -22,6 +22,7 @@ class OwnedOverlay:
         self._reads = reads
         self._is_new = is_new
         self._written: dict[tuple[int, str, str], OwnedRecord | None] = {}
+        self._read: dict[tuple[int, str, str], OwnedRecord | None] = {}
 
     def write(self, write: Put | Delete, principal: str | None, now: int) -> Result:
         """Lay a write over what is there; the id is not known before the commit."""
@@ -57,11 +58,12 @@ class OwnedOverlay:
         return rows
 
     def by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        """Return the row of each (owner, name); what the database has, and has not, is noted."""
-        wanted = [(o, n) for o, n in zip(owner_ids, names, strict=True) if not self._is_new(o)]
+        """Return the row of each (owner, name); what the database has, and has not, is noted, and not asked again."""
+        pairs = list(zip(owner_ids, names, strict=True))
+        wanted = [(o, n) for o, n in pairs if (o, kind, n) not in self._read and not self._is_new(o)]
         found = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []
-        there = dict(zip(wanted, found, strict=True))
-        return [self._row(o, kind, n, there.get((o, n))) for o, n in zip(owner_ids, names, strict=True)]
+        self._read |= {(o, kind, n): record for (o, n), record in zip(wanted, found, strict=True)}
+        return [self._row(o, kind, n, self._read.get((o, kind, n))) for o, n in pairs]
 
     def _row(self, owner_id: int, kind: str, name: str, there: OwnedRecord | None) -> OwnedRecord | None:
         if (owner_id, kind, name) in self._written:

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from metastore.cli.context import Json, Settings
 from metastore.cli.output import console, one_line, safe, table, write_json, write_table
 
 if TYPE_CHECKING:
-    from metastore.crawl.report import CrawlReport
+    from metastore.crawl.report import CrawlReport, TableResult
 
 __all__ = ["register"]
 
 Tell = Callable[[str, float], None]
+
+
+class Types(Enum):
+    """The choices of --on-type-change."""
+
+    report = "report"
+    widen = "widen"
+    fail = "fail"
+
+
+class Missing(Enum):
+    """The choices of --on-missing."""
+
+    mark = "mark"
+    keep = "keep"
+    drop = "drop"
+
+
+_MOST = 40
+"""How many lines of a table's diff are shown."""
 
 
 def crawl(
@@ -26,14 +48,40 @@ def crawl(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Folders and files.")],
     into: Annotated[str, typer.Option("--into", help="The catalog, or a schema in it: lake.catalog.")],
     master: Annotated[str, typer.Option("--master", help="The Spark cluster.")] = "local[*]",
+    include: Annotated[list[str] | None, typer.Option("--include", help="Only what matches: '**/*.csv'.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option("--exclude", help="Not what matches: '**/_old'.")] = None,
+    on_type_change: Annotated[
+        Types, typer.Option("--on-type-change", help="A column's type in the files is another now.")
+    ] = Types.report,
+    on_missing: Annotated[Missing, typer.Option("--on-missing", help="A table's files are gone.")] = Missing.mark,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; show what would be written.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Then read the data of what has changed.")] = False,
     json: Json = False,
 ) -> None:
-    """Register Parquet, CSV and JSON files as tables, on Spark; what cannot be read is listed."""
-    from metastore.crawl.job import crawl as start  # noqa: PLC0415  (only here is it needed)
+    """Register files as tables, on Spark; what cannot be read is listed."""
+    from metastore.crawl.interrupted import Interrupted  # noqa: PLC0415  (only here is it needed)
+    from metastore.crawl.job import crawl as start  # noqa: PLC0415
 
     settings: Settings = ctx.obj
-    with _progress(console(stderr=True), quiet=json) as tell:
-        report = start(paths, into, settings.url, master=master, principal=settings.principal, progress=tell)
+    try:
+        with _progress(console(stderr=True), quiet=json) as tell:
+            report = start(
+                paths,
+                into,
+                settings.url,
+                master=master,
+                principal=settings.principal,
+                include=include or (),
+                exclude=exclude or (),
+                on_type_change=on_type_change.value,
+                on_missing=on_missing.value,
+                dry_run=dry_run,
+                profile=profile,
+                progress=tell,
+            )
+    except Interrupted as stopped:
+        console(stderr=True).print(safe(one_line(str(stopped))), soft_wrap=True)
+        raise
     if json:
         write_json(report.to_json())
     else:
@@ -57,15 +105,11 @@ def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
 def _write(out: Console, report: CrawlReport) -> None:
     written = [row for row in report.results if row.action not in ("unchanged", "failed")]
     if written:
-        rows = table("Table", "Action", "Version", "Files", "Rows", "Partitions", right=("Version", "Files", "Rows"))
-        for row in written:
-            counts = ((row.partitions_added, "+"), (row.partitions_changed, "~"), (row.partitions_removed, "-"))
-            deltas = " ".join(f"{sign}{n}" for n, sign in counts if n)
-            partitions = f"{row.partitions} ({deltas})" if deltas else str(row.partitions or "")
-            version = "" if row.version is None else str(row.version)
-            rows.add_row(Text(safe(row.path)), row.action, version, f"{row.files:,}", f"{row.rows:,}", partitions)
-        write_table(out, rows)
+        write_table(out, _tables(written))
         out.print()
+    changed = [row for row in written if row.changes and (report.dry_run or row.action != "created")]
+    for row in changed:
+        _write_diff(out, row)
     for title, notes in (
         ("Not in the catalog", [(f.path, f.reason) for f in report.failures]),
         ("To be noted", [(n.path, n.text) for n in report.notes]),
@@ -75,9 +119,38 @@ def _write(out: Console, report: CrawlReport) -> None:
             for path, text in notes:
                 out.print(Text(f"  {safe(one_line(path))}: {safe(one_line(text))}"), soft_wrap=True)
             out.print()
+    _write_sums(out, report)
+
+
+def _tables(written: Iterable[TableResult]) -> Table:
+    rows = table("Table", "Action", "Version", "Files", "Rows", "Partitions", right=("Version", "Files", "Rows"))
+    for row in written:
+        counts = ((row.partitions_added, "+"), (row.partitions_changed, "~"), (row.partitions_removed, "-"))
+        deltas = " ".join(f"{sign}{n}" for n, sign in counts if n)
+        partitions = f"{row.partitions} ({deltas})" if deltas else str(row.partitions or "")
+        version = "" if row.version is None else str(row.version)
+        rows.add_row(Text(safe(row.path)), row.action, version, f"{row.files:,}", f"{row.rows:,}", partitions)
+    return rows
+
+
+def _write_diff(out: Console, row: TableResult) -> None:
+    """Show what changes in a table, as a diff."""
+    styles = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
+    out.print(Text(safe(row.path), style="bold"))
+    for line in row.changes[:_MOST]:
+        out.print(Text(f"  {safe(one_line(line))}", style=styles.get(line[0], "")), soft_wrap=True)
+    if len(row.changes) > _MOST:
+        out.print(f"  … and {len(row.changes) - _MOST} more")
+    out.print()
+
+
+def _write_sums(out: Console, report: CrawlReport) -> None:
+    gone = f", {report.missing} without files" if report.missing else ""
+    gone += f", {report.dropped} dropped" if report.dropped else ""
+    profiled = f", {report.profiled} profiled" if report.profiled else ""
     out.print(
-        f"{report.tables} tables: {report.created} created, {report.altered} altered, {report.unchanged} unchanged; "
-        f"{len(report.failures)} failures.",
+        f"{report.tables} tables: {report.created} created, {report.altered} altered, {report.unchanged} unchanged"
+        f"{gone}{profiled}; {len(report.failures)} failures.",
         soft_wrap=True,
     )
     out.print(
@@ -86,6 +159,9 @@ def _write(out: Console, report: CrawlReport) -> None:
         f"{report.skipped:,} files of other formats skipped.",
         soft_wrap=True,
     )
+    if report.dry_run:
+        out.print(f"Nothing was written; {report.seconds:.1f} s.", soft_wrap=True)
+        return
     attempts, conflicts = report.attempts, report.conflicts
     out.print(f"{attempts} attempts, {conflicts} conflicts, {report.seconds:.1f} s.", soft_wrap=True)
 

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
+from metastore.crawl.interrupted import Interrupted
 from metastore.crawl.job import Progress, crawl
 from metastore.crawl.report import CrawlReport, Failure, Note, TableResult
 
-__all__ = ["CrawlReport", "Failure", "Note", "Progress", "TableResult", "crawl"]
+__all__ = ["CrawlReport", "Failure", "Interrupted", "Note", "Progress", "TableResult", "crawl"]

@@ -20,17 +20,20 @@ Two folders can claim one table, when several PATHs are given or names differ on
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from metastore.crawl.discover import File, Folder, Listing
 from metastore.crawl.hive import partition_parts
 from metastore.crawl.places import base_name, join
 from metastore.crawl.report import Failure
+from metastore.crawl.signatures import signature_of
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name
 
-__all__ = ["Candidate", "Names", "candidates"]
+__all__ = ["Candidate", "Names", "any_below", "candidates"]
 
 Names = tuple[str, ...]
 
@@ -41,7 +44,9 @@ class Candidate:
 
     ``table`` is what it is called as one table, ``schema`` where its files go if each is its own. ``apart``: each is,
     whatever they hold. ``neighbours`` are the names of tables that folders in ``schema`` become. ``incomplete``: a
-    folder below ``location`` could not be listed.
+    folder below ``location`` could not be listed, or files may have been left out. ``signature`` is that of all its
+    files. What the catalog says of it (:mod:`metastore.crawl.registry`): ``known`` as one table or as many, or new,
+    because there was not even a schema for it; ``others`` are the names of files that need not be read.
     """
 
     table: Names
@@ -53,6 +58,9 @@ class Candidate:
     rival: str | None = None
     neighbours: frozenset[str] = frozenset()
     incomplete: bool = False
+    signature: str | None = None
+    known: Literal["", "new", "one", "many"] = ""
+    others: tuple[str, ...] = ()
 
 
 def candidates(listing: Listing, into: Names) -> tuple[list[Candidate], list[Failure]]:
@@ -116,15 +124,27 @@ def _settled(found: list[Candidate], listing: Listing) -> list[Candidate]:
     tables: dict[Names, set[str]] = {}
     for table in owners:
         tables.setdefault(table[:-1], set()).add(table[-1])
-    unlisted = [failure.path for failure in listing.failures]
+    neighbours = {schema: frozenset(names) for schema, names in tables.items()}
+    unlisted = sorted([failure.path for failure in listing.failures] + list(listing.left_out))
     order = {candidate.location: at for at, candidate in enumerate(found)}
-    settled = [
-        replace(
-            candidate,
-            rival=None if owners.get(candidate.table) in (None, candidate.location) else owners[candidate.table],
-            neighbours=frozenset(tables.get(candidate.schema, ())),
-            incomplete=any(path.startswith(join(candidate.location, "")) for path in unlisted),
+    settled = []
+    for candidate in found:
+        owner = owners.get(candidate.table)
+        incomplete = any_below(candidate.location, unlisted)
+        settled.append(
+            replace(
+                candidate,
+                rival=None if owner in (None, candidate.location) else owner,
+                neighbours=neighbours.get(candidate.schema, frozenset()),
+                incomplete=incomplete,
+                signature=signature_of(candidate.files, incomplete=candidate.partitioned and incomplete),
+            )
         )
-        for candidate in found
-    ]
     return sorted(settled, key=lambda candidate: (candidate.schema, order[candidate.location], candidate.partitioned))
+
+
+def any_below(folder: str, paths: list[str]) -> bool:
+    """Whether one of the sorted ``paths`` is below ``folder``."""
+    below = join(folder, "")
+    at = bisect_left(paths, below)
+    return at < len(paths) and paths[at].startswith(below)

@@ -13,6 +13,7 @@ from typing import Final
 from metastore.columns import Column
 from metastore.crawl.candidates import Candidate, Names
 from metastore.crawl.facts import ColumnStats, FileFacts, merge_stats, nanoseconds
+from metastore.crawl.formats import TYPED
 from metastore.crawl.hive import Keys, key_type, typed
 from metastore.crawl.places import join
 from metastore.crawl.report import Failure
@@ -38,8 +39,9 @@ class Part:
 class Dataset:
     """A table as the files have it. ``keys`` are the partition columns, which ``columns`` ends in.
 
-    ``doubtful`` are partitions with files that could not be used, None all of them (a folder could not be listed):
-    what is not found of them is not gone.
+    ``doubtful`` are partitions with files that could not be used, None all of them (a folder could not be listed, or
+    files were left out): what is not found of them is not gone. ``signature`` is that of its files, ``again``: some
+    of them could not be used.
     """
 
     path: Names
@@ -54,6 +56,8 @@ class Dataset:
     bytes: int = 0
     files: int = 0
     doubtful: frozenset[str] | None = frozenset()
+    signature: str | None = None
+    again: bool = False
 
 
 def dataset_of(
@@ -66,13 +70,14 @@ def dataset_of(
         path=candidate.table,
         location=candidate.location,
         format=first.format,
-        columns=columns if first.format == "parquet" else known_columns(columns),
+        columns=columns if first.format in TYPED else known_columns(columns),
         options={**dict(first.dialect), **_hints(files)},
         stats={column.name: merge_stats(_column_stats(files, column.name)) for column in columns},
         rows=sum(file.rows for file in files),
         bytes=sum(file.size for file in files),
         files=len(files),
         doubtful=None if candidate.incomplete else frozenset(map(partition_name, names)),
+        signature=candidate.signature,
     )
 
 

@@ -1,165 +1,83 @@
 """Which folders and files there are below the paths that the user gave.
 
-Only names, sizes and times are read here, on the driver: one ``scandir`` per folder and one ``stat`` per file.
+Only names, sizes and times are read here, on the driver. Of the local file system each folder is scanned, and each
+file looked at; of an object store a root is listed in one go, in pages.
 
-A folder is listed once: real folders first, then what symbolic links lead to, if it was not listed already (a loop
-never is); such a link becomes a note. A folder that cannot be listed, a link to nothing, and a name that is not
-Unicode become failures, and the walk goes on. What Spark hides is passed over; files of no known format, and what
-is no regular file (pipes, sockets), are counted as skipped. Everything comes in the order of names.
+A folder that cannot be listed, a link to nothing, and a name that cannot be used become failures, and the walk goes
+on. What Spark hides is passed over; files of no known format, and what is no regular file (pipes, sockets), are
+counted as skipped; what patterns leave out is neither. Everything comes in the order of names.
 
-A path that is not there at all is the caller's mistake: InvalidArgument, before anything else happens.
+A path that is not there at all, a pattern or an option that is none are the caller's mistake: InvalidArgument,
+before anything else happens.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
-from metastore.crawl.formats import format_of, is_hidden
-from metastore.crawl.places import join
-from metastore.crawl.report import Failure, Note
+from metastore.crawl.filesystems import is_uri, split_uri
+from metastore.crawl.listing import File, Folder, Listing
+from metastore.crawl.patterns import Patterns
+from metastore.crawl.places import path_of
+from metastore.crawl.walk_local import LocalWalk
 from metastore.errors import InvalidArgument
 
 __all__ = ["File", "Folder", "Listing", "walk"]
 
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A file of a known format."""
-
-    name: str
-    size: int
-    mtime_ns: int
+_HALF_A_URI: Final = re.compile(r"(s3a?|gc?s|abfss?|hdfs):/")
+_MISSING: Final = "there is no folder or file {}; give the path of one that can be read"
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """A folder that holds files of a known format; ``parts`` are the names of folders from ``root`` to it.
+def walk(
+    paths: Iterable[str | os.PathLike[str]], *, include: Iterable[str] = (), exclude: Iterable[str] = ()
+) -> Listing:
+    """List everything below ``paths``: folders or files of the local file system, or URIs of object stores.
 
-    ``whole`` is False where the user named a single file of it.
+    ``include`` and ``exclude`` are :mod:`metastore.crawl.patterns`, matched with the path from each root.
     """
-
-    root: str
-    parts: tuple[str, ...]
-    files: tuple[File, ...]
-    whole: bool = True
-
-    @property
-    def path(self) -> str:
-        return join(self.root, *self.parts)
-
-
-@dataclass
-class Listing:
-    """What a walk found."""
-
-    folders: list[Folder] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    skipped: int = 0
-
-
-def walk(paths: Iterable[str | os.PathLike[str]]) -> Listing:
-    """List everything below ``paths``, folders or files of the local file system."""
-    roots = list(dict.fromkeys(os.path.normpath(Path(path).absolute()) for path in paths))
-    missing = next((root for root in roots if not Path(root).exists()), None)
+    patterns, listing = Patterns.of(include, exclude), Listing()
+    for path in paths:
+        root = _root(path, listing.options)
+        if root not in listing.roots:
+            listing.roots.append(root)
+    missing = next((root for root in listing.roots if not is_uri(root) and not _is_there(root)), None)
     if missing is not None:
-        raise InvalidArgument(f"there is no folder or file {missing}; give the path of one that can be read")
-    listing, seen = Listing(), set[tuple[int, int]]()
-    for root in roots:
-        if Path(root).is_dir():
-            _Walk(root, listing, seen).run()
-        else:
-            _single_file(Path(root), listing)
+        raise InvalidArgument(_MISSING.format(missing))
+    local, stored = LocalWalk(listing, patterns), set[str]()
+    for root in listing.roots:
+        if not is_uri(root):
+            local.walk(root)
+        elif not _walk_store(root, listing, patterns, stored):
+            raise InvalidArgument(_MISSING.format(root))
     return listing
 
 
-def _single_file(path: Path, listing: Listing) -> None:
-    if format_of(path.name) is None:
-        listing.skipped += 1
-        return
-    stat = path.stat()
-    file = File(path.name, stat.st_size, stat.st_mtime_ns)
-    listing.folders.append(Folder(str(path.parent), (), (file,), whole=False))
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be looked at: {error.strerror or error}") from None
 
 
-class _Walk:
-    """One root: ``todo`` are folders to list next, ``links`` symbolic links to folders, which come last."""
+def _walk_store(root: str, listing: Listing, patterns: Patterns, stored: set[str]) -> bool:
+    from metastore.crawl.walk_store import walk_store  # noqa: PLC0415 (pyarrow is an extra)
 
-    def __init__(self, root: str, listing: Listing, seen: set[tuple[int, int]]) -> None:
-        self.root, self.listing, self.seen = root, listing, seen
-        self.todo: list[tuple[str, ...]] = [()]
-        self.links: list[tuple[str, ...]] = []
-
-    def run(self) -> None:
-        self._visit_all()
-        while self.links:
-            self.links.sort(reverse=True)
-            self.todo.append(self.links.pop())
-            self._visit_all()
-
-    def _visit_all(self) -> None:
-        while self.todo:
-            parts = self.todo.pop()
-            path = join(self.root, *parts)
-            try:
-                self._visit(path, parts)
-            except OSError as error:
-                self._fail(path, f"cannot be listed: {error.strerror or error}")
-
-    def _visit(self, path: str, parts: tuple[str, ...]) -> None:
-        stat = Path(path).stat()
-        if (stat.st_dev, stat.st_ino) in self.seen:
-            self.listing.notes.append(Note(_shown(path), f"leads to {Path(path).resolve()}, which is crawled already"))
-            return
-        self.seen.add((stat.st_dev, stat.st_ino))
-        with os.scandir(path) as entries:
-            found = sorted((e for e in entries if not is_hidden(e.name)), key=lambda e: e.name)
-        below = [(*parts, entry.name) for entry in found if self._is_folder(entry, parts)]
-        files = tuple(self._files(found))
-        if files:
-            self.listing.folders.append(Folder(self.root, parts, files))
-        self.todo.extend(reversed(below))
-
-    def _is_folder(self, entry: os.DirEntry[str], parts: tuple[str, ...]) -> bool:
-        """Tell whether to list ``entry`` next; a link to a folder is put off."""
-        if entry.is_dir(follow_symlinks=False):
-            return True
-        if entry.is_symlink() and entry.is_dir():
-            self.links.append((*parts, entry.name))
-        return False
-
-    def _files(self, entries: list[os.DirEntry[str]]) -> Iterator[File]:
-        for entry in entries:
-            if entry.is_dir():
-                continue
-            if format_of(entry.name) is None or not (entry.is_file() or entry.is_symlink()):
-                self.listing.skipped += 1
-                continue
-            file = self._file(entry)
-            if file is not None:
-                yield file
-
-    def _file(self, entry: os.DirEntry[str]) -> File | None:
-        try:
-            entry.name.encode()
-            stat = entry.stat()
-        except UnicodeEncodeError:
-            self._fail(entry.path, "has a name that is not valid UTF-8; rename it")
-        except FileNotFoundError:
-            self._fail(entry.path, "is a symbolic link to nothing" if entry.is_symlink() else "is gone")
-        except OSError as error:
-            self._fail(entry.path, f"cannot be read: {error.strerror or error}")
-        else:
-            return File(entry.name, stat.st_size, stat.st_mtime_ns)
-        return None
-
-    def _fail(self, path: str, reason: str) -> None:
-        self.listing.failures.append(Failure(_shown(path), reason))
+    return walk_store(root, listing, patterns, stored)
 
 
-def _shown(path: str) -> str:
-    """Return ``path`` as text that can be printed and stored, whatever bytes are in it."""
-    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+def _root(path: str | os.PathLike[str], options: dict[str, str]) -> str:
+    """Return the root that ``path`` means, and note the options that it brings."""
+    text = path_of(os.fspath(path))
+    if not is_uri(text) or isinstance(path, os.PathLike):
+        if _HALF_A_URI.match(text):  # not repeated: there may be secrets in it
+            raise InvalidArgument("the URI of an object store is a string that begins as s3:// does, and no Path")
+        return os.path.normpath(Path(text).absolute())
+    root, found = split_uri(text)
+    for store, opening in found.items():
+        if options.setdefault(store, opening) != opening:
+            raise InvalidArgument(f"the paths in {store} have different options; give each path the same")
+    return root

@@ -1,11 +1,12 @@
 """The statistic ``crawl`` of a table: what the crawler saw, as a JSON object. Pure.
 
-    {"rows": 336776, "bytes": 5353498, "files": 12, "format": "parquet", "options": {},
+    {"rows": 336776, "bytes": 5353498, "files": 12, "format": "parquet", "options": {}, "signature": "6d0c…",
      "columns": {"dep_delay": {"type": "double", "nullable": true, "nulls": 8255, "min": "-43.0", "max": "1301.0"},
                  "seats": {"type": "string", "nullable": true, "kept": "int"},
                  "old": {"type": "int", "missing": true}}}
 
-``missing``: no file has the column any more. ``kept``: the column's type in the catalog, which this one cannot widen.
+``signature``: of the files (:mod:`metastore.crawl.signatures`). ``missing``: no file has the column any more.
+``kept``: the column's type in the catalog, which was not widened to this one.
 Nulls, min and max are left out where they are not known, all but the types where the object would be too great.
 """
 
@@ -40,7 +41,7 @@ def figures(
 
 
 def _figures(found: Dataset, columns: dict[str, Any]) -> dict[str, Any]:
-    return {
+    shown = {
         "rows": found.rows,
         "bytes": found.bytes,
         "files": found.files,
@@ -48,6 +49,7 @@ def _figures(found: Dataset, columns: dict[str, Any]) -> dict[str, Any]:
         "options": dict(found.options),
         "columns": columns,
     }
+    return shown if found.signature is None else {**shown, "signature": found.signature}
 
 
 def _column(column: Column, stats: ColumnStats | None, kept: Mapping[str, str]) -> dict[str, Any]:

@@ -1,10 +1,13 @@
-"""What a file's name says: whether Spark would read it, in which format, and how a table of it is named.
+"""What a file's name says: in which format it is, how it is packed, and how a table of it is named.
 
 A format is told by the ending alone, in any case of letters:
 
     .parquet .parq .pq           parquet
-    .csv .tsv                    csv, plain or .gz
-    .json .jsonl .ndjson         json, plain or .gz
+    .orc                         orc
+    .avro                        avro
+    .csv .tsv                    csv, plain or with .gz .bz2 .zst .xz .zip
+    .json .jsonl .ndjson         json, likewise
+    .zip                         what the archive's one file is
 
 Everything else has no known format. Hidden is what Spark hides: names that begin with a dot, or with an underscore
 and hold no ``=`` (``_SUCCESS``, ``_temporary``, ``_delta_log``, ``_metadata``), and files still being copied.
@@ -15,41 +18,58 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Format", "format_of", "is_hidden"]
+__all__ = ["TYPED", "Format", "format_of", "is_hidden"]
+
+TYPED: Final = frozenset({"parquet", "orc", "avro"})
+"""Formats whose files know the types of their columns, which are guessed elsewhere. They are packed inside."""
 
 _FORMATS: Final = {
     ".parquet": "parquet",
     ".parq": "parquet",
     ".pq": "parquet",
+    ".orc": "orc",
+    ".avro": "avro",
     ".csv": "csv",
     ".tsv": "csv",
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
 }
-_COMPRESSIONS: Final = {".gz": "gzip"}
-_COMPRESSED: Final = frozenset({"csv", "json"})
+_COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd", ".xz": "xz", ".zip": "zip"}
+_FOOTERS: Final = frozenset({"parquet", "orc"})
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A known format: its name, how the file is compressed around it, and the file's name without its ending."""
+    """A known format: its name ("zip" where only the archive knows it), and what is around it.
+
+    ``compression`` is None, gzip, bzip2, zstd, xz or zip; ``file`` the file's name without what says that, ``stem``
+    the name without all of its ending.
+    """
 
     name: str
     compression: str | None
     stem: str
+    file: str
+
+    @property
+    def is_read_whole(self) -> bool:
+        """Whether every byte is read to know the columns, and not just a footer."""
+        return self.name not in _FOOTERS
 
 
 def format_of(name: str) -> Format | None:
     """Return what the ending of the file name says, or None for no known format."""
-    stem, ending = _split(name)
+    outer, ending = _split(name)
     compression = _COMPRESSIONS.get(ending)
-    if compression is not None:
-        stem, ending = _split(stem)
+    file = name if compression is None else outer
+    stem, ending = _split(file)
     found = _FORMATS.get(ending)
-    if found is None or not stem or (compression and found not in _COMPRESSED):
-        return None
-    return Format(found, compression, stem)
+    if compression is not None and (found in TYPED or not stem):
+        found = None
+    if found is None and compression == "zip" and outer:
+        return Format("zip", "zip", outer, outer)
+    return None if found is None or not stem else Format(found, compression, stem, file)
 
 
 def _split(name: str) -> tuple[str, str]:

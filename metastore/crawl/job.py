@@ -1,27 +1,42 @@
 """``crawl``: from folders to tables, on Spark.
 
-    driver      list folders, name what may be tables                                   paths, sizes
-    executors   look into files: Parquet footers, text as a whole     one task per share of files
-    executors   decide, plan, commit straight into the store          one task per bucket of schemas
-    driver      add up                                                one small row per table or failure
+    driver      list folders, name what may be tables                            paths, sizes, times
+    driver      ask the catalog which of them it knows as they are               one row per data set
+    executors   look into the files of the others: Parquet footers, text as a whole;
+                decide, plan, commit straight into the store                     one task per share of data sets
+    driver      tables whose files are gone; add up                              one small row per table or failure
 
-Between the two stages Spark moves what was found of each file; the driver holds names and rows only. The database's
-URL goes to the executors inside the tasks and stands in no configuration. Tasks are safe to run twice.
+If nothing has changed, Spark is not started and nothing is written. The database's URL goes to the executors inside
+the tasks and stands in no configuration. Tasks are safe to run twice. No lock is held at any time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
+import metastore
 from metastore.clock import SYSTEM, Clock
 from metastore.crawl.candidates import Candidate, candidates
-from metastore.crawl.catalog import prepare, reachable_url
+from metastore.crawl.catalog import check_target, prepare, reachable_url
 from metastore.crawl.commit import Row
 from metastore.crawl.discover import walk
+from metastore.crawl.interrupted import Interrupted
+from metastore.crawl.listing import Listing
+from metastore.crawl.missing import is_news, missed, settle_missing
+from metastore.crawl.policies import OnMissing, OnTypeChange, Policies
+from metastore.crawl.registry import Known, Sorted, known_below, sort_out
 from metastore.crawl.report import CrawlReport, Failure, Note, TableResult, summed
-from metastore.errors import InvalidArgument
-from metastore.names import Path, parse_path
+from metastore.crawl.runs import Run
+from metastore.crawl.stages import Setting
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.kinds.catalog import Catalog
+from metastore.names import Path, format_path, parse_path
+from metastore.store import Store
 
 __all__ = ["Progress", "crawl"]
 
@@ -36,30 +51,38 @@ def crawl(
     *,
     master: str = "local[*]",
     principal: str | None = None,
+    on_type_change: OnTypeChange = "report",
+    on_missing: OnMissing = "mark",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    dry_run: bool = False,
+    profile: bool = False,
     progress: Progress | None = None,
     clock: Clock = SYSTEM,
 ) -> CrawlReport:
     """Register what is in the folders ``paths`` as tables below ``into``, a catalog or a schema.
 
     Metalake, catalog and schema are created where they are missing. Files that cannot be read are in the report, and
-    stop nothing. Raises InvalidArgument for a path that is not there, or where Java or pyspark are missing.
+    stop nothing. ``dry_run`` writes nothing and reports what would be written. Raises InvalidArgument for a path that
+    is not there, or where Java or pyspark are missing; NotInUse for a disabled catalog; Interrupted for Ctrl-C.
     """
-    began = clock.monotonic()
+    policies = Policies(on_type_change, on_missing)
     target, reachable = _target(into), reachable_url(url)
+    roots = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    patterns = {"include": tuple(include), "exclude": tuple(exclude)}
     tell = progress or (lambda _what, _fraction: None)
-    tell("listing folders", 0.0)
-    listing = walk([paths] if isinstance(paths, str | os.PathLike) else paths)
-    found, unnamed = candidates(listing, target)
-    prepare(reachable, target, principal)
-    rows = _run(found, reachable, principal, master, tell) if found else []
-    tell("done", 1.0)
-    return summed(
-        [row for row in rows if isinstance(row, TableResult)],
-        [*listing.failures, *unnamed, *(row for row in rows if isinstance(row, Failure))],
-        [*listing.notes, *(row for row in rows if isinstance(row, Note))],
-        skipped=listing.skipped,
-        seconds=clock.monotonic() - began,
-    )
+    with metastore.open(reachable, principal=principal) as store:
+        check_target(store, target)
+        job = _Job(store, target, policies, patterns, dry_run, progress or _silent, clock)
+        tell = job.tell
+        tell("listing folders", 0.0)
+        listing = walk(roots, **patterns)
+        found, unnamed = candidates(listing, target)
+        job.look(listing, found)
+        setting = Setting(reachable, principal, job.id, policies, job.run_name, dry_run, options=dict(listing.options))
+        job.work(setting, master, profile=profile)
+        tell("done", 1.0)
+        return job.report(unnamed)
 
 
 def _target(into: Path) -> tuple[str, ...]:
@@ -69,9 +92,155 @@ def _target(into: Path) -> tuple[str, ...]:
     return names
 
 
-def _run(found: list[Candidate], url: str, principal: str | None, master: str, tell: Progress) -> list[Row]:
+def _silent(_what: str, _fraction: float) -> None:
+    pass
+
+
+class _Job:
+    """One crawl, on the driver."""
+
+    def __init__(
+        self,
+        store: Store,
+        target: tuple[str, ...],
+        policies: Policies,
+        patterns: dict[str, tuple[str, ...]],
+        dry_run: bool,
+        tell: Progress,
+        clock: Clock,
+    ) -> None:
+        self.store, self.target, self.policies, self.patterns = store, target, policies, patterns
+        self.dry_run, self.tell, self.clock = dry_run, tell, clock
+        self.id = f"metastore-crawl-{clock.operation_id()}"
+        self.began, self.began_at = clock.monotonic(), datetime.fromtimestamp(clock.micros() / 1e6, UTC)
+        self.listing, self.sorted = Listing(), Sorted()
+        self.catalog: Catalog | None = None
+        self.run: Run | None = None
+        self.gone: list[Known] = []
+        self.rows: list[Row] = []
+        self.profiled = 0
+
+    @property
+    def run_name(self) -> str | None:
+        """The name of the crawl's record, if there is one."""
+        return None if self.run is None else self.run.name
+
+    # --- before anything is read
+
+    def look(self, listing: Listing, found: Sequence[Candidate]) -> None:
+        """Find out what must be read, and begin the record if anything is new."""
+        self.listing = listing
+        if not self.dry_run:
+            prepare(self.store, self.target)
+        (self.catalog,) = self.store.catalogs.load_many([self.target[:2]])
+        self.tell("looking into the catalog", 0.0)
+        self.sorted = self._sort(found)
+        self.sorted.todo = self._new(self.sorted.todo)
+        self.gone = missed(self.sorted.lost, listing)
+        news = self.sorted.fresh or any(is_news(known, self.policies.on_missing) for known in self.gone)
+        if news and self.catalog is not None and not self.dry_run:
+            self._begin_record()
+
+    def _sort(self, found: Sequence[Candidate]) -> Sorted:
+        registry = {}
+        if (catalog := self.catalog) is not None:
+            sources = self.store.sources
+            registry = known_below(self.listing.roots, lambda prefix: sources.below(catalog, prefix), sources.tables)
+        return sort_out(found, registry, self.policies.on_type_change)
+
+    def _new(self, todo: Sequence[Candidate]) -> list[Candidate]:
+        """Say of which candidates there can be nothing, as not even a schema for them is there."""
+        places = {
+            c.location: {c.table[:-1], c.schema[:-1] if c.schema == c.table else c.schema} for c in todo if not c.known
+        }
+        names = sorted(set().union(*places.values()))
+        found = self.store.schemas.load_many(names) if names else []
+        there = {path for path, schema in zip(names, found, strict=True) if schema is not None} | {self.target[:2]}
+        return [replace(c, known="new") if not c.known and not places[c.location] & there else c for c in todo]
+
+    def _begin_record(self) -> None:
+        assert self.catalog is not None
+        asked = {
+            "paths": self.listing.roots,
+            "into": format_path(self.target),
+            "on_type_change": self.policies.on_type_change,
+            "on_missing": self.policies.on_missing,
+            **{name: list(texts) for name, texts in self.patterns.items()},
+        }
+        self.run = Run(self.store, self.catalog, self.began_at, asked)
+        self.run.start(found=len(self.sorted.settled) + len(self.sorted.todo), unread=len(self.sorted.settled))
+
+    # --- the work
+
+    def work(self, setting: Setting, master: str, *, profile: bool) -> None:
+        """Read, write, and see to what is gone; whatever happens, the record says so."""
+        try:
+            if self.sorted.todo:
+                profiling = _profiling(setting) if profile and not self.dry_run else None
+                self.rows, self.profiled = _spark_job()(self.sorted.todo, setting, master, self.tell, profiling)
+            if self.catalog is not None:
+                now = f"{self.began_at:%Y-%m-%dT%H:%M:%SZ}"
+                policy = self.policies.on_missing
+                self.rows += settle_missing(self.store, self.catalog, self.gone, policy, now, dry_run=self.dry_run)
+        except KeyboardInterrupt:
+            raise self._interrupted() from None
+        except Exception as error:
+            self._ended("failed", " ".join(str(error).split()))
+            raise
+
+    def _interrupted(self) -> Interrupted:
+        written, missing = self._ended("interrupted", "interrupted")
+        return Interrupted(written, missing)
+
+    def _ended(self, state: str, reason: str) -> tuple[int, list[str]]:
+        """Write what is missing; return how many data sets were written, and which were not, as far as is known."""
+        written, left = 0, [candidate.location for candidate in self.sorted.todo]
+        if self.dry_run:
+            return written, left
+        with suppress(MetastoreError):  # the database may be what has failed
+            left = [candidate.location for candidate in self._sort(self.sorted.todo).todo]
+            written = len(self.sorted.todo) - len(left)
+            if self.run is not None:
+                self.run.ended(state, self.clock.monotonic() - self.began, reason, left, written)
+        return written, left
+
+    # --- the end
+
+    def report(self, unnamed: Iterable[Failure]) -> CrawlReport:
+        """Add up, and end the record."""
+        results = [*self.sorted.settled, *(row for row in self.rows if isinstance(row, TableResult))]
+        wrote = any(row.attempts for row in results)
+        if self.run is None and wrote and self.catalog is not None and not self.dry_run:
+            self._begin_record()  # what was to be read again only, has changed after all
+        report = summed(
+            results,
+            [*self.listing.failures, *unnamed, *(row for row in self.rows if isinstance(row, Failure))],
+            [*self.listing.notes, *self.sorted.notes, *(row for row in self.rows if isinstance(row, Note))],
+            skipped=self.listing.skipped,
+            seconds=self.clock.monotonic() - self.began,
+            profiled=self.profiled,
+            dry_run=self.dry_run,
+            run=self.run_name,
+        )
+        if self.run is not None:
+            self.run.done(report)
+        return report
+
+
+def _spark_job() -> Callable[..., tuple[list[Row], int]]:
     try:
         from metastore.crawl.spark_job import run  # noqa: PLC0415 (pyspark is an extra)
     except ModuleNotFoundError as error:
         raise InvalidArgument(f"the crawler needs the package {error.name}: pip install 'metastore[spark]'") from None
-    return run(found, url, principal, master, tell)
+    return run
+
+
+def _profiling(setting: Setting) -> Callable[[Any, list[Row]], Iterator[object]]:
+    def profiles(context: Any, rows: list[Row]) -> Iterator[object]:
+        from metastore.crawl.profile import profile_tables  # noqa: PLC0415 (it needs Spark SQL)
+
+        done = [row for row in rows if isinstance(row, TableResult) and row.action != "failed"]
+        paths = [parse_path(row.path) for row in done]
+        return profile_tables(context, setting.url, paths, setting.principal)
+
+    return profiles

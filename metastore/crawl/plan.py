@@ -4,11 +4,11 @@ Three states are compared: what the *files* have now, what the *catalog* has, an
 statistic ``crawl`` of the table, an owned row that is written in the same commit. What differs between now and before
 is new in the files, and is written; what differs between before and the catalog was edited by people, and stays:
 
-* columns: new ones are added (before the partition columns); a type that changed is widened where one type holds
-  both; a column that became nullable is. One that people dropped or renamed is not added again; one that no file has
-  any more is kept, and noted; a type that cannot be widened is kept, and noted. Comments are never touched.
+* columns: new ones are added (before the partition columns); a type that changed is kept and noted, or widened where
+  one type holds both, or fails the table, as the policy says; a column that became nullable is. One that people
+  dropped or renamed is not added again; one that no file has any more is kept, and noted. Comments are never touched.
 * properties: only those that begin with ``crawl.``, which say what a reader must know of the files, and of those
-  only the ones that changed in the files.
+  only the ones that changed in the files. ``crawl.missing`` goes, for the files are back.
 * the format as the properties; the location only where there is none, or where the old one is gone.
 * partitions: those without ``numFiles`` are people's. Of the others, what is new is added, what has other figures is
   replaced with its other properties kept, what is gone is removed (not where a file or folder could not be read).
@@ -27,23 +27,48 @@ from typing import Any, Final
 from metastore.changes import EntityChange, RemoveProperty, SetProperty
 from metastore.columns import Column
 from metastore.crawl.datasets import Dataset, Part
+from metastore.crawl.diff import column_lines, lines_of, partition_lines
 from metastore.crawl.figures import figures
 from metastore.crawl.places import location_of
+from metastore.crawl.policies import OnTypeChange
 from metastore.crawl.widen import widen
 from metastore.layout import check_partitioning
 from metastore.names import format_path
 from metastore.table_changes import FIRST, AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
 
-__all__ = ["PREFIX", "LocationTaken", "Plan", "StoredPart", "StoredTable", "partitioning_of", "plan", "properties_of"]
+__all__ = [
+    "MISSING",
+    "PREFIX",
+    "LocationTaken",
+    "Plan",
+    "Refused",
+    "StoredPart",
+    "StoredTable",
+    "TypeChanged",
+    "partitioning_of",
+    "plan",
+    "properties_of",
+]
 
 PREFIX: Final = "crawl."
 """What the names of the crawler's own properties begin with."""
 
+MISSING: Final = f"{PREFIX}missing"
+"""The property that says since when a table's files are gone."""
 _OWNED_BY: Final = "numFiles"
+_SIGNATURE: Final = "signature"
 
 
-class LocationTaken(Exception):
-    """The table at this path is of other files. The message says so in one line."""
+class Refused(Exception):
+    """The table is not written. The message says why, in one line."""
+
+
+class LocationTaken(Refused):
+    """The table at this path is of other files."""
+
+
+class TypeChanged(Refused):
+    """A column has another type in the files now, and the policy is to fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +81,7 @@ class StoredPart:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table in the catalog; ``seen`` is what the crawler saw before, None if it never did."""
+    """A table in the catalog, called ``names``; ``seen`` is what the crawler saw before, None if it never did."""
 
     columns: tuple[Column, ...]
     partitioning: tuple[str, ...] = ()
@@ -66,6 +91,8 @@ class StoredTable:
     parts: Mapping[str, StoredPart] = field(default_factory=dict)
     seen: Mapping[str, Any] | None = None
     version: int = 0
+    id: int = 0
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +100,7 @@ class Plan:
     """What to write. ``create``: there is no table yet, and ``changes`` are empty.
 
     ``parts`` are to be added or replaced, ``replaced`` are the names of those that are there; ``removed`` go.
+    ``open_types``: a type was left as it is. ``diff``: what changes, in lines.
     """
 
     create: bool = False
@@ -82,11 +110,19 @@ class Plan:
     removed: tuple[str, ...] = ()
     seen: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    open_types: bool = False
+    diff: tuple[str, ...] = ()
+    same_figures: bool = field(default=False, compare=False)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
         return not (self.create or self.changes or self.parts or self.removed or self.seen)
+
+    @property
+    def alters(self) -> bool:
+        """Whether anything but the signature of the files is another."""
+        return bool(self.changes or self.parts or self.removed or (self.seen and not self.same_figures))
 
 
 def properties_of(found: Dataset) -> dict[str, str]:
@@ -100,21 +136,47 @@ def partitioning_of(found: Dataset) -> tuple[str, ...]:
     return tuple(check_partitioning(quoted, [{"name": key} for key in found.keys]))
 
 
-def plan(found: Dataset, stored: StoredTable | None, is_gone: Callable[[str], bool] = lambda _: False) -> Plan:
+def plan(
+    found: Dataset,
+    stored: StoredTable | None,
+    is_gone: Callable[[str], bool] = lambda _: False,
+    on_type_change: OnTypeChange = "report",
+) -> Plan:
     """Return what to write. ``is_gone`` says whether a location's files are no longer there.
 
-    Raises LocationTaken if the table is of other files.
+    Raises LocationTaken if the table is of other files, TypeChanged where a type is another and the policy says so.
     """
     parts = {name: StoredPart(dict(part.values), _part_properties(part)) for name, part in found.parts.items()}
     if stored is None:
-        return Plan(create=True, parts=parts, seen=figures(found))
-    columns = _Columns(found, stored)
+        diff = (*column_lines(found.columns), *partition_lines(parts, frozenset(), ()))
+        return Plan(create=True, parts=parts, seen=figures(found), diff=diff)
+    columns = _Columns(found, stored, on_type_change)
     changes = (*_place(found, stored, is_gone), *columns.changes(), *_properties(found, stored))
     seen = figures(found, missing=columns.missing(), kept=columns.kept)
-    changed = Plan(changes=changes, seen=None if seen == stored.seen else seen, notes=tuple(columns.notes))
+    changed = Plan(
+        changes=changes,
+        seen=None if seen == stored.seen else seen,
+        notes=tuple(columns.notes),
+        open_types=bool(columns.kept),
+        same_figures=_unsigned(seen) == _unsigned(stored.seen or {}),
+    )
     if stored.partitioning != partitioning_of(found):
-        return replace(changed, notes=(*changed.notes, _other_partitioning(found, stored)))
-    return replace(changed, **_partitions(parts, found, stored))
+        changed = replace(changed, notes=(*changed.notes, _other_partitioning(found, stored)))
+    else:
+        changed = replace(changed, **_partitions(parts, found, stored))
+    return changed if changed.is_empty else replace(changed, diff=tuple(_diff(changed, stored, columns)))
+
+
+def _unsigned(seen: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in seen.items() if key != _SIGNATURE}
+
+
+def _diff(changed: Plan, stored: StoredTable, columns: _Columns) -> Iterator[str]:
+    types = {column.name: column.type for column in stored.columns}
+    place = (str(stored.format), str(stored.location))
+    yield from lines_of(changed.changes, types, stored.properties, place)
+    yield from columns.lines()
+    yield from partition_lines(changed.parts, changed.replaced, changed.removed)
 
 
 def _part_properties(part: Part) -> dict[str, str]:
@@ -128,7 +190,7 @@ def _before(stored: StoredTable, key: str, default: Any = None) -> Any:
 def _place(found: Dataset, stored: StoredTable, is_gone: Callable[[str], bool]) -> Iterator[EntityChange]:
     here = location_of(found.location)
     if stored.location != here:
-        if stored.location is not None and not (stored.seen is not None and is_gone(stored.location)):
+        if stored.location is not None and not _has_moved(stored, here, is_gone):
             path = format_path(found.path)
             raise LocationTaken(f"would be {path}, which is the table of {stored.location}; rename one of the two")
         yield SetLocation(here)
@@ -136,7 +198,15 @@ def _place(found: Dataset, stored: StoredTable, is_gone: Callable[[str], bool]) 
         yield SetFormat(found.format)
 
 
+def _has_moved(stored: StoredTable, here: str, is_gone: Callable[[str], bool]) -> bool:
+    """Whether what was crawled is gone; only asked of the kind of place that is being crawled."""
+    there = str(stored.location)
+    return stored.seen is not None and there.partition("://")[0] == here.partition("://")[0] and is_gone(there)
+
+
 def _properties(found: Dataset, stored: StoredTable) -> Iterator[EntityChange]:
+    if MISSING in stored.properties:
+        yield RemoveProperty(MISSING)
     before: Mapping[str, str] = _before(stored, "options", {})
     for key in sorted({*found.options, *before}):
         now, then, there = found.options.get(key), before.get(key), stored.properties.get(PREFIX + key)
@@ -147,17 +217,28 @@ def _properties(found: Dataset, stored: StoredTable) -> Iterator[EntityChange]:
 class _Columns:
     """The changes of columns, and what there is to say about them."""
 
-    def __init__(self, found: Dataset, stored: StoredTable) -> None:
-        self.found, self.stored = found, stored
+    def __init__(self, found: Dataset, stored: StoredTable, on_type_change: OnTypeChange) -> None:
+        self.found, self.stored, self.policy = found, stored, on_type_change
         self.before: Mapping[str, Any] = _before(stored, "columns", {})
         self.there = {column.name: column for column in stored.columns}
         self.notes: list[str] = []
         self.kept: dict[str, str] = {}
 
     def missing(self) -> dict[str, str]:
-        """Return the types of the columns that files had before, have no more, and that are still in the catalog."""
+        """Return the types of the columns that files had before and have no more, in the catalog or dropped there."""
         names = {column.name for column in self.found.columns}
-        return {name: seen["type"] for name, seen in self.before.items() if name not in names and name in self.there}
+        return {name: seen["type"] for name, seen in self.before.items() if name not in names}
+
+    def lines(self) -> Iterator[str]:
+        """Yield what is new in the files and not written, in lines."""
+        for name, kind in self.missing().items():
+            if name in self.there and not self.before[name].get("missing"):
+                yield f"- {name} {kind} (in no file any more; kept)"
+        now = {column.name: column.type for column in self.found.columns}
+        for name, kind in self.kept.items():
+            then = self.before.get(name, {})
+            if (then.get("type"), then.get("kept")) != (now[name], kind):
+                yield f"! {name} {now[name]} in the files ({kind} is kept)"
 
     def changes(self) -> Iterator[EntityChange]:
         """Yield the changes, and write the notes."""
@@ -169,7 +250,8 @@ class _Columns:
                 after = None if column.name in self.found.keys else last
                 yield AddColumn((column.name,), column.type, nullable=column.nullable, after=after)
                 last = column.name if after is not None else last
-        self.notes += [f"the column {name!r} is in no file any more; it is kept" for name in sorted(self.missing())]
+        kept = sorted(self.missing().keys() & self.there.keys())
+        self.notes += [f"the column {name!r} is in no file any more; it is kept" for name in kept]
 
     def _last_data_column(self) -> str | None:
         """Return the name after which new columns go; None for the end."""
@@ -183,10 +265,16 @@ class _Columns:
         edited = then.get("type") == now.type and then.get("kept") != there.type
         if now.type != there.type and not edited:
             wider = widen(there.type, now.type)
-            if wider is None:
+            if wider == there.type:
+                pass  # what the catalog has holds it
+            elif self.policy == "fail":
+                raise TypeChanged(
+                    f"the column {now.name!r} is {now.type} in the files now, {there.type} in the catalog"
+                )
+            elif wider is None or self.policy == "report":
                 self.kept[now.name] = there.type
                 self.notes.append(f"the column {now.name!r} is {now.type} in the files now; {there.type} is kept")
-            elif wider != there.type:
+            else:
                 yield RetypeColumn((now.name,), wider)
         if now.nullable and not there.nullable and not then.get("nullable", False):
             yield SetColumnNullable((now.name,), True)

@@ -18,7 +18,7 @@ import pyarrow.csv
 
 from metastore.columns import Column
 from metastore.crawl.dialect import Dialect, sniff
-from metastore.crawl.text_files import NotThisFormat, encoding_of, open_text, sample_of
+from metastore.crawl.text_files import NotThisFormat, TextFile, encoding_of, sample_of
 from metastore.crawl.widen import NULL_TYPE, is_null, widest
 
 __all__ = ["TextFacts", "read_csv"]
@@ -60,19 +60,19 @@ class _Guess:
     lines: bool = False
 
 
-def read_csv(path: str, compression: str | None) -> TextFacts:
+def read_csv(file: TextFile) -> TextFacts:
     """Return the columns that all rows fit, the number of rows, and how the file is to be read."""
-    sample = sample_of(path, compression)
+    sample = sample_of(file)
     if sample.lstrip()[:1] in (b"{", b"["):
         _refuse_json(sample)
     encoding = encoding_of(sample)
     try:
-        return _read(path, compression, sample, encoding)
+        return _read(file, sample, encoding)
     except pa.ArrowInvalid as error:
         # pyarrow has no code for it: its (untranslated) message is all there is
         if "UTF8" not in str(error) or encoding != "UTF-8":
             raise
-        return _read(path, compression, sample, "ISO-8859-1")
+        return _read(file, sample, "ISO-8859-1")
 
 
 def _refuse_json(sample: bytes) -> None:
@@ -80,9 +80,9 @@ def _refuse_json(sample: bytes) -> None:
         raise NotThisFormat("looks like JSON, although its name says CSV")
 
 
-def _read(path: str, compression: str | None, sample: bytes, encoding: str) -> TextFacts:
-    dialect = sniff(sample.decode(encoding, "replace"), tabs=".tsv" in path[-7:].lower())
-    rows, guesses = _guess(path, compression, dialect, encoding)
+def _read(file: TextFile, sample: bytes, encoding: str) -> TextFacts:
+    dialect = sniff(sample.decode(encoding, "replace"), tabs=file.name.lower().endswith(".tsv"))
+    rows, guesses = _guess(file, dialect, encoding)
     columns = tuple(Column(name, guess.type) for name, guess in zip(dialect.names, guesses, strict=True))
     spelled = {null for guess in guesses if guess.type != "string" for null in guess.nulls} - {""}
     options = {"delimiter": dialect.delimiter, "header": str(dialect.header).lower(), "escape": '"'}
@@ -94,14 +94,14 @@ def _read(path: str, compression: str | None, sample: bytes, encoding: str) -> T
     return TextFacts(columns, rows, options, hints)
 
 
-def _guess(path: str, compression: str | None, dialect: Dialect, encoding: str) -> tuple[int, list[_Guess]]:
+def _guess(file: TextFile, dialect: Dialect, encoding: str) -> tuple[int, list[_Guess]]:
     """Return the number of rows and what the columns are; again with greater blocks where a row does not fit."""
     if dialect.bare:
         return 0, [_Guess() for _ in dialect.names]
     for block in _BLOCKS:
         rows, guesses = 0, [_Guess() for _ in dialect.names]
         try:
-            with open_text(path, compression) as stream:
+            with file.open() as stream:
                 for batch in _open(stream, dialect, encoding, block):
                     rows += batch.num_rows
                     for guess, cells in zip(guesses, batch.columns, strict=True):

@@ -21,7 +21,7 @@ from metastore.arrow import columns_from_arrow
 from metastore.columns import Column
 from metastore.crawl.json_values import columns_of, values
 from metastore.crawl.read_csv import TextFacts
-from metastore.crawl.text_files import NotThisFormat, encoding_of, open_text, sample_of
+from metastore.crawl.text_files import NotThisFormat, TextFile, encoding_of, sample_of
 from metastore.crawl.widen import widest
 
 __all__ = ["read_json"]
@@ -31,14 +31,14 @@ _LARGEST: Final = 1 << 26
 _ROWS: Final = 1 << 12
 
 
-def read_json(path: str, compression: str | None) -> TextFacts:
+def read_json(file: TextFile) -> TextFacts:
     """Return the columns of all rows, the number of rows, and how the file is to be read."""
-    sample = sample_of(path, compression)
+    sample = sample_of(file)
     encoding = encoding_of(sample)
     if encoding == "ISO-8859-1":
         raise NotThisFormat("is not JSON: it is not valid UTF-8")
     lines = encoding == "UTF-8" and _is_lines(sample)
-    with open_text(path, compression) as stream:
+    with file.open() as stream:
         columns, rows = _merged(map(_line_block, _blocks(stream)) if lines else _value_blocks(stream, encoding))
     dialect = {} if lines else {"multiLine": "true"}
     if encoding != "UTF-8":

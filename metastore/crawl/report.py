@@ -3,17 +3,20 @@
 Everything here is small and can be pickled: rows come back from Spark's executors, and the report goes to the
 caller (``to_json`` for ``--json``). A failure is something that is *not* in the catalog, a note something that is,
 but not as the files have it (a column kept although no file has it any more).
+
+What a dry run would write has the same rows, with no version.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
 __all__ = ["Action", "CrawlReport", "Failure", "Note", "TableResult", "summed"]
 
-Action = Literal["created", "altered", "unchanged", "failed"]
+Action = Literal["created", "altered", "unchanged", "missing", "dropped", "failed"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +37,11 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableResult:
-    """What became of one data set. ``path`` is the table's, ``location`` where its files are."""
+    """What became of one data set. ``path`` is the table's, ``location`` where its files are.
+
+    ``missing``: its files are gone, and the table stays; ``dropped``: it does not. ``changes`` are the lines of the
+    table's diff (:mod:`metastore.crawl.diff`).
+    """
 
     path: str
     location: str
@@ -57,12 +64,15 @@ class CrawlReport:
     """The whole crawl. ``failures`` and ``notes`` are sorted by path, ``results`` by table.
 
     ``files``, ``rows`` and ``bytes`` count what stands behind the tables; ``skipped`` the files of no known format;
-    ``attempts`` the commits that were sent, ``conflicts`` those that lost a race and were decided anew.
+    ``attempts`` the commits that were sent, ``conflicts`` those that lost a race and were decided anew; ``profiled``
+    the tables of which a profile was written. ``run`` is the name of the crawl's record, None if there is none.
     """
 
     created: int
     altered: int
     unchanged: int
+    missing: int
+    dropped: int
     partitions: int
     partitions_added: int
     partitions_changed: int
@@ -74,6 +84,9 @@ class CrawlReport:
     attempts: int
     conflicts: int
     seconds: float
+    profiled: int = 0
+    dry_run: bool = False
+    run: str | None = None
     failures: tuple[Failure, ...] = ()
     notes: tuple[Note, ...] = ()
     results: tuple[TableResult, ...] = ()
@@ -88,6 +101,7 @@ class CrawlReport:
         return {"tables": self.tables, **dataclasses.asdict(self)}
 
 
+_FOUND = ("created", "altered", "unchanged")
 _SUMS = (
     "partitions",
     "partitions_added",
@@ -96,8 +110,6 @@ _SUMS = (
     "files",
     "rows",
     "bytes",
-    "attempts",
-    "conflicts",
 )
 
 
@@ -108,18 +120,28 @@ def summed(
     *,
     skipped: int,
     seconds: float,
+    profiled: int = 0,
+    dry_run: bool = False,
+    run: str | None = None,
 ) -> CrawlReport:
     """Return the report of these rows."""
-    rows = sorted(results, key=lambda row: row.path)
-    done = [row for row in rows if row.action != "failed"]
-    actions = [row.action for row in done]
+    rows = sorted(results, key=lambda row: (row.path, row.location))
+    done = [row for row in rows if row.action in _FOUND]
+    actions = Counter(row.action for row in rows)
     return CrawlReport(
-        created=actions.count("created"),
-        altered=actions.count("altered"),
-        unchanged=actions.count("unchanged"),
+        created=actions["created"],
+        altered=actions["altered"],
+        unchanged=actions["unchanged"],
+        missing=actions["missing"],
+        dropped=actions["dropped"],
         **{name: sum(getattr(row, name) for row in done) for name in _SUMS},
+        attempts=sum(row.attempts for row in rows),
+        conflicts=sum(row.conflicts for row in rows),
         skipped=skipped,
         seconds=seconds,
+        profiled=profiled,
+        dry_run=dry_run,
+        run=run,
         failures=tuple(sorted(set(failures), key=lambda f: (f.path, f.reason))),
         notes=tuple(sorted(set(notes), key=lambda n: (n.path, n.text))),
         results=tuple(rows),

@@ -16,6 +16,7 @@ from typing import Final
 
 from metastore.columns import Column
 from metastore.crawl.facts import FileFacts
+from metastore.crawl.formats import TYPED
 from metastore.crawl.widen import known, widen, widest
 
 __all__ = ["Columns", "Misfit", "fit_all", "fit_most", "known_columns"]
@@ -139,7 +140,7 @@ def _is_strange(columns: Columns, others: frozenset[str]) -> bool:
 
 
 def _widener(file: FileFacts, schemas: Sequence[Columns]) -> _Widen:
-    guessed = file.format != "parquet"
+    guessed = file.format not in TYPED
     return widest if guessed and len({_names(schema) for schema in schemas}) == 1 else widen
 
 

@@ -29,10 +29,11 @@ from metastore.crawl.hive import Keys, parse_key
 from metastore.crawl.places import join
 from metastore.crawl.report import Failure
 from metastore.crawl.schemas import fit_all, fit_most
+from metastore.crawl.signatures import signature_of
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name, format_path
 
-__all__ = ["Shape", "file_tables", "shape"]
+__all__ = ["Shape", "file_tables", "shape", "unused"]
 
 Shape = tuple[list[Dataset], list[Failure]]
 
@@ -65,7 +66,7 @@ def shape(
     found = sorted(found, key=lambda file: file.name)
     failures = [_failure(candidate, file.name, file.reason) for file in found if isinstance(file, Unreadable)]
     files = [file for file in found if isinstance(file, FileFacts)]
-    names = [file.name for file in found]
+    names = [*(file.name for file in found), *candidate.others]
     if not files:
         return [], failures
     if candidate.partitioned:
@@ -78,7 +79,21 @@ def shape(
         datasets, more = _still_one(candidate, files, names)
     else:
         datasets, more = _each(candidate, files, names)
-    return datasets, failures + more
+    failures += more
+    if failures:
+        datasets = [replace(d, again=True) if d.location == candidate.location else d for d in datasets]
+    return datasets, failures
+
+
+def unused(candidate: Candidate, datasets: Iterable[Dataset], *, is_many: bool) -> list[tuple[str, str | None]]:
+    """Return the locations, with signatures, of which no table could be made."""
+    used = {dataset.location for dataset in datasets}
+    if candidate.location in used:
+        return []
+    if not (used or candidate.apart or is_many):
+        return [(candidate.location, candidate.signature)]
+    places = ((join(candidate.location, file.name), file) for file in candidate.files)
+    return [(place, signature_of([file])) for place, file in places if place not in used]
 
 
 def _failure(candidate: Candidate, name: str, reason: str) -> Failure:
@@ -96,6 +111,7 @@ def _unless_taken(candidate: Candidate, dataset: Dataset) -> Shape:
 def _each(candidate: Candidate, files: Sequence[FileFacts], names: Iterable[str]) -> Shape:
     """Each of ``files`` is its own table; ``names`` are those of all files of the folder."""
     tables = file_tables(candidate, names)
+    stamps = {file.name: file for file in candidate.files}
     datasets, failures = [], []
     for file in files:
         if file.name not in tables:
@@ -103,7 +119,8 @@ def _each(candidate: Candidate, files: Sequence[FileFacts], names: Iterable[str]
             continue
         dataset = dataset_of(candidate, [file], file.columns)
         location = join(candidate.location, file.name)
-        datasets.append(replace(dataset, path=tables[file.name], location=location))
+        signature = signature_of([stamps[file.name]]) if file.name in stamps else None
+        datasets.append(replace(dataset, path=tables[file.name], location=location, signature=signature))
     return datasets, failures
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import site
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,20 +127,33 @@ def _environment(master: str) -> Iterator[None]:
 
 @contextmanager
 def _workers_like_us(context: SparkContext) -> Iterator[None]:
-    """Let Python workers import this ``metastore``, installed or not; on this machine with this Python."""
+    """Let Python workers import this ``metastore``, installed or not; on this machine with this Python.
+
+    Where nothing must be changed for that, nothing is: workers of another environment would have to be started.
+    """
     before = context.pythonExec, context.environment.get("PYTHONPATH")
     if _is_local(context.master):
         context.pythonExec = sys.executable
-    here = str(Path(__file__).resolve().parents[2])
-    context.environment["PYTHONPATH"] = os.pathsep.join(path for path in (here, before[1]) if path)
+    here, paths = str(Path(__file__).resolve().parents[2]), (before[1] or "").split(os.pathsep)
+    if here not in paths and not _is_installed():
+        context.environment["PYTHONPATH"] = os.pathsep.join(path for path in (here, *paths) if path)
     try:
         yield
     finally:
         context.pythonExec = before[0]
-        if before[1] is None:
-            del context.environment["PYTHONPATH"]
-        else:
+        if before[1] is not None:
             context.environment["PYTHONPATH"] = before[1]
+        else:
+            context.environment.pop("PYTHONPATH", None)
+
+
+def _is_installed() -> bool:
+    """Whether any process of this Python can import ``metastore``: not only one in this folder."""
+    places = [*site.getsitepackages(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    editable = [finder for finder in sys.meta_path if getattr(finder, "__module__", "").startswith("__editable__")]
+    return PathFinder.find_spec("metastore", places) is not None or any(
+        finder.find_spec("metastore", None) is not None for finder in editable
+    )
 
 
 def _stop(context: SparkContext) -> None:

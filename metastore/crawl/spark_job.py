@@ -6,19 +6,21 @@ cancelled. What tasks have committed stays; the next crawl writes the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from metastore.clock import SYSTEM
 from metastore.crawl.candidates import Candidate
 from metastore.crawl.commit import Row
+from metastore.crawl.report import Failure
 from metastore.crawl.spark_context import spark_context
-from metastore.crawl.stages import cut, look_into, write_bucket
+from metastore.crawl.stages import Setting, crawl_whole, cut, look_into, parted, shared, write_bucket
 from metastore.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -28,33 +30,78 @@ __all__ = ["run"]
 
 _SHARES: Final = 4
 """Tasks per core in each stage."""
+_PROTOCOL: Final = 5
+_PACKED: Final = 1000
 _POLL: Final = 0.2
 """Seconds between two looks at how far Spark is."""
+Tell = Callable[[str, float], None]
 
 
 def run(
-    found: list[Candidate], url: str, principal: str | None, master: str, tell: Callable[[str, float], None]
-) -> list[Row]:
-    """Look into the files of all candidates and commit their data sets; return a row for each, and for each failure."""
+    found: Sequence[Candidate],
+    setting: Setting,
+    master: str,
+    tell: Tell,
+    profiling: Callable[[SparkContext, list[Row]], Iterator[object]] | None = None,
+) -> tuple[list[Row], int]:
+    """Look into the files of all candidates and commit their data sets; return a row for each, and for each failure.
+
+    ``profiling`` gets the context and the rows when they are there; also returned is how many profiles it yielded.
+    """
     tell("starting Spark", 0.0)
     with spark_context(master) as context:
-        tasks = _SHARES * max(1, context.defaultParallelism)
-        work, buckets = cut(found, tasks, tasks)
-        crawl_id = f"metastore-crawl-{SYSTEM.operation_id()}"
-        rows = (
-            context.parallelize(work, len(work))
-            .mapPartitions(look_into)
-            .partitionBy(buckets, _same)
-            .mapPartitions(lambda groups: write_bucket(groups, url, principal, crawl_id))
+        rows = _collect(context, _job(context, found, setting), setting.crawl_id, tell)
+        profiled = 0
+        for told in profiling(context, rows) if profiling is not None else ():
+            if isinstance(told, Failure):
+                rows.append(told)
+            else:
+                profiled += getattr(told, "fresh", True)
+                tell("profiling", 1.0)
+        return rows, profiled
+
+
+def _job(context: SparkContext, found: Sequence[Candidate], setting: Setting) -> RDD[Any]:
+    """Return the job: whole candidates in one stage, those that are too great for a task in two."""
+    tasks = _SHARES * max(1, context.defaultParallelism)
+    whole, great = parted(found, tasks)
+    jobs = []
+    if whole:
+        shares = [pickle.dumps(share, _PROTOCOL) for share in shared(whole, tasks)]
+        jobs.append(
+            context.parallelize(shares, len(shares)).mapPartitions(
+                lambda work: _packed(crawl_whole(_unpacked(work), setting))
+            )
         )
-        return _collect(context, rows, crawl_id, tell)
+    if great:
+        work, buckets = cut(great, tasks, tasks)
+        jobs.append(
+            context.parallelize(work, len(work))
+            .mapPartitions(lambda work: look_into(work, setting.options))
+            .partitionBy(buckets, _same)
+            .mapPartitions(lambda groups: _packed(write_bucket(groups, setting)))
+        )
+    return jobs[0] if len(jobs) == 1 else context.union(jobs)
 
 
 def _same(bucket: int) -> int:
     return bucket
 
 
-def _collect(context: SparkContext, rows: RDD[Any], group: str, tell: Callable[[str, float], None]) -> list[Any]:
+# Spark pickles object by object, in Python: what goes to a task, and what comes back, is packed before
+
+
+def _unpacked(work: Iterable[bytes]) -> Iterator[list[Candidate]]:
+    return map(pickle.loads, work)
+
+
+def _packed(rows: Iterable[Row]) -> Iterator[bytes]:
+    rows = iter(rows)
+    while some := list(islice(rows, _PACKED)):
+        yield pickle.dumps(some, _PROTOCOL)
+
+
+def _collect(context: SparkContext, rows: RDD[Any], group: str, tell: Tell) -> list[Any]:
     """Run the job in a thread of its own, and tell how far it is; cancel it if the caller is interrupted."""
 
     def collect() -> list[Any]:
@@ -66,7 +113,7 @@ def _collect(context: SparkContext, rows: RDD[Any], group: str, tell: Callable[[
         try:
             while True:
                 try:
-                    return future.result(_POLL)
+                    return [row for packed in future.result(_POLL) for row in pickle.loads(packed)]  # noqa: S301 (our own)
                 except NotDone:
                     tell("crawling", _fraction(context, group))
         except (PySparkException, Py4JError) as error:

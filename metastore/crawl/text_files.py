@@ -7,69 +7,99 @@ and spreadsheets export it.
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, cast
+import lzma
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+
+from metastore.crawl.files import InputFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SAMPLE", "NotThisFormat", "encoding_of", "open_text", "sample_of"]
+__all__ = ["SAMPLE", "NotThisFormat", "TextFile", "encoding_of", "open_packed", "sample_of"]
 
 SAMPLE: Final = 1 << 18
 """How many bytes are looked at before a file is read as a whole."""
 
-_GZIP: Final = b"\x1f\x8b"
 _CONTROLS: Final = bytes(c for c in range(32) if c not in b"\t\n\r\f\v\x1a\x1b") + b"\x7f"
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_KNOWN: Final = (
+_PACKED: Final = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+    b"PK\x03\x04": "zip",
+}
+_OPENERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "gzip": lambda raw: gzip.GzipFile(fileobj=raw),
+    "bzip2": bz2.BZ2File,
+    "zstd": lambda raw: pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"),
+    "xz": lzma.LZMAFile,
+}
+_BINARY: Final = (
+    *((magic, f"is compressed with {name}") for magic, name in _PACKED.items() if name != "zip"),
     (b"PAR1", "is Parquet"),
     (b"PARE", "is encrypted Parquet"),
     (b"ORC", "is ORC"),
     (b"Obj\x01", "is Avro"),
     (b"PK\x03\x04", "is a zip archive"),
-    (b"\x28\xb5\x2f\xfd", "is compressed with zstd"),
-    (b"BZh", "is compressed with bzip2"),
-    (b"\xfd7zXZ", "is compressed with xz"),
     (b"SQLite format 3", "is an SQLite database"),
-    (b"%PDF", "is a PDF document"),
 )
+_MARKUP: Final = ((b"%pdf-", "is a PDF document"), *((x, "is HTML or XML") for x in (b"<!doctype", b"<html", b"<?xml")))
 
 
 class NotThisFormat(Exception):
     """The file is not what its ending says, or damaged. The message says how, in one line."""
 
 
+@dataclass(frozen=True)
+class TextFile:
+    """A text file: its own name, without what it is packed in, and how its text is opened, each time anew."""
+
+    name: str
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
+
+
 @contextmanager
-def open_text(path: str, compression: str | None) -> Iterator[IO[bytes]]:
+def open_packed(file: InputFile, compression: str | None) -> Iterator[IO[bytes]]:
     """Open the file for reading its text's bytes, unpacked."""
-    with Path(path).open("rb") as raw:
-        packed = raw.read(2) == _GZIP
+    with file.open() as raw:
+        head = raw.read(8)
         raw.seek(0)
-        if packed != (compression == "gzip"):
-            raise NotThisFormat(f"is {'' if packed else 'not '}compressed with gzip, which its name does not say")
-        if not packed:
+        if compression is None:
             yield raw
             return
-        with gzip.GzipFile(fileobj=raw) as unpacked:
+        found = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
+        if found != compression:
+            raise NotThisFormat(
+                f"is not compressed with {compression}, which its name says" + (f", but with {found}" if found else "")
+            )
+        with _OPENERS[compression](raw) as unpacked:
             yield cast("IO[bytes]", unpacked)
 
 
-def sample_of(path: str, compression: str | None) -> bytes:
+def sample_of(file: TextFile) -> bytes:
     """Return the first bytes of the text, or raise NotThisFormat if it is none."""
-    with open_text(path, compression) as stream:
+    with file.open() as stream:
         sample = stream.read(SAMPLE)
     if not sample.strip(b" \t\r\n\0"):
         raise NotThisFormat("is empty: there is nothing but blanks in it" if sample else "is empty")
-    for magic, what in _KNOWN:
-        if sample.startswith(magic):
-            raise NotThisFormat(f"{what}, which its name does not say")
     if not sample.startswith(_UTF16) and sample.translate(None, _CONTROLS) != sample:
-        raise NotThisFormat("is not text: it holds control characters")
-    if sample.lstrip(codecs.BOM_UTF8 + b" \t\r\n")[:9].lower().startswith((b"<!doctype", b"<html", b"<?xml")):
-        raise NotThisFormat("is HTML or XML, which its name does not say")
+        known = next((what for magic, what in _BINARY if sample.startswith(magic)), None)
+        raise NotThisFormat(
+            f"{known}, which its name does not say" if known else "is not text: it has control characters"
+        )
+    start = sample.lstrip(codecs.BOM_UTF8 + b" \t\r\n")[:9].lower()
+    known = next((what for begin, what in _MARKUP if start.startswith(begin)), None)
+    if known is not None:
+        raise NotThisFormat(f"{known}, which its name does not say")
     return sample
 
 

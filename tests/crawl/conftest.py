@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import metastore as ms
-from metastore.crawl.candidates import candidates
+from metastore.crawl import job, stages
+from metastore.crawl.candidates import Candidate
 from metastore.crawl.catalog import StoreCatalog
-from metastore.crawl.commit import commit_groups
-from metastore.crawl.discover import walk
-from metastore.crawl.report import CrawlReport, Failure, Note, TableResult, summed
-from metastore.crawl.stages import cut, groups_of, look_into
+from metastore.crawl.commit import Row
+from metastore.crawl.report import CrawlReport
+from metastore.crawl.stages import Setting, crawl_whole, cut, look_into, parted, shared, write_bucket
 
 INTO = ("lake", "main")
 
@@ -61,18 +63,19 @@ def lake(tmp_path: Path) -> Lake:
 
 @dataclass
 class Crawler:
-    """Crawls a lake into a store, in this process."""
+    """A crawler of one lake into one catalog, in this process."""
 
     store: ms.Store
     lake: Lake
+    url: str
     catalog: StoreCatalog = field(init=False)
 
     def __post_init__(self) -> None:
         self.catalog = StoreCatalog(self.store)
 
-    def crawl(self, *paths: Path, tasks: int = 3) -> CrawlReport:
+    def crawl(self, *paths: Path, tasks: int = 3, into: tuple[str, ...] = INTO, **options: Any) -> CrawlReport:
         """Crawl ``paths``, else the whole lake."""
-        return crawl_here(self.catalog, paths or (self.lake.root,), tasks)
+        return crawl_here(self.url, paths or (self.lake.root,), into, tasks, self.catalog, **options)
 
     def table(self, path: str) -> Any:
         """Load a table below the catalog."""
@@ -95,39 +98,64 @@ class Crawler:
         """Return how many entries the change feed has."""
         return sum(1 for _ in self.store.changes())
 
+    def written(self, after: int) -> Counter[str]:
+        """Return the kinds of what was written after so many entries; the records of crawls apart."""
+        kinds = Counter(change.kind for change in list(self.store.changes())[after:])
+        del kinds["crawl"]
+        return kinds
 
-def crawl_here(catalog: Any, paths: Iterable[Path], tasks: int = 3, into: tuple[str, ...] = INTO) -> CrawlReport:
-    """Do what :func:`metastore.crawl.crawl` does, without Spark."""
-    listing = walk(paths)
-    found, unnamed = candidates(listing, into)
-    work, buckets = cut(found, tasks, tasks)
-    pieces = list(look_into(work))
-    rows = [
-        row
-        for bucket in range(buckets)
-        for row in commit_groups(catalog, groups_of(piece for piece in pieces if piece[0] == bucket))
-    ]
-    return summed(
-        [row for row in rows if isinstance(row, TableResult)],
-        [*listing.failures, *unnamed, *(row for row in rows if isinstance(row, Failure))],
-        [*listing.notes, *(row for row in rows if isinstance(row, Note))],
-        skipped=listing.skipped,
-        seconds=0.0,
-    )
+
+def crawl_here(
+    url: str,
+    paths: Iterable[Path | str],
+    into: tuple[str, ...] = INTO,
+    tasks: int = 3,
+    catalog: StoreCatalog | None = None,
+    **options: Any,
+) -> CrawlReport:
+    """Crawl as :func:`metastore.crawl.crawl` does, but with the tasks of the Spark job one after the other."""
+
+    def run(found: Sequence[Candidate], setting: Setting, _master: str, *_: object) -> tuple[list[Row], int]:
+        rows: list[Row] = []
+        whole, great = parted(found, tasks)
+        for share in shared(whole, tasks):
+            rows += crawl_whole([pickle.loads(pickle.dumps(share))], setting)
+        if great:
+            work, buckets = cut(great, tasks, tasks)
+            pieces = list(look_into(pickle.loads(pickle.dumps(work))))
+            for bucket in range(buckets):
+                rows += write_bucket((piece for piece in pieces if piece[0] == bucket), setting)
+        return pickle.loads(pickle.dumps(rows)), 0
+
+    def ours(_url: str, _principal: str | None, _id: str, policy: Any, run: str | None) -> StoreCatalog:
+        assert catalog is not None
+        catalog.policy, catalog.run = policy, run
+        return catalog
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "_spark_job", lambda: run)
+        if catalog is not None:
+            patch.setattr(stages, "open_catalog", ours)
+        return job.crawl(paths, into, url, principal="crawler", **options)
 
 
 @pytest.fixture
 def crawler(tmp_path: Path, lake: Lake) -> Iterator[Crawler]:
     """Give a crawler of ``lake`` into an empty catalog on SQLite."""
-    with ms.open(f"sqlite:///{tmp_path / 'metastore.db'}", principal="crawler") as store:
+    url = f"sqlite:///{tmp_path / 'metastore.db'}"
+    with ms.open(url, principal="crawler") as store:
         store.metalakes.create(INTO[:1])
         store.catalogs.create(INTO, type="relational")
-        yield Crawler(store, lake)
+        yield Crawler(store, lake, url)
 
 
 def paths_of(report: CrawlReport) -> list[str]:
     """Return the tables of a report, below the catalog."""
-    return [row.path.removeprefix(".".join(INTO) + ".") for row in report.results if row.action != "failed"]
+    return [
+        row.path.removeprefix(".".join(INTO) + ".")
+        for row in report.results
+        if row.action in ("created", "altered", "unchanged")
+    ]
 
 
 def reasons_of(report: CrawlReport) -> dict[str, str]:

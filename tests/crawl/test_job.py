@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import metastore as ms
-from metastore.crawl import CrawlReport, crawl
+from metastore.crawl import CrawlReport, Interrupted, crawl
 from metastore.crawl.candidates import Candidate
 from metastore.crawl.discover import File
 from metastore.crawl.java import find_java
-from metastore.crawl.stages import cut
+from metastore.crawl.stages import cut, parted, shared
 from metastore.errors import BackendUnavailable, EntityNotFound, InvalidArgument
 from tests.crawl.conftest import Lake, paths_of, reasons_of
 
@@ -103,14 +103,15 @@ import os, sys
 from metastore.crawl import crawl, spark_job
 from metastore.errors import MetastoreError
 
-def dying(work, look_into=spark_job.look_into, marker=sys.argv[2].removeprefix("sqlite:///") + ".died"):
-    if not os.path.exists(marker):
-        open(marker, "w").close()
-        os.kill(os.getpid(), 9)
-    yield from look_into(work)
+def dying(work, setting, crawl_whole=spark_job.crawl_whole, marker=sys.argv[2].removeprefix("sqlite:///") + ".died"):
+    for row in crawl_whole(work, setting):
+        if getattr(row, "action", None) == "created" and not os.path.exists(marker):
+            open(marker, "w").close()
+            os.kill(os.getpid(), 9)  # something is committed, and nobody has heard of it
+        yield row
 
 if sys.argv[4:] == ["kill"]:
-    spark_job.look_into = dying
+    spark_job.crawl_whole = dying
 try:
     report = crawl([sys.argv[1]], "lake.main", sys.argv[2], master=sys.argv[3])
 except MetastoreError as error:
@@ -143,8 +144,14 @@ def test_a_worker_that_is_killed(full: Lake, tmp_path: Path) -> None:
     if not _java():
         pytest.skip("no Java for Spark")
     done = run_program(str(full.root), f"sqlite:///{tmp_path}/m.db", "local[2]", "kill", folder=tmp_path)
-    assert (done.stdout, done.stderr, done.returncode) == ("22 0 2\n", "", 0)
+    created, unchanged, failures = map(int, done.stdout.split())
+    assert (created + unchanged, failures, done.stderr, done.returncode) == (22, 2, "", 0)
+    assert unchanged > 0
     assert (tmp_path / "m.db.died").exists()
+    with ms.open(f"sqlite:///{tmp_path}/m.db") as store:
+        assert {change.version for change in store.changes() if change.kind == "table"} == {1}
+        assert len({row.location for row in store.sources.list("lake.main")}) == 22 + 1
+        assert list(store.verify()) == []
 
 
 @pytest.mark.spark
@@ -199,6 +206,18 @@ def test_java_is_found(tmp_path: Path) -> None:
     assert find_java({"PATH": str(mine / "bin")}, str(folder)) == str(mine)
 
 
+def test_candidates_are_shared_evenly() -> None:
+    found = [candidate(f"s{n % 3}.t{n}", 1 + n % 7) for n in range(200)] + [candidate("z.t", 9_000)]
+    whole, great = parted(found, 8)
+    assert (len(whole), [c.location for c in great]) == (200, ["/z.t"])
+    shares = shared(whole, 8)
+    assert [c for share in shares for c in share] == whole
+    files = [sum(1 + len(c.files) for c in share) for share in shares]
+    assert len(files) in (8, 9)
+    assert max(files) <= 1.1 * sum(files) / 8
+    assert shared([], 8) == []
+
+
 def candidate(name: str, files: int, size: int = 1, ending: str = "parquet") -> Candidate:
     names = ("l", "c", *name.split("."))
     return Candidate(names, names, f"/{name}", tuple(File(f"{n}.{ending}", size, 0) for n in range(files)))
@@ -228,12 +247,16 @@ def test_great_text_files_are_shares_of_their_own() -> None:
 def test_spark_that_gives_up(spark: SparkSession, full: Lake, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from metastore.crawl import spark_job
 
-    def broken(work: Any) -> Iterator[Any]:
+    def broken(work: Any, setting: Any) -> Iterator[Any]:
         raise RuntimeError("the worker broke")
 
-    monkeypatch.setattr(spark_job, "look_into", broken)
+    monkeypatch.setattr(spark_job, "crawl_whole", broken)
     with pytest.raises(BackendUnavailable, match=r"Spark gave up: .*the worker broke"):
         crawl([full.root], INTO, sqlite_url)
+    with ms.open(sqlite_url) as store:
+        (run,) = store.crawls.list(INTO)
+        assert (run.state, run.values["not_written_count"], run.values["written"]) == ("failed", 23, 0)
+        assert "the worker broke" in run.values["reason"]
 
 
 def test_ctrl_c_cancels_the_job(spark: SparkSession, full: Lake, sqlite_url: str) -> None:
@@ -241,11 +264,36 @@ def test_ctrl_c_cancels_the_job(spark: SparkSession, full: Lake, sqlite_url: str
         if what == "crawling":
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Interrupted, match="data sets were written"):
         crawl([full.root], INTO, sqlite_url, progress=interrupt)
     report: CrawlReport = crawl([full.root], INTO, sqlite_url)
     assert report.tables == 22
     assert len(paths_of(report)) == 22
+
+
+def test_profiles_of_what_has_changed(spark: SparkSession, lake: Lake, sqlite_url: str) -> None:
+    lake.parquet("s/t/a.parquet", {"x": [1, 1, 2]})
+    lake.text("s/u/a.csv", "a\n1\n")
+    assert crawl([lake.root], INTO, sqlite_url, dry_run=True, profile=True).profiled == 0
+    report = crawl([lake.root], INTO, sqlite_url, profile=True)
+    assert (report.created, report.profiled, report.failures) == (2, 2, ())
+    assert crawl([lake.root], INTO, sqlite_url, profile=True).profiled == 0
+    lake.parquet("s/t/a.parquet", {"x": [1, 1, 2, 3]})
+    assert crawl([lake.root], INTO, sqlite_url, profile=True).profiled == 1
+    with ms.open(sqlite_url) as store:
+        assert store.statistics.load("lake.main.s.t", "profile").values["rows"] == 4
+
+
+def test_data_sets_too_great_for_one_task(
+    spark: SparkSession, full: Lake, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from metastore.crawl import stages
+
+    monkeypatch.setattr(stages, "_SMALL", 0)
+    report = crawl([full.root], INTO, url)
+    assert (report.created, report.partitions, len(report.failures)) == (22, 7, 2)
+    again = crawl([full.root], INTO, url)
+    assert (again.unchanged, again.attempts, again.run) == (22, 0, None)
 
 
 def test_spark_reads_what_was_registered(spark: SparkSession, lake: Lake, sqlite_url: str) -> None:

@@ -196,3 +196,56 @@ def test_two_columns_of_one_name(lake: Lake) -> None:
 def test_a_column_without_a_name(lake: Lake) -> None:
     path = lake.parquet("a.parquet", pa.Table.from_arrays([pa.array([1])], names=[""]))
     assert reason(path).startswith("has a schema that cannot be stored")
+
+
+def test_files_of_equal_leaves_and_other_schemas(lake: Lake) -> None:
+    """What is known of one file's schema is not taken for another's: a struct that is never null, a comment, a type."""
+    leaf = pa.field("x", pa.int32(), nullable=False)
+    struct = pa.schema([pa.field("s", pa.struct([leaf]), nullable=False)])
+    flat = pa.schema([leaf])
+    described = pa.schema([leaf.with_metadata({"comment": "what it is"})])
+    unsigned = pa.schema([pa.field("x", pa.uint32(), nullable=False)])
+    instant = pa.schema([pa.field("x", pa.timestamp("us", "UTC"))])
+    local = pa.schema([pa.field("x", pa.timestamp("us"))])
+    for store_schema in (True, False):
+        for _ in range(2):
+            for n, schema in enumerate((struct, flat, described, unsigned, instant, local)):
+                empty = schema.empty_table()
+                path = lake.parquet(f"{n}.parquet", empty, store_schema=store_schema)
+                assert facts(path).columns == expected(path), schema
+
+
+def test_the_same_written_schema_over_other_leaves(lake: Lake) -> None:
+    """A tool that rewrote a file and kept its metadata changes what is in it."""
+    first = lake.parquet("a.parquet", table(c=pa.array([1], pa.int64())))
+    written = pq.read_metadata(first).metadata[b"ARROW:schema"]
+    other, path = table(c=pa.array([1.5])), lake.text("b.parquet", b"")
+    with pq.ParquetWriter(path, other.schema, store_schema=False) as writer:
+        writer.write_table(other)
+        writer.add_key_value_metadata({"ARROW:schema": written})
+    assert pq.read_metadata(path).metadata[b"ARROW:schema"] == written
+    for each in (first, path, first):
+        assert facts(each).columns == expected(each)
+    assert facts(path).columns[0].type == "double"
+
+
+def test_more_schemas_than_are_kept(lake: Lake) -> None:
+    paths = [lake.parquet(f"{n}.parquet", {f"c{n}": [n]}) for n in range(100)]
+    for path in (*paths, *paths):
+        assert facts(path).columns == expected(path)
+
+
+def test_long_bounds_are_not_carried_along(lake: Lake) -> None:
+    path = lake.parquet("a.parquet", table(t=pa.array(["x" * 300]), b=pa.array([b"x" * 300]), s=pa.array(["x" * 256])))
+    assert facts(path).stats == {"t": ColumnStats(0), "b": ColumnStats(0), "s": ColumnStats(0, "x" * 256, "x" * 256)}
+
+
+def test_text_bounds_that_are_not_text(lake: Lake) -> None:
+    """A writer's bytes in a column of strings make its bounds unknown, and nothing else."""
+    content = lake.parquet("a.parquet", table(c=pa.array(["aaaa", "zzzz"]), d=pa.array([1, 2]))).read_bytes()
+    cut = content.rfind(b"PAR1")
+    footer = cut - 4 - int.from_bytes(content[cut - 4 : cut], "little")
+    bad = content[:footer] + content[footer:].replace(b"zzzz", b"\xff\xfe\xff\xfe")
+    found = facts(lake.text("c.parquet", bad))
+    assert found.stats["c"] == ColumnStats(0)
+    assert found.stats["d"] == ColumnStats(0, 1, 2)

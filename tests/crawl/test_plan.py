@@ -12,7 +12,16 @@ from metastore.columns import Column
 from metastore.crawl.datasets import Dataset, Part
 from metastore.crawl.facts import ColumnStats
 from metastore.crawl.figures import figures
-from metastore.crawl.plan import LocationTaken, Plan, StoredPart, StoredTable, partitioning_of, plan, properties_of
+from metastore.crawl.plan import (
+    LocationTaken,
+    Plan,
+    StoredPart,
+    StoredTable,
+    TypeChanged,
+    partitioning_of,
+    plan,
+    properties_of,
+)
 from metastore.table_changes import FIRST, AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
 
 
@@ -88,12 +97,77 @@ def test_new_columns_go_before_the_partition_columns() -> None:
 
 def test_types_are_widened_and_never_narrowed() -> None:
     wider = dataset(a="long", b="string")
-    assert plan(wider, stored(FOUND)).changes == (RetypeColumn(("a",), "long"),)
-    narrower = plan(FOUND, stored(wider))
-    assert (narrower.changes, narrower.notes) == ((), ())
+    widened = plan(wider, stored(FOUND), on_type_change="widen")
+    assert (widened.changes, widened.diff) == ((RetypeColumn(("a",), "long"),), ("~ a int -> long",))
+    for policy in ("widen", "report", "fail"):
+        narrower = plan(FOUND, stored(wider), on_type_change=policy)
+        assert (narrower.changes, narrower.notes, narrower.open_types) == ((), (), False)
     nested = dataset(a="struct<x: int, y: int>", b="string")
     grown = dataset(a="struct<x: long, z: int>", b="string")
-    assert plan(grown, stored(nested)).changes == (RetypeColumn(("a",), "struct<x: long, y: int, z: int>"),)
+    found = plan(grown, stored(nested), on_type_change="widen")
+    assert found.changes == (RetypeColumn(("a",), "struct<x: long, y: int, z: int>"),)
+
+
+def test_a_type_that_changed_is_reported_until_it_may_be_widened() -> None:
+    wider = dataset(a="long", b="string")
+    reported = plan(wider, stored(FOUND))
+    assert (reported.changes, reported.open_types) == ((), True)
+    assert reported.notes == ("the column 'a' is long in the files now; int is kept",)
+    assert reported.diff == ("! a long in the files (int is kept)",)
+    again = plan(wider, stored(FOUND, seen=reported.seen))
+    assert (again.is_empty, again.notes, again.diff, again.open_types) == (True, reported.notes, (), True)
+    widened = plan(wider, stored(FOUND, seen=reported.seen), on_type_change="widen")
+    assert widened.changes == (RetypeColumn(("a",), "long"),)
+    retyped = plan(wider, stored(FOUND, seen=reported.seen, columns=columns(a="date", b="string")))
+    assert (retyped.changes, retyped.notes, retyped.open_types) == ((), (), False)  # people have decided
+
+
+def test_a_type_that_changed_can_fail_the_table() -> None:
+    for other in ("long", "date"):
+        with pytest.raises(TypeChanged, match=f"the column 'a' is {other} in the files now, int in the catalog"):
+            plan(dataset(a=other, b="string"), stored(FOUND), on_type_change="fail")
+    assert plan(FOUND, stored(FOUND, columns=columns(a="date", b="string")), on_type_change="fail").is_empty
+
+
+def test_a_signature_alone_is_no_change_of_the_table() -> None:
+    touched = plan(replace(FOUND, signature="2"), stored(replace(FOUND, signature="1")))
+    assert touched.seen is not None
+    assert (touched.seen["signature"], touched.is_empty, touched.alters) == ("2", False, False)
+    grown = plan(replace(FOUND, signature="2", rows=7), stored(replace(FOUND, signature="1")))
+    assert grown.alters
+
+
+def test_files_that_are_back_take_the_mark_away() -> None:
+    found = plan(FOUND, stored(FOUND, properties={"crawl.missing": "2026-01-01", "mine": "x"}))
+    assert found.changes == (RemoveProperty("crawl.missing"),)
+    assert found.diff == ("- property crawl.missing",)
+
+
+def test_the_diff_of_a_table() -> None:
+    before = replace(
+        dataset(keys=("m",), a="int!", b="string", m="int"),
+        options={"header": "true"},
+        parts={"m=1": Part({"m": "1"}, 5, 60, 2), "m=2": Part({"m": "2"}, 5, 60, 2)},
+    )
+    after = replace(
+        dataset(keys=("m",), a="long", c="date!", m="int"),
+        options={"delimiter": ";"},
+        parts={"m=2": Part({"m": "2"}, 6, 60, 2), "m=3": Part({"m": "3"}, 5, 60, 2)},
+    )
+    assert plan(after, stored(before), on_type_change="widen").diff == (
+        "~ a int -> long",
+        "~ a not null -> nullable",
+        "+ c date not null",
+        "+ property crawl.delimiter = ;",
+        "- property crawl.header",
+        "- b string (in no file any more; kept)",
+        "+ partition m=3",
+        "~ partition m=2",
+        "- partition m=1",
+    )
+    assert plan(replace(before, parts={}), None).diff == ("+ a int not null", "+ b string", "+ m int")
+    many = {f"m={n}": Part({"m": str(n)}, 1, 1, 1) for n in range(30)}
+    assert plan(replace(before, parts=many), None).diff[-1] == "+ 10 more partitions"
 
 
 def test_a_type_that_cannot_be_widened_is_kept_and_noted_each_time() -> None:
@@ -143,7 +217,7 @@ def test_what_people_edited_stays() -> None:
 
 def test_edits_and_changed_files_merge() -> None:
     table = stored(FOUND, columns=columns(a="decimal(12,0)", c="string"))
-    changed = plan(dataset(a="long", b="string", d="int"), table)
+    changed = plan(dataset(a="long", b="string", d="int"), table, on_type_change="widen")
     assert changed.changes == (RetypeColumn(("a",), "decimal(19,0)"), AddColumn(("d",), "int"))
 
 
@@ -248,3 +322,11 @@ def test_a_statistic_that_would_be_too_great_leaves_bounds_out() -> None:
     seen = plan(wide, None).seen
     assert seen is not None
     assert seen["columns"]["c7"] == {"type": "string", "nullable": True}
+
+
+def test_another_kind_of_place_is_not_asked() -> None:
+    asked: list[str] = []
+    for there in ("s3://bucket/t", "file:///elsewhere"):
+        with pytest.raises(LocationTaken):
+            plan(FOUND, stored(FOUND, location=there), lambda location: bool(asked.append(location)))  # type: ignore[func-returns-value]
+    assert asked == ["file:///elsewhere"]
