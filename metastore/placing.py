@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 
 from metastore.backends.port import ROOT, Lookup
 from metastore.commit import Guard
@@ -33,15 +33,18 @@ def families_of(kind: Kind, depth: int) -> tuple[str, ...] | None:
     return _families(kind.family, kind.parents, depth)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _families(family: str, parents: tuple[str, ...], depth: int) -> tuple[str, ...] | None:
-    if depth < 1 or not parents:
-        return (family,) if depth == 1 else None
-    for parent in map(kind_named, parents):
-        above = _families(parent.family, parent.parents, depth - 1)
-        if above is not None:
-            return (*above, family)
-    return None
+    found = [family]
+    while parents:
+        above = depth - len(found)
+        if above < 1:
+            return None
+        # of several parents one is the catalog, which is always the second name
+        parent = kind_named(parents[0] if above == 2 else parents[-1])
+        found.append(parent.family)
+        parents = parent.parents
+    return tuple(reversed(found)) if len(found) == depth else None
 
 
 def _shape(kind: Kind) -> tuple[str, ...]:

@@ -33,7 +33,8 @@ def crawls(
     if json:
         write_json([_json(run) for run in found])
         return
-    rows = table("Crawl", "State", "Seconds", "Created", "Altered", "Unchanged", "Failures", right=_NUMBERS)
+    rows = table("Crawl", "State", *_NUMBERS, right=_NUMBERS)
+    rows.columns[0].no_wrap = True  # it is copied from here
     for run in found:
         values = run.values
         numbers = [values.get(key, "") for key in ("seconds", "created", "altered", "unchanged", "failures_count")]
@@ -41,7 +42,7 @@ def crawls(
     write_table(console(), rows)
 
 
-_NUMBERS = ("Seconds", "Created", "Altered", "Unchanged", "Failures")
+_NUMBERS = ("Took", "New", "Altered", "Same", "Failed")
 
 
 def _json(run: Crawl) -> dict[str, Any]:

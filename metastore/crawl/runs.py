@@ -26,7 +26,7 @@ _SUMS: Final = ("partitions_removed", "files", "rows", "bytes", "skipped", "atte
 
 def run_name(began: datetime) -> str:
     """Return a name that sorts by time."""
-    return f"{began:%Y-%m-%dT%H:%M:%S.%f}Z-{secrets.token_hex(4)}"
+    return f"{began.isoformat(timespec='milliseconds')[:23]}Z-{secrets.token_hex(4)}"
 
 
 class Run:

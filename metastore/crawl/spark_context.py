@@ -90,6 +90,7 @@ def _options(master: str, folder: Path, settings: Path) -> list[tuple[str, str]]
     if _is_local(master):
         options["spark.driver.extraJavaOptions"] += f" {_QUICK_START}"
         options |= {
+            "spark.python.daemon.module": "metastore.crawl.worker_daemon",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(folder),

@@ -2,8 +2,8 @@
 
 The lake has 2,000 data sets in 10,000 Parquet files of ten columns, all in the page cache. The bar is pyarrow reading
 all footers, with a thread for each core. The clock of a crawl runs in a process that has a Spark context, from the end
-of an empty job, whose tasks have imported what a crawl imports, to the return of ``crawl``: the last commit included.
-Each turn has a new database. ``crawl_fresh_workers_s`` is a crawl whose workers have run an empty function only.
+of an empty job to the return of ``crawl``: the last commit included. Each turn has a new database.
+``crawl_fresh_workers_s`` is the first crawl of a context, whose JVM has run nothing but the empty job before.
 ``crawl_cpu_vs_footers_cpu`` compares the processors' seconds of all processes, PostgreSQL and Spark included: it says
 the same on a machine that does other things too.
 """
@@ -104,11 +104,6 @@ def processor_seconds() -> float:
     return total
 
 
-def _import_all(_: object) -> None:
-    import metastore.backends.postgres
-    import metastore.crawl.stages  # noqa: F401
-
-
 def warm(context: Any, task: Any) -> None:
     """Run an empty job on every core."""
     cores = 4 * context.defaultParallelism
@@ -154,7 +149,7 @@ class Bench:
                 marks = [processor_seconds()]
                 footers.append(seconds(lambda: read_footers(self.lake)))
                 marks.append(processor_seconds())
-                warm(context, _import_all)
+                warm(context, bool)
                 marks.append(processor_seconds())
                 crawls.append(self.timed(url)[0])
                 used.append((processor_seconds() - marks[2]) / (marks[1] - marks[0]))
@@ -163,7 +158,7 @@ class Bench:
                 writes.append(float(count_operations(url) - before))
                 for file in self.lake.glob("area0[0-3]/*/part-0.parquet"):
                     os.utime(file)
-                warm(context, _import_all)
+                warm(context, bool)
                 touched.append(self.timed(url)[0])
                 self.server.drop_database(url)
         record = self.figures.record
@@ -186,7 +181,7 @@ class Bench:
             for _ in range(self.turns):
                 url = self.database()
                 footers.append(seconds(lambda: read_footers(self.lake)))
-                warm(context, _import_all)
+                warm(context, bool)
                 took.append(self.timed(url)[0])
                 again.append(self.timed(url)[0])
                 self.server.drop_database(url)

@@ -357,11 +357,17 @@ def test_a_reader_that_stops_reading(sqlite_url: str) -> None:
         assert done.stdout.count("\n") == 1
 
 
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt(sqlite_url: str) -> None:
     with ms.open(sqlite_url) as store:
         store.metalakes.create_many(None, [{"name": f"a lake with a long name, number {n}"} for n in range(5000)])
     command = [sys.executable, "-m", "metastore", "--url", sqlite_url, "changes", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment()}
+    # whoever runs the tests in the background of a shell has SIGINT ignored, and so would the process
+    with subprocess.Popen(command, preexec_fn=_heed_interrupts, **pipes) as process:  # noqa: PLW1509
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b'{"position"')
         time.sleep(0.2)  # the pipe is full by now, or will be: the process waits in it

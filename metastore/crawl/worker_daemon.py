@@ -1,0 +1,15 @@
+"""The process that Spark forks its Python workers from. What a crawl imports is imported here, once for all of them.
+
+Spark starts it instead of ``pyspark.daemon`` (``spark.python.daemon.module``), whose work it does.
+"""
+
+from __future__ import annotations
+
+from pyspark.daemon import manager
+
+import metastore.backends.postgres
+import metastore.backends.sqlite
+import metastore.crawl.stages  # noqa: F401
+
+if __name__ == "__main__":
+    manager()
