@@ -5,7 +5,7 @@ all footers, with a thread for each core. The clock of a crawl runs in a process
 of an empty job to the return of ``crawl``: the last commit included. Each turn has a new database.
 ``crawl_fresh_workers_s`` is the first crawl of a context, whose JVM has run nothing but the empty job before.
 ``crawl_cpu_vs_footers_cpu`` compares the processors' seconds of all processes, PostgreSQL and Spark included: it says
-the same on a machine that does other things too.
+the same on a machine that does other things too. Export and import (:mod:`tests.bench.transfer`) stand beside it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import metastore as ms
 from metastore.crawl import CrawlReport, crawl
 from metastore.crawl.java import find_java
 from metastore.crawl.spark_context import spark_context
+from tests.bench import transfer
 from tests.bench.figures import Bar, Figures, reported
 from tests.bench.timing import ratios, seconds
 from tests.servers.postgres import PostgresServer
@@ -59,6 +60,12 @@ BARS = {
     "crawl_cluster_s": reported,
     "crawl_cluster_vs_footers": reported,
     "recrawl_cluster_s": reported,
+    **{
+        f"{what}{history}_{how}": reported
+        for history in ("", "_with_history")
+        for what in ("export", "import")
+        for how in ("per_s", "vs_copy")
+    },
 }
 
 
@@ -250,7 +257,7 @@ def main() -> int:
     """Measure, print the table, write build/bench/crawl.json. Missed bars are reported; only a crash fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.crawl", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the lake, one turn: to see that all works")
-    parser.add_argument("--only", choices=["local", "cluster", "memory"], help="one of the measurements")
+    parser.add_argument("--only", choices=["local", "cluster", "memory", "transfer"], help="one of the measurements")
     parser.add_argument("--driver", nargs=2, metavar=("LAKE", "URL"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.driver:
@@ -270,6 +277,10 @@ def main() -> int:
         if arguments.only in (None, "cluster"):
             bench.cluster()
         shutil.rmtree(lake)
+    if arguments.only in (None, "transfer"):
+        for name, value in transfer.measure(transfer.TABLES // 10 if arguments.quick else transfer.TABLES).items():
+            if name in BARS:
+                figures.record(name, [value])
     figures.show(console)
     console.print(str(figures.write(keep=True)), highlight=False)
     return 0

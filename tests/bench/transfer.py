@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
@@ -26,9 +26,7 @@ _MOVED = {False: ("guard", "entity"), True: ("guard", "entity", "operation")}
 """What COPY moves against an export: without ids what the lines are made of, with history everything."""
 
 
-def measure(
-    tables: int = TABLES, report: Callable[[str, float], None] = lambda _name, _value: None
-) -> dict[str, float]:
+def measure(tables: int = TABLES) -> dict[str, float]:
     """Return entities per second, and the share of what COPY of the same rows does, of each direction."""
     found: dict[str, float] = {}
     with PostgresServer(settings=DURABLE) as server, tempfile.TemporaryDirectory() as folder:
@@ -36,10 +34,7 @@ def measure(
         for history in (False, True):
             suffix = "_with_history" if history else ""
             rates = _one(server, source, tables, history, Path(folder))
-            for name, value in rates.items():
-                found[name.format(suffix)] = value
-                if report is not None:
-                    report(name.format(suffix), value)
+            found |= {name.format(suffix): value for name, value in rates.items()}
     return found
 
 
@@ -109,7 +104,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the tables")
     arguments = parser.parse_args()
     console = Console(highlight=False)
-    measure(TABLES // 10 if arguments.quick else TABLES, lambda name, value: console.print(f"{name:32} {value:12,.3f}"))
+    for name, value in measure(TABLES // 10 if arguments.quick else TABLES).items():
+        console.print(f"{name:32} {value:12,.3f}")
 
 
 if __name__ == "__main__":
