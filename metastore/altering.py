@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from metastore.changes import Doc, EntityChange
 from metastore.kinds.kind import dump
@@ -11,8 +11,13 @@ from metastore.kinds.kind import dump
 __all__ = ["altered", "equal"]
 
 
-def altered(text: str, names: tuple[str, ...], changes: Sequence[EntityChange]) -> str | None:
-    """Return the document after ``changes``; None if they leave it equal. Raises what the changes raise.
+def altered(
+    text: str,
+    names: tuple[str, ...],
+    changes: Sequence[EntityChange],
+    check: Callable[[Doc], None] | None = None,
+) -> str | None:
+    """Return the document after ``changes``; None if they leave it equal. Raises what they, and ``check``, raise.
 
     ``names`` is the entity's path.
     """
@@ -20,6 +25,8 @@ def altered(text: str, names: tuple[str, ...], changes: Sequence[EntityChange]) 
     before = _order(doc)
     for change in changes:
         change.apply(doc, names)
+    if check is not None:
+        check(doc)
     after = dump(doc, names)
     return None if equal(text, after, doc, same_order=_order(doc) == before) else after
 

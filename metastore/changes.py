@@ -99,16 +99,18 @@ class UnknownChange(EntityChange):
 
 
 def decode(changes: list[dict[str, Any]]) -> tuple[EntityChange, ...]:
-    """Return the changes that ``encode`` wrote; unknown ones come back as :class:`UnknownChange`."""
+    """Return the changes that ``encode`` wrote; what this program cannot read comes back as :class:`UnknownChange`."""
     return tuple(_decode_one(dict(c)) for c in changes)
 
 
 def _decode_one(fields: dict[str, Any]) -> EntityChange:
     known = _registry.get(fields.get("change", ""))
-    if known is None:
-        return UnknownChange(tuple(fields.items()))
-    del fields["change"]
-    return known.from_json(fields)
+    if known is not None:
+        try:
+            return known.from_json({key: value for key, value in fields.items() if key != "change"})
+        except Exception:  # noqa: BLE001, S110  (another program has other fields there: it must not stop a reader)
+            pass
+    return UnknownChange(tuple(fields.items()))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -131,7 +131,7 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
     names = tuple([n.name for n in record.chain])
     try:
         check_in_use(record.chain[:-1])
-        text = altered(record.doc, names, changes)
+        text = altered(record.doc, names, changes, kind_named(record.chain[-1].kind).check_doc)
         if rejected:
             raise InvalidArgument(f"the database refuses what {format_path(names)} would become")
     except MetastoreError as error:

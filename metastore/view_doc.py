@@ -37,7 +37,7 @@ class SQL:
 
 def clean_dialect(dialect: object) -> str:
     """Return the name of a dialect in lower case."""
-    return clean_name(dialect).lower()
+    return clean_name(clean_name(dialect).lower())  # there are letters of which two come
 
 
 def clean_default(name: object, what: str) -> str | None:

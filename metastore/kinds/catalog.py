@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from metastore.changes import Doc
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument
-from metastore.kinds.kind import Kind
+from metastore.kinds.kind import Kind, as_stored
 from metastore.names import clean_text
 
 __all__ = ["CATALOG", "CATALOG_TYPES", "Catalog"]
@@ -23,7 +23,7 @@ class Catalog(Entity):
     provider: str | None
     fold_case: bool
 
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"type": str, "provider": lambda v: v, "fold_case": bool}
+    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"type": str, "provider": as_stored, "fold_case": bool}
 
     @property
     def in_use(self) -> bool:

@@ -9,36 +9,33 @@ does not know a kind leaves it alone, but sees it in the feed, in ``verify``, an
 
 from __future__ import annotations
 
+import json
+import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as dataclass_fields
 from inspect import Parameter, Signature
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from metastore.arguments import items, shown
-from metastore.changes import FORMAT, Doc, EntityChange
+from metastore.changes import FORMAT, Doc, EntityChange, UnknownChange, decode, encode
 from metastore.entity import Entity, Record
-from metastore.errors import InvalidArgument
+from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds import KINDS, OWNED_KINDS, kind_named
 from metastore.kinds import kind as built_in
+from metastore.kinds.kind import base_doc, to_json
 from metastore.names import clean_text
 
 __all__ = ["Field", "Kind"]
 
 _REQUIRED: Final = object()
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_TAKEN: Final = {
-    *dir(Entity),
-    "deadline",
-    "expected_version",
-    "if_exists",
-    "lease",
-    "operation_id",
-    "parent",
-    "parents",
-}
+_OPTIONS: Final = "deadline expected_version if_exists lease operation_id parent parents principal"
+_TAKEN: Final = {*dir(Entity), *_OPTIONS.split(), "record", "self", *keyword.kwlist}
 _AS_GOOD: Final[Mapping[type, tuple[type, ...]]] = {float: (int, float), list: (list, tuple), dict: (Mapping,)}
+_DEEPEST: Final = 64
 _UPPER: Final = ("metalake", "catalog", "schema")
 
 
@@ -47,16 +44,33 @@ class Field:
     """A field of a kind.
 
     ``check`` is a type, or a function from what the caller gives to a JSON value, which raises InvalidArgument for
-    what does not fit. Without a ``default`` the field must be given. Entities show it as it is stored, with tuples for
-    lists, or as ``decode`` makes it of that.
+    what does not fit. Without a ``default`` the field must be given; where that is None, it may be None. Entities show
+    it as it is stored, with tuples for lists, or as ``decode`` makes it of that; those that were made before the field
+    was declared show the default.
     """
 
     check: type | Callable[[Any], Any]
     default: Any = _REQUIRED
     decode: Callable[[Any], Any] | None = None
 
+    def __post_init__(self) -> None:
+        if not callable(self.check) or not (self.decode is None or callable(self.decode)):
+            raise InvalidArgument("a field's check is a type or a function, and so is its decode")
+
     def value(self, given: Any, what: str) -> Any:
         """Return the JSON value that is stored, or raise InvalidArgument."""
+        if given is None and self.default is None:
+            return None
+        try:
+            stored = self._stored(given, what)
+            (self.decode or frozen)(stored)
+        except MetastoreError:
+            raise
+        except Exception as error:
+            raise InvalidArgument(f"{what} cannot be {shown(given)}: {type(error).__name__}: {error}") from error
+        return stored
+
+    def _stored(self, given: Any, what: str) -> Any:
         if not isinstance(self.check, type):
             return _json(self.check(given), what)
         # True is an int in Python
@@ -92,8 +106,10 @@ class Kind(built_in.Kind):
         own = {key: _field(key, value) for key, value in fields.items()}
         more = items(changes, "changes")
         for change in more:
-            if not (isinstance(change, type) and issubclass(change, EntityChange) and "apply" in dir(change)):
+            if not (isinstance(change, type) and issubclass(change, EntityChange) and is_dataclass(change)):
                 raise InvalidArgument(f"a change is a dataclass derived from ms.EntityChange, not {shown(change)}")
+            if any(field.name == "change" for field in dataclass_fields(change)):
+                raise InvalidArgument(f"a field of {change.__name__} is called change, which is where its name stands")
 
         def new_doc(**given: Any) -> Doc:
             return {k: f.value(given.get(k, f.default), f"the field {k!r} of a {name}") for k, f in own.items()}
@@ -101,23 +117,39 @@ class Kind(built_in.Kind):
         vars(new_doc)["__signature__"] = Signature([_parameter(key, field) for key, field in own.items()])
         super().__init__(
             name,
-            name if family is None else _family(family),
+            name if family is None else _family(family, container),
             _parents(name, parent),
-            type(
-                name.title().replace("_", ""),
-                (_Declared,),
-                {"doc_fields": {k: f.decode or frozen for k, f in own.items()}},
-            ),
+            _class(name, own),
             new_doc=new_doc,
             changes=(*built_in.COMMON_CHANGES, *more),
             container=container,
             since=FORMAT,
+            check_doc=lambda doc: _check_doc(name, own, doc),
         )
         _register(self)
+
+    def check_changes(self, changes: Iterable[EntityChange]) -> None:
+        """Raise InvalidArgument for what is no change of this kind, or would not be the same for who reads it."""
+        changes = tuple(changes)
+        super().check_changes(changes)
+        try:
+            written = to_json(encode(changes))
+            read = to_json(encode(decode(json.loads(written))))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidArgument(f"{shown(changes)}: a change's fields are JSON values: {error}") from error
+        if read != written or any(isinstance(c, UnknownChange) for c in decode(json.loads(written))):
+            raise InvalidArgument(f"{shown(changes)}: from_json does not give back what to_json wrote")
 
 
 class _Declared(Entity):
     """An entity of a declared kind; a program that unpickles it may have declared the kind itself, or not."""
+
+    defaults: ClassVar[Mapping[str, Any]]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.defaults and name not in self.doc:
+            return self.doc_fields[name](self.defaults[name])
+        return super().__getattr__(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _entity, (self.record,)
@@ -125,7 +157,13 @@ class _Declared(Entity):
 
 def _class(name: str, fields: Mapping[str, Field]) -> type[Entity]:
     decoders = {key: field.decode or frozen for key, field in fields.items()}
-    return type(name.title().replace("_", ""), (_Declared,), {"doc_fields": decoders, "__module__": __name__})
+    defaults = {
+        key: field.value(field.default, f"the default of {key!r}")
+        for key, field in fields.items()
+        if field.default is not _REQUIRED
+    }
+    members = {"doc_fields": decoders, "defaults": defaults, "__module__": __name__}
+    return type(name.title().replace("_", ""), (_Declared,), members)
 
 
 def _entity(record: Record) -> Entity:
@@ -149,10 +187,22 @@ def _parameter(key: str, field: Field) -> Parameter:
     return Parameter(key, Parameter.KEYWORD_ONLY, default=default)
 
 
-def _family(family: str) -> str:
-    if family not in KINDS or KINDS[family].family in _UPPER:
+def _check_doc(name: str, fields: Mapping[str, Field], doc: Doc) -> None:
+    """Raise InvalidArgument if a change has destroyed what others rely on."""
+    needed = {"comment", "properties", *(key for key, field in fields.items() if field.default is _REQUIRED)}
+    if not needed <= doc.keys():
+        lost = ", ".join(sorted(needed - doc.keys()))
+        raise InvalidArgument(f"a change of a {name} must leave its fields, and there is no {lost} any more")
+    base_doc(doc["comment"], doc["properties"])
+    _json({key: value for key, value in doc.items() if key not in ("comment", "properties")}, f"a {name}")
+
+
+def _family(family: object, container: bool) -> str:
+    if container:
+        raise InvalidArgument("a container has its names for itself; leave family out")
+    if not isinstance(family, str) or family not in KINDS or KINDS[family].container:
         raise InvalidArgument(
-            f"a kind can share its names with one that is no metalake, catalog or schema, not {shown(family)}"
+            f"a kind can share its names with another that is no container, such as table, not with {shown(family)}"
         )
     return KINDS[family].family
 
@@ -161,7 +211,7 @@ def _parents(name: str, parent: object) -> tuple[str, ...]:
     parents = (parent,) if isinstance(parent, str) else items(parent, "parents")
     if parents in (("catalog", "schema"), ("schema", "catalog")):
         return "catalog", "schema"
-    if len(parents) != 1 or parents[0] not in KINDS or parents[0] == name:
+    if len(parents) != 1 or not isinstance(parents[0], str) or parents[0] not in KINDS or parents[0] == name:
         raise InvalidArgument(
             f"a kind stands below a metalake, a catalog, a schema, or a kind declared before; not {shown(parent)}"
         )
@@ -185,8 +235,10 @@ def _shape(kind: built_in.Kind) -> tuple[object, ...]:
     return isinstance(kind, Kind), kind.family, kind.parents, kind.container, list(kind.entity.doc_fields), changes
 
 
-def _json(value: Any, what: str) -> Any:
+def _json(value: Any, what: str, depth: int = 0) -> Any:
     """Return ``value`` as JSON has it, or raise InvalidArgument."""
+    if depth > _DEEPEST:
+        raise InvalidArgument(f"{what} holds lists and objects in each other, more than {_DEEPEST} deep")
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
@@ -194,9 +246,9 @@ def _json(value: Any, what: str) -> Any:
     if isinstance(value, float) and value - value == 0:  # neither infinite nor NaN
         return value
     if isinstance(value, Mapping):
-        return {clean_text(key, f"a key of {what}"): _json(below, what) for key, below in value.items()}
+        return {clean_text(key, f"a key of {what}"): _json(below, what, depth + 1) for key, below in value.items()}
     if isinstance(value, list | tuple):
-        return [_json(below, what) for below in value]
+        return [_json(below, what, depth + 1) for below in value]
     raise InvalidArgument(f"{what} holds what JSON does not have: {shown(value)}")
 
 

@@ -19,7 +19,7 @@ from metastore.entity import Entity, Owned
 from metastore.errors import InvalidArgument
 from metastore.names import clean_text, format_path
 
-__all__ = ["COMMON_CHANGES", "MAX_DOC", "Kind", "OwnedKind", "base_doc", "dump", "no_fields", "to_json"]
+__all__ = ["COMMON_CHANGES", "MAX_DOC", "Kind", "OwnedKind", "as_stored", "base_doc", "dump", "no_fields", "to_json"]
 
 to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 """Write JSON as it is stored: compact, and ASCII, so that any database encoding holds it."""
@@ -30,6 +30,11 @@ MAX_DOC = 1 << 20
 def no_fields() -> Doc:
     """The document part of a kind that has no fields of its own."""
     return {}
+
+
+def as_stored(value: Any) -> Any:
+    """Decode a field that is shown as the document has it."""
+    return value
 
 
 COMMON_CHANGES: tuple[type[EntityChange], ...] = (SetComment, SetProperty, RemoveProperty)
@@ -53,6 +58,14 @@ class Kind:
     container: bool = False
     can_be_disabled: bool = False
     since: int = 1
+    check_doc: Callable[[Doc], None] | None = None
+    """Raises InvalidArgument for what a change must not leave; the built-in changes leave nothing of that."""
+
+    def check_changes(self, changes: Iterable[EntityChange]) -> None:
+        """Raise InvalidArgument for what is no change of this kind."""
+        for change in changes:
+            if not isinstance(change, self.changes):
+                raise InvalidArgument(f"{change!r} is not a change of a {self.name}")
 
     def format_of(self, changes: Iterable[EntityChange]) -> int:
         """Return the oldest format whose programs can apply ``changes`` to an entity of this kind."""

@@ -8,15 +8,11 @@ from typing import Any, ClassVar
 from metastore import table_changes
 from metastore.columns import Column, decode_columns
 from metastore.entity import Entity
-from metastore.kinds.kind import COMMON_CHANGES, Kind
+from metastore.kinds.kind import COMMON_CHANGES, Kind, as_stored
 from metastore.layout import Index, decode_indexes
 from metastore.table_doc import replace_table_doc, table_doc
 
 __all__ = ["TABLE", "Table"]
-
-
-def _optional(value: Any) -> Any:
-    return value
 
 
 class Table(Entity):
@@ -33,11 +29,11 @@ class Table(Entity):
     doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "columns": decode_columns,
         "partitioning": tuple,
-        "distribution": _optional,
+        "distribution": as_stored,
         "sort_orders": tuple,
         "indexes": decode_indexes,
-        "location": _optional,
-        "format": _optional,
+        "location": as_stored,
+        "format": as_stored,
     }
 
 

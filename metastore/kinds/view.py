@@ -8,14 +8,10 @@ from typing import Any, ClassVar
 from metastore import table_changes, view_changes
 from metastore.columns import Column, decode_columns
 from metastore.entity import Entity
-from metastore.kinds.kind import COMMON_CHANGES, Kind
+from metastore.kinds.kind import COMMON_CHANGES, Kind, as_stored
 from metastore.view_doc import SQL, decode_representations, replace_view_doc, view_doc
 
 __all__ = ["VIEW", "View"]
-
-
-def _optional(value: Any) -> Any:
-    return value
 
 
 class View(Entity):
@@ -29,8 +25,8 @@ class View(Entity):
     doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "columns": decode_columns,
         "representations": decode_representations,
-        "default_catalog": _optional,
-        "default_schema": _optional,
+        "default_catalog": as_stored,
+        "default_schema": as_stored,
     }
 
 

@@ -42,7 +42,7 @@ class Managers:
 
         Raises InvalidArgument for a kind that this program does not know.
         """
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise InvalidArgument(f"there is no kind {shown(kind)}; known are {known}; declare others with ms.Kind(…)")
         own = getattr(self, f"{kind}s", None)

@@ -255,16 +255,14 @@ class Manager(Generic[E]):
         Nothing is written if the entity stays equal. Raises EntityNotFound; VersionConflict if
         ``expected_version`` or a change's own expectation fails; what the changes raise.
         """
-        for change in changes:
-            if not isinstance(change, self._kind.changes):
-                raise InvalidArgument(f"{change!r} is not a change of a {self._kind.name}")
+        self._kind.check_changes(changes)
         call = call_of(options)
         actor = self._actor(call)
 
         def attempt(view: View) -> Proposal[Entity] | Entity:
             record = find(view, self._kind, target)
             moving.check_version(record, expected_version)
-            text = altered(record.doc, tuple([n.name for n in record.chain]), changes)
+            text = altered(record.doc, tuple([n.name for n in record.chain]), changes, self._kind.check_doc)
             return rewrite(self._kind, record, text, to_json(encode(changes)), actor)
 
         merge = None

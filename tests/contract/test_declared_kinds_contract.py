@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 import metastore as ms
 from metastore.changes import encode
 from metastore.clock import SYSTEM
+from metastore.commit import Event, Update
 from metastore.kinds import KINDS
 from tests.contract import boards
-from tests.contract.ground import Ground
+from tests.contract.ground import Ground, commit_of, guards_of
 from tests.contract.intents import announce
 
 
@@ -142,3 +145,140 @@ def test_an_operation_id_replays_it(ground: Ground) -> None:
     again = manager.create("m.c.one.b", owner="ann", operation_id=operation_id)
     assert (made.id, made.version, again.id, again.version) == (again.id, 1, made.id, 1)
     assert ground.store.outcome(operation_id).result.owner == "ann"
+
+
+# --- changes that are not what they should be
+
+
+def declare(name: str, *changes: type[ms.EntityChange], **options: Any) -> None:
+    fields = {"items": ms.Field(list, default=[]), "owner": ms.Field(str, default=None)}
+    ms.Kind(name, fields=fields, changes=changes, **options)
+
+
+@dataclass(frozen=True)
+class Destroy(ms.EntityChange, tag="tests.Destroy"):
+    """Do to a document what no change may."""
+
+    how: str
+
+    def apply(self, doc: dict[str, Any], path: tuple[str, ...]) -> None:
+        deep: Any = 1
+        for _ in range(600):
+            deep = [deep]
+        ways: dict[str, Callable[[], object]] = {
+            "clear": doc.clear,
+            "properties": lambda: doc.pop("properties"),
+            "comment": lambda: doc.update(comment=5),
+            "values": lambda: doc.update(properties={"a": 1}),
+            "surrogate": lambda: doc.update(items=["\ud800"]),
+            "deep": lambda: doc.update(items=deep),
+            "set": lambda: doc.update(items={1, 2}),
+        }
+        ways[self.how]()
+
+
+@dataclass(frozen=True)
+class Unreadable(ms.EntityChange, tag="tests.Unreadable"):
+    """Its reader fails in a way that no reader should."""
+
+    number: int
+
+    def apply(self, doc: dict[str, Any], path: tuple[str, ...]) -> None:
+        doc["items"].append(self.number)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> ms.EntityChange:
+        return fields.nothing  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Named(ms.EntityChange, tag="tests.Named"):
+    change: str
+
+
+@pytest.mark.parametrize("how", ["clear", "properties", "comment", "values", "surrogate", "deep", "set"])
+def test_a_change_cannot_destroy_what_others_rely_on(ground: Ground, how: str) -> None:
+    declare("fragile", Destroy, Unreadable)
+    made = ground.store.manager("fragile").create("m.c.one.x")
+    with pytest.raises(ms.InvalidArgument):
+        ground.store.manager("fragile").alter("m.c.one.x", Destroy(how))
+    announced = announce(ground, made, changes=json.dumps(encode((Destroy(how),))))
+    assert ground.store.manager("fragile").alter("m.c.one.x", ms.SetProperty("k", "v")).version == 2
+    assert ground.store.outcome(announced).state in ("failed", "pending")
+    assert ground.store.verify() == []
+
+
+def test_a_change_that_cannot_be_read_back_is_refused_and_stops_nobody(ground: Ground) -> None:
+    declare("fragile", Destroy, Unreadable)
+    manager = ground.store.manager("fragile")
+    made = manager.create("m.c.one.x")
+    for change in (Unreadable(1), Destroy({1, 2}), Destroy(b"x"), Destroy(float("nan"))):  # type: ignore[arg-type]
+        with pytest.raises(ms.InvalidArgument):
+            manager.alter("m.c.one.x", change)
+    # another program, which can read it, wrote it down; and one more has another field in a change that we know
+    other = '[{"change": "tests.Unreadable", "number": 1}]'
+    newer = '[{"change": "tests.Destroy", "how": "clear", "colour": "red"}]'
+    left = [announce(ground, made, changes=changes) for changes in (other, newer)]
+    assert manager.alter("m.c.one.x", ms.SetProperty("k", "v")).version == 2
+    assert [ground.store.outcome(one).state for one in left] == ["pending", "pending"]
+
+
+def test_a_change_of_another_shape_does_not_stop_who_reads_history(ground: Ground) -> None:
+    made = ground.store.manager("board").create("m.c.one.b", owner="ann")
+    panel = {"change": "tests.AddPanel", "name": "p", "query": "q", "colour": "red"}
+    event = Event("board", "alter", "m.c.one.b", "m.c.one.b", json.dumps([panel]))
+    ground.backend.commit(commit_of(Update(made.id, 1, event, doc=made.record.doc), guards=guards_of(made)))
+    (step,) = [v for v in ground.store.manager("board").history(made) if v.version == 2]
+    assert encode(step.changes) == [panel]
+    assert [c.version for c in ground.store.changes() if c.entity_id == made.id] == [1, 2]
+    assert ground.store.verify() == []
+
+
+def test_a_field_that_came_later_shows_its_default(ground: Ground) -> None:
+    made = ground.store.manager("board").create("m.c.one.b", owner="ann")
+    doc = {key: value for key, value in made.doc.items() if key != "width"}
+    event = Event("board", "alter", "m.c.one.b", "m.c.one.b")
+    ground.backend.commit(commit_of(Update(made.id, 1, event, doc=json.dumps(doc)), guards=guards_of(made)))
+    assert ground.store.manager("board").load("m.c.one.b").width == 12
+    assert ground.store.manager("board").alter("m.c.one.b", boards.SetOwner("bob")).width == 12
+    assert ground.store.verify() == []
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        lambda: ms.Kind("odd", parent=[[]]),  # type: ignore[arg-type]
+        lambda: ms.Kind("odd", family=[]),  # type: ignore[arg-type]
+        lambda: ms.Kind("odd", family="board"),
+        lambda: ms.Kind("odd", family="table", container=True),
+        lambda: ms.Kind("odd", fields={"class": str}),
+        lambda: ms.Kind("odd", fields={"principal": str}),
+        lambda: ms.Kind("odd", fields={"self": str}),
+        lambda: ms.Kind("odd", fields={"record": str}),
+        lambda: ms.Kind("odd", fields={"x": ms.Field(5)}),  # type: ignore[arg-type]
+        lambda: ms.Kind("odd", fields={"x": ms.Field(int, default="x")}),
+        lambda: ms.Kind("odd", changes=(Named,)),
+    ],
+)
+def test_declarations_that_would_fail_later(declaration: Any) -> None:
+    with pytest.raises(ms.InvalidArgument):
+        declaration()
+    assert "odd" not in KINDS
+
+
+def test_values_that_cannot_be_shown_are_refused(ground: Ground) -> None:
+    def broken(given: Any) -> Any:
+        return {}[given]
+
+    ms.Kind("strict", fields={"x": ms.Field(str, default="1", decode=int), "y": ms.Field(broken, default=None)})
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    declare("fragile", Destroy, Unreadable)
+    strict, fragile = ground.store.manager("strict"), ground.store.manager("fragile")
+    for manager, fields in ((strict, {"x": "abc"}), (strict, {"y": 1}), (fragile, {"items": cycle})):
+        with pytest.raises(ms.InvalidArgument):
+            manager.create("m.c.one.x", **fields)
+    assert strict.create("m.c.one.x", x="7").x == 7
+    assert fragile.create("m.c.one.x").owner is None
+    with pytest.raises(ms.InvalidArgument, match="no kind"):
+        ground.store.manager([])  # type: ignore[arg-type]

@@ -262,9 +262,10 @@ class TestViews:
             ground.store.views.create("m.c.one.v", **fields)
         assert not ground.store.views.exists("m.c.one.v")
 
-    def test_a_blank_query_is_refused(self) -> None:
+    @pytest.mark.parametrize(("dialect", "text"), [("spark", " "), ("", "q"), ("İ" * 200, "q")])
+    def test_bad_queries(self, dialect: str, text: str) -> None:
         with pytest.raises(ms.InvalidArgument):
-            ms.SQL("spark", " ")
+            ms.SQL(dialect, text)
 
 
 class TestFunctions:
