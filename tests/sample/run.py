@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
     say("December arrives, with a new column: speed")
     grow(lake)
     crawl(url, lake, "the third crawl")
-    show(url)
+    show(url, folder)
 
 
 def crawl(url: str, lake: Path, title: str) -> None:
@@ -45,7 +45,7 @@ def crawl(url: str, lake: Path, title: str) -> None:
     metastore(url, "crawl", str(lake), "--into", CATALOG)
 
 
-def show(url: str) -> None:
+def show(url: str, folder: Path) -> None:
     """Show what the store knows."""
     say("what is there")
     metastore(url, "ls", CATALOG, "--recursive")
@@ -53,8 +53,12 @@ def show(url: str) -> None:
     metastore(url, "show", FLIGHTS)
     say("how it became so")
     metastore(url, "history", FLIGHTS)
+    say("the crawls that found something new")
+    metastore(url, "crawls", CATALOG)
     say("is all as it must be?")
     metastore(url, "verify")
+    say("take it elsewhere")
+    metastore(url, "export", "--history", "-o", str(folder / "catalog.jsonl"))
 
 
 def metastore(url: str, *words: str) -> None:
