@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 from uuid import UUID, uuid5
 
-from metastore.backends.tables import metadata
 from metastore.errors import BackendUnavailable, InvalidArgument
 
 __all__ = [
@@ -43,7 +42,19 @@ NEVER: Final = 1 << 60
 
 _NAMESPACE: Final = UUID("5c0d3f6e-6f3c-4d0b-9d0a-1b7b6f0a3d52")
 
-COLUMNS: Final = {name: tuple([c.name for c in metadata.tables[name].columns]) for name in metadata.tables}
+_AUDIT = "created_by created_at modified_by modified_at"
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    table: tuple(names.split())
+    for table, names in {
+        "guard": "id parent_id kind family name key fold state in_use scope_version dropped_at mark marked_at "
+        "marked_until quiet_until",
+        "entity": f"id version doc {_AUDIT}",
+        "owned": f"owner_id kind name id version doc {_AUDIT}",
+        "operation": "operation_id ordinal seq entity_id version owner_id kind action principal time path_before "
+        "path_after changes scope_version in_use doc attempt deadline digest result format",
+        "info": "id format compatible_from epoch origin collected_seq last_id last_seq forgotten",
+    }.items()
+}
 """The columns of each table."""
 
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from metastore.backends.restorer import COLUMNS
+from metastore.backends.tables import metadata
+
 ROOT = Path(__file__).resolve().parents[2]
 LINKS = ("retry", "migrations")
 
@@ -58,6 +61,17 @@ def test_import_brings_none_of_the_large_packages() -> None:
     script = "import sys, metastore.cli; print(*sorted({'pandas', 'pyarrow', 'pyspark'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_import_waits_with_the_databases_drivers() -> None:
+    """SQLAlchemy takes longer to import than all of ours; it is not needed before a store is opened."""
+    script = "import sys, metastore; print(*sorted({'sqlalchemy', 'psycopg', 'alembic'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_the_columns_of_a_restore_are_those_of_the_tables() -> None:
+    assert {name: tuple(table.columns.keys()) for name, table in metadata.tables.items()} == dict(COLUMNS)
 
 
 @pytest.mark.slow
