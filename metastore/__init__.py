@@ -13,6 +13,8 @@ from metastore.errors import (
     EntityAlreadyExists,
     EntityNotFound,
     InvalidArgument,
+    LeaseHeld,
+    LeaseLost,
     MetastoreError,
     MigrationNeeded,
     NotEmpty,
@@ -44,6 +46,11 @@ from metastore.kinds.table import Table
 from metastore.kinds.topic import Topic
 from metastore.kinds.view import View
 from metastore.layout import Index
+from metastore.lease_changes import LeaseHolder
+from metastore.leases.book import Holder, LeaseEvent
+from metastore.leases.lease import Lease, LeaseSet
+from metastore.leases.object_leases import ObjectStoreLeases
+from metastore.leases.staging import LeftBehind
 from metastore.metrics import Snapshot
 from metastore.model_changes import RemoveUri, SetUri
 from metastore.results import Outcome
@@ -100,11 +107,19 @@ __all__ = [
     "Field",
     "Fileset",
     "Function",
+    "Holder",
     "Implementation",
     "Imported",
     "Index",
     "InvalidArgument",
     "Kind",
+    "Lease",
+    "LeaseEvent",
+    "LeaseHeld",
+    "LeaseHolder",
+    "LeaseLost",
+    "LeaseSet",
+    "LeftBehind",
     "Metalake",
     "MetastoreError",
     "MigrationNeeded",
@@ -113,6 +128,7 @@ __all__ = [
     "MoveColumn",
     "NotEmpty",
     "NotInUse",
+    "ObjectStoreLeases",
     "Outcome",
     "OutcomeUnknown",
     "Partition",

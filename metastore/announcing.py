@@ -68,7 +68,7 @@ class Announced(OperationRow[T]):
             self._held = None
 
     def _hot(self) -> int | None:
-        merge = self._request.merge
+        merge = self._announceable(self._request.merge)
         if merge is None or self._claim or self._announced is not None:
             return None
         hot = self._session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))

@@ -13,6 +13,8 @@ from uuid import UUID
 
 __all__ = ["SYSTEM", "Clock"]
 
+_BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux; elsewhere the other one must do
+
 
 @dataclass(frozen=True)
 class Clock:
@@ -21,6 +23,10 @@ class Clock:
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back."""
         return time.monotonic()
+
+    def boottime(self) -> float:
+        """Seconds on a clock that never goes back, and goes on while the machine sleeps, where there is one."""
+        return time.clock_gettime(_BOOTTIME)
 
     def micros(self) -> int:
         """The wall clock in microseconds since 1970, UTC."""

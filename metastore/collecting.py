@@ -19,11 +19,15 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Collected:
-    """What a gc removed: entities, versions from the history of those that stay, other operations."""
+    """What a gc removed: entities, versions from the history of those that stay, other operations.
+
+    ``staged``: what was left behind under leases, and was handed over to be cleaned up.
+    """
 
     entities: int
     versions: int
     operations: int
+    staged: int = 0
 
 
 def delete_tree(backend: Backend, entity_id: int) -> int:

@@ -39,6 +39,7 @@ __all__ = [
     "Guard",
     "Help",
     "Insert",
+    "LeaseToken",
     "Listing",
     "Mark",
     "Outcome",
@@ -111,6 +112,20 @@ class Listing:
     kind: str
     members: frozenset[tuple[int, int]]
     owned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseToken:
+    """The lease ``name`` has the token ``token``, and keeps it until this has committed.
+
+    Whether its time is over is not asked: the token changes with each acquisition, release and break. The
+    ``incarnation`` is the holder's; ``id`` is the lease's, under which the feed and the audit know it.
+    """
+
+    name: str
+    id: int
+    token: int
+    incarnation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +241,10 @@ class Commit:
     newer format are left to them."""
     overlook: bool = False
     """Pending intents do not hinder it: they are not understood, or the scope is frozen and they wait."""
+    leases: tuple[LeaseToken, ...] = ()
+    """The leases under which it is done: their tokens must still be these."""
+    publishes: tuple[UUID, ...] = ()
+    """What was staged under the leases and becomes visible by this commit. It must not be published yet."""
     patience: int | None = None
     """How long to wait for others' locks, in milliseconds, before it is a conflict ("busy"); None: no matter."""
 
@@ -324,6 +343,7 @@ Cause = Literal[
     "busy",
     "stale_id",
     "claim",
+    "lease",
 ]
 
 
@@ -343,7 +363,8 @@ class Conflicted:
     id is known already), pending (intents that the commit does not resolve), marked (another
     operation is announced on a scope, or has just had its turn), busy (a lock was not to be had
     within the patience), stale_id (a caller's operation id that is too old, or from the future),
-    claim (the operation's row is not ours any more). ``found`` is the version found, where known.
+    claim (the operation's row is not ours any more), lease (a lease has another token by now, or what was staged under
+    it is gone). ``found`` is the version found, where known.
     """
 
     cause: Cause

@@ -7,6 +7,7 @@ whole URL: see :func:`metastore.urls.redacted`.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,8 @@ __all__ = [
     "EntityAlreadyExists",
     "EntityNotFound",
     "InvalidArgument",
+    "LeaseHeld",
+    "LeaseLost",
     "MetastoreError",
     "MigrationNeeded",
     "NotEmpty",
@@ -109,6 +112,37 @@ class ScopeFrozen(MetastoreError):
     def __init__(self, operation: UUID, message: str | None = None) -> None:
         super().__init__(message or f"operation {operation} has the scope for itself; call again later")
         self.operation = operation
+
+
+class LeaseHeld(MetastoreError):
+    """Somebody else has the lease, or waits for it since longer; nothing was changed.
+
+    ``owner`` and ``expires_at``: who has it, and until when (UTC) unless it is renewed; both are None where nobody has
+    it at the moment, because others come first. Next step: do something else, or wait with ``timeout=`` (seconds).
+    """
+
+    def __init__(self, name: str, owner: str | None, expires_at: datetime | None, message: str | None = None) -> None:
+        who = "others, who have waited longer" if owner is None else owner
+        until = "" if expires_at is None else f" until {expires_at.isoformat(timespec='milliseconds')}, unless renewed"
+        again = "wait for it with timeout= (seconds), or call again later"
+        super().__init__(message or f"the lease {name!r} is held by {who}{until}; {again}")
+        self.name = name
+        self.owner = owner
+        self.expires_at = expires_at
+
+
+class LeaseLost(MetastoreError):
+    """The lease is not the holder's any more: taken over, broken, released, or over. Nothing was written.
+
+    ``token`` is the one that holds no longer. Next step: stop the work that the lease was for, throw away what was not
+    published, and acquire the lease anew, which gives another token.
+    """
+
+    def __init__(self, name: str, token: int | None, message: str | None = None) -> None:
+        again = "nothing was written; stop the work it was for, and acquire it anew"
+        super().__init__(message or f"the lease {name!r} (token {token}) is lost; {again}")
+        self.name = name
+        self.token = token
 
 
 class OutcomeUnknown(MetastoreError):

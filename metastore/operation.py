@@ -24,6 +24,7 @@ from metastore.commit import (
     Commit,
     Committed,
     Conflicted,
+    LeaseToken,
     Mark,
     Unknown,
     Update,
@@ -34,6 +35,7 @@ from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
     InvalidArgument,
+    LeaseLost,
     MetastoreError,
     OutcomeUnknown,
     RetriesExhausted,
@@ -66,6 +68,8 @@ def perform(session: Session, request: Request[T], call: Call) -> T:
     if session.in_transaction:
         if call.operation_id is not None:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
+        if call.lease is not None:
+            raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
         return _in_transaction(session, request, call)
     return Operation(session, request, call).run()
 
@@ -179,8 +183,31 @@ class Operation(Announced[T]):
             return self._keep("failed", encode_error(error), error)
         if isinstance(decided, Proposal):
             return self._send(decided, withdrawn)
+        self._check_lease()
         self._decided_by = "value"
         return decided if self._caller is None else self._keep("unchanged", encode_value(cast(Any, decided)), decided)
+
+    def _check_lease(self) -> None:
+        """Nothing is to be written: the lease must hold all the same."""
+        leases = self._leases()
+        if not leases:
+            return
+        outcome = self._backend.commit(Commit(self._session.clock.operation_id(), None, leases=leases))
+        if isinstance(outcome, Conflicted):
+            raise self._lease_lost() if outcome.cause == "lease" else Conflict(outcome.cause, detail(outcome))
+        if isinstance(outcome, Unknown):
+            raise Conflict("lost", "the answer was lost")
+
+    def _leases(self) -> tuple[LeaseToken, ...]:
+        try:
+            return self._call.tokens()
+        except LeaseLost:
+            self._look = self._caller is not None
+            raise
+
+    def _lease_lost(self) -> LeaseLost:
+        self._look = self._caller is not None  # a repeat of what was applied has its result
+        return self._call.lost()
 
     def _decide(self, *, trusting: bool) -> Proposal[T] | T:
         recent = self._session.recent
@@ -201,7 +228,7 @@ class Operation(Announced[T]):
 
     def _send(self, proposal: Proposal[T], withdrawn: bool) -> T:
         exclusive = self._request.exclusive
-        self._merge = self._request.merge or proposal.merge
+        self._merge = self._announceable(self._request.merge or proposal.merge)
         updated = _updated(proposal.writes)
         if withdrawn and updated and self._merge is not None:
             self._announce(updated[0])
@@ -217,6 +244,7 @@ class Operation(Announced[T]):
             caller=self._caller,
             held=self._held,
             overlook=self._overlook,
+            leases=self._leases(),
             patience=_PATIENCE if exclusive and self._held is None else None,
         )
         outcome = self._backend.commit(commit)
@@ -233,6 +261,8 @@ class Operation(Announced[T]):
         cause = conflict.cause
         updated = next((w for w in commit.writes if isinstance(w, Update)), None)
         self._lost_to = conflict.id if updated is None else updated.id
+        if cause == "lease":
+            raise self._lease_lost()
         if cause == "stale_id":
             self._stale()
         if cause in ("operation", "claim"):

@@ -18,7 +18,7 @@ from metastore.errors import InvalidArgument, MetastoreError
 from metastore.metrics import Decided
 from metastore.results import entity_at, operation_time, replay, with_origin
 from metastore.retry.runner import Conflict
-from metastore.session import Call, Request, Session
+from metastore.session import Call, Merge, Request, Session
 from metastore.settling import ask_until_it_answers
 
 __all__ = ["OperationRow", "detail", "refused_id"]
@@ -40,12 +40,17 @@ class OperationRow(Generic[T]):
         self._caller: Caller | None = None
         if call.operation_id is not None:
             self._caller = Caller(operation_time(self.id), _digest(request))
-        self._merge = request.merge
+        self._call = call
+        self._merge = self._announceable(request.merge)
         self._claim = 0
         self._look = False  # the row must be looked at before anything else
         self._withdrawn = False  # it was an intent, which was taken back: that is no lost commit
         self._announced: int | None = None  # the entity on which the operation is pending
         self._decided_by: Decided = "self"
+
+    def _announceable(self, merge: Merge | None) -> Merge | None:
+        """What is done under a lease is not announced: whoever applied it would not hold the lease."""
+        return merge if self._call.lease is None else None
 
     def _lost(self, unknown: Unknown) -> NoReturn:
         """The answer was lost: make what was sent impossible, or find that it was applied."""

@@ -11,23 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import RFC_4122, UUID
 
-from metastore.arguments import positive_seconds
+from metastore.arguments import positive_seconds, shown
 from metastore.backends.port import Backend, Step
 from metastore.changes import EntityChange
 from metastore.clock import Clock
-from metastore.commit import Guard, Result, Write
+from metastore.commit import Guard, LeaseToken, Result, Write
 from metastore.entity import Node
-from metastore.errors import InvalidArgument
+from metastore.errors import InvalidArgument, LeaseLost
 from metastore.guesses import Hot, Recent
 from metastore.metrics import Metrics
 from metastore.names import clean_text
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
-__all__ = ["Attempt", "Call", "Merge", "Proposal", "Request", "Results", "Session", "View", "uuid7"]
+__all__ = ["Attempt", "Call", "Fencing", "Merge", "Proposal", "Request", "Results", "Session", "View", "uuid7"]
 
 T = TypeVar("T")
 Results = tuple[Result | None, ...]
@@ -45,21 +45,46 @@ class Proposal(Generic[T]):
     """What can be announced when it loses, where the request itself does not say it."""
 
 
+@runtime_checkable
+class Fencing(Protocol):
+    """A lease, or several, as a mutation sees it."""
+
+    def tokens(self) -> tuple[LeaseToken, ...]:
+        """Return what a commit requires. Raises LeaseLost if its time is over, or it is known to be lost."""
+        ...
+
+    def lose(self, why: str) -> LeaseLost:
+        """Note that it is lost, and return the error."""
+        ...
+
+
 @dataclass(frozen=True)
 class Call:
-    """What one call brings along: who asks, how long it may take (seconds), and its operation id."""
+    """What one call brings along: who asks, how long it may take (seconds), its operation id, and under which lease."""
 
     principal: str | None = None
     deadline: float | None = None
     operation_id: UUID | None = None
+    lease: Fencing | None = None
 
     def __post_init__(self) -> None:
         if self.principal is not None and ("\x00" in clean_text(self.principal, "the principal") or not self.principal):
             raise InvalidArgument("the principal must be a non-empty string without NUL")
         if self.deadline is not None:
             positive_seconds(self.deadline, "a deadline")
+        if self.lease is not None and not isinstance(self.lease, Fencing):
+            raise InvalidArgument(f"a lease is what store.leases.acquire(…) returned, not {shown(self.lease)}")
         if self.operation_id is not None:
             object.__setattr__(self, "operation_id", uuid7(self.operation_id))
+
+    def tokens(self) -> tuple[LeaseToken, ...]:
+        """Return what a commit of this call requires of leases. Raises LeaseLost."""
+        return () if self.lease is None else self.lease.tokens()
+
+    def lost(self) -> LeaseLost:
+        """Return the error for a commit that found another token."""
+        assert self.lease is not None
+        return self.lease.lose("it has another token by now: somebody took it over, or it was broken")
 
 
 def uuid7(value: object) -> UUID:

@@ -20,6 +20,8 @@ from metastore.entity import Change
 from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MigrationNeeded, ScopeFrozen
 from metastore.freezing import FreezableSchemas
 from metastore.kinds import KINDS
+from metastore.leases.in_store import StoreLeases
+from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers import moving
 from metastore.managers.creating import IfExists
 from metastore.managers.every import Managers
@@ -29,7 +31,7 @@ from metastore.names import Path
 from metastore.operation import perform
 from metastore.results import Outcome, outcome_of, with_origin
 from metastore.retry.policy import Hook, RetryPolicy
-from metastore.session import Call, Request, Session, uuid7
+from metastore.session import Call, Fencing, Request, Session, uuid7
 from metastore.stats import Stats
 from metastore.transaction import Transaction, run_transaction
 from metastore.transfer.outcomes import Exported, Imported
@@ -47,6 +49,8 @@ T = TypeVar("T")
 
 _PATIENCE = 5.0
 """How long gc tries to collect one entity (seconds)."""
+_LONG_DEAD = 3_600_000_000
+"""How long ago a waiter must have been alive for its place in the queue to be deleted (µs)."""
 
 
 class Store(Managers):
@@ -57,6 +61,7 @@ class Store(Managers):
         self._session = Session(backend, clock, policy, principal)
         self._url = url
         super().__init__(self._session)
+        self.leases = StoreLeases(self._session)
         self.schemas: FreezableSchemas = FreezableSchemas(self._session, KINDS["schema"])
 
     def changes(self, *, after: str | None = None, limit: int | None = None) -> Iterator[Change]:
@@ -64,31 +69,38 @@ class Store(Managers):
         return feed.changes(self._session.backend, self._session.clock, after, limit)
 
     def transaction(
-        self, lease: None = None, *, principal: str | None = None, deadline: float | None = None
+        self, lease: Fencing | None = None, *, principal: str | None = None, deadline: float | None = None
     ) -> Transaction:
         """Begin a transaction: ``with store.transaction() as tx: tx.tables.alter(…)``.
 
-        It commits when the block ends; raises VersionConflict if something that it read has changed.
+        It commits when the block ends; raises VersionConflict if something that it read has changed, and LeaseLost if
+        the ``lease`` is not the holder's any more.
         """
-        _no_lease(lease)
-        return Transaction(self._session, Call(principal, deadline))
+        return Transaction(self._session, Call(principal, deadline, lease=lease))
 
     def run(
         self,
         fn: Callable[[Transaction], T],
-        lease: None = None,
+        lease: Fencing | None = None,
         *,
         principal: str | None = None,
         deadline: float | None = None,
     ) -> T:
-        """Run ``fn(tx)`` in a transaction, again when it conflicts; return its result."""
-        _no_lease(lease)
-        return run_transaction(self._session, fn, Call(principal, deadline))
+        """Run ``fn(tx)`` in a transaction, again when it conflicts; return its result. Raises LeaseLost."""
+        return run_transaction(self._session, fn, Call(principal, deadline, lease=lease))
 
-    def gc(self, *, retention: timedelta = timedelta(days=7), keep_versions: int = 10) -> Collected:
+    def gc(
+        self,
+        *,
+        retention: timedelta = timedelta(days=7),
+        keep_versions: int = 10,
+        clean_up: Callable[[LeftBehind], None] | None = None,
+    ) -> Collected:
         """Delete what was dropped longer ago than ``retention``, and old history. Safe to run everywhere.
 
-        Of what exists, the newest ``keep_versions`` stay, and whatever is younger than the retention.
+        Of what exists, the newest ``keep_versions`` stay, and whatever is younger than the retention. ``clean_up`` is
+        called with each thing that was staged under a lease and can never be published any more, to remove it where it
+        is; perhaps more than once. Without it, gc leaves them for another time.
         """
         if not isinstance(retention, timedelta) or retention < timedelta(0):
             raise InvalidArgument(f"the retention is a timedelta of zero or more, not {retention!r}")
@@ -102,7 +114,8 @@ class Store(Managers):
                 entities += collecting.delete_tree(backend, root)
                 stuck.add(root)
         versions, operations = collecting.delete_steps(backend, before, keep_versions)
-        return Collected(entities, versions, operations)
+        backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
+        return Collected(entities, versions, operations, clear_away(backend.leases, clean_up))
 
     def _make_unrestorable(self, before: int) -> None:
         seen = set[int]()
@@ -208,11 +221,6 @@ class Store(Managers):
 
     def __repr__(self) -> str:
         return f"<Store {redacted(self._url)}>"
-
-
-def _no_lease(lease: object) -> None:
-    if lease is not None:
-        raise InvalidArgument("leases come with a later version; leave lease out")
 
 
 def open_store(

@@ -61,6 +61,7 @@ class Transaction(Managers):
         self._overlook = False
         self._in_the_way: UUID | None = None
         self.sent = self.refused = False
+        self.publishes: tuple[UUID, ...] = ()
         self._inner = Session(cast(Backend, _NotOpen()), session.clock, session.policy, principal, in_transaction=True)
         super().__init__(self._inner)
 
@@ -105,10 +106,17 @@ class Transaction(Managers):
     def _send(self, number: int, ends: float) -> None:
         self._attempts = number
         commit = self._overlay.commit_value(self._id)
-        if not commit.writes and not commit.reads:
+        leases = self._call.tokens()
+        if not commit.writes and not commit.reads and not leases:
             return
         commit = replace(
-            commit, claim=self._claim, held=self._held, overlook=self._overlook, withdraw=not self._overlook
+            commit,
+            claim=self._claim,
+            held=self._held,
+            overlook=self._overlook,
+            withdraw=not self._overlook,
+            leases=leases,
+            publishes=self.publishes,
         )
         outcome = self._outer.backend.commit(commit)
         if isinstance(outcome, Committed):
@@ -122,6 +130,8 @@ class Transaction(Managers):
             self._claim = claim
             raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
         self._outer.metrics.conflict("transaction", outcome.cause, outcome.id)
+        if outcome.cause == "lease":
+            raise self._call.lost()
         if outcome.cause == "marked":
             self._step_aside(commit)
         if self._held is not None and outcome.cause in ("ancestor", "read"):

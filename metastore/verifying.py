@@ -3,7 +3,8 @@
 Checked is what is a property of the content: 1 (version chains), 2 (no orphan, at no position of the feed either),
 3 (unique and well-formed names), 4 (as far as the feed shows it: what names a path commits while it leads there),
 6 (an operation was applied, or its one row says why not; never both), 7 (an intent can be applied or expires, a mark
-expires), 8 (the feed gives the tables), and that documents can be read. The feed is replayed only where gc has
+expires), 8 (the feed gives the tables), 9 (nothing was committed under a token that was not the lease's then), and that
+documents can be read. The feed is replayed only where gc has
 removed nothing of it. The others say how things happen, which no content shows.
 
 All is read from one snapshot, so that what others write meanwhile raises no alarm, in streams ordered by key that
@@ -24,6 +25,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
 from metastore.names import clean_name, fold
 from metastore.replaying import Replay
+from metastore.verifying_leases import LEASE, Fencing, check_lease
 from metastore.verifying_models import Aliases
 from metastore.verifying_operations import check_operations
 from metastore.version_chain import ChainReader, doc_problem
@@ -40,7 +42,10 @@ _STEP = (
     *("entity_id", "version", "seq", "operation_id", "owner_id", "kind", "action", "path_before", "path_after"),
     *("scope_version", "in_use", "doc", "changes", "time"),
 )
-_EVENT = ("seq", "operation_id", "entity_id", "owner_id", "kind", "action", "path_before", "path_after")
+_EVENT = (
+    *("seq", "operation_id", "entity_id", "version", "fences"),
+    *("owner_id", "kind", "action", "path_before", "path_after"),
+)
 _LATE = 3_600_000_000
 """How much older than a drop an intent must be that the drop has left pending (µs).
 
@@ -71,16 +76,21 @@ def _violations(snapshot: Snapshot) -> Iterator[Violation]:
 
 def _feed(snapshot: Snapshot, replay: Replay | None) -> Iterator[Violation]:
     """Check the positions, and replay what stands at them."""
-    last = 0
-    for seq, operation, entity_id, *event in snapshot.rows("operation", _EVENT, ("seq", "operation_id", "ordinal")):
+    last, fencing = 0, Fencing()
+    rows = snapshot.rows("operation", _EVENT, ("seq", "operation_id", "ordinal"))
+    for seq, operation, entity_id, version, fences, *event in rows:
         path = event[4] or event[3]
         if seq == last:
             yield Violation(8, entity_id, path, f"position {seq} is taken twice, the second time by {operation}")
         last = seq
         if entity_id is None:
             yield Violation(8, None, path, f"position {seq} (operation {operation}) is of no entity")
+        elif event[1] == LEASE:
+            yield from fencing.event(entity_id, version, event[2], path)
         elif replay is not None:
             yield from replay.apply(seq, entity_id, *event)
+        if fences is not None:
+            yield from fencing.commit(seq, fences, path)
     drawn = snapshot.numbers()[1]
     if last > drawn:
         yield Violation(8, None, None, f"position {last} is beyond {drawn}, the last that was drawn")
@@ -109,13 +119,17 @@ class _Rows:
         guards = rows("guard", _GUARD, ("id",))
         entities = rows("entity", ("id", "version", "doc"), ("id",))
         owned = rows("owned", _OWNED, ("id", "owner_id", "kind", "name"))
+        leases = rows("lease", ("id", "name", "token", "owner"), ("id",))
         steps = rows("operation", _STEP, ("entity_id", "version", "seq"))
-        for row_id, (guard, entity, own, history) in _merged(guards, entities, owned, steps):
+        for row_id, (guard, entity, own, lease, history) in _merged(guards, entities, owned, leases, steps):
             reader = ChainReader(row_id, history, complete=self._replay is not None)
             if row_id > self._drawn:
                 message = f"its id is beyond {self._drawn}, the last that was drawn"
                 yield Violation(8, row_id, None, message)
-            if (row := next(own, None)) is not None:
+            if (held := next(lease, None)) is not None or reader.first_kind == LEASE:
+                complete = self._replay is not None
+                yield from check_lease(row_id, held and held[1:], reader.links(), complete=complete)
+            elif (row := next(own, None)) is not None:
                 yield from self._owned(row, reader, next(own, None))
             elif (place := next(guard, None)) is not None or row_id in self._places:
                 yield from self._entity(place, next(entity, None), reader)

@@ -63,6 +63,17 @@ class ChainReader:
         """Where it stood at the first step that is kept."""
         return self._head and (self._head.path_after or self._head.path_before)
 
+    @property
+    def first_kind(self) -> str | None:
+        """What it was at the first step that is kept."""
+        return self._head and self._head.kind
+
+    def links(self) -> Iterator[Link]:
+        """Yield all steps, unchecked."""
+        while self._head is not None:
+            yield self._head
+            self._head = next(self._links, None)
+
     def walk(self, path: str | None) -> Iterator[Violation]:
         """Read to the end, and yield what breaks the chain."""
         link = self._head

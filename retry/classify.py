@@ -35,6 +35,7 @@ _STATES = {
     "2201E": Verdict.CHECK,  # invalid_argument_for_logarithm, likewise
     "2201F": Verdict.CHECK,  # invalid_argument_for_power_function, likewise
     "2201G": Verdict.CHECK,  # invalid_argument_for_width_bucket_function, likewise
+    "22008": Verdict.CHECK,  # datetime_field_overflow, likewise
     "22011": Verdict.CHECK,  # substring_error, likewise
     "2201B": Verdict.CHECK,  # invalid_regular_expression, likewise
     "23505": Verdict.UNIQUE,  # unique_violation

@@ -98,7 +98,7 @@ def step(row: Row) -> Step:
 
 def steps_of_json(text: str) -> list[Step]:
     """Return rows of the operation table from a JSON array of objects."""
-    return [step([one[name] for name in Step._fields]) for one in json.loads(text)]
+    return [step([one.get(name) for name in Step._fields]) for one in json.loads(text)]
 
 
 def pending(

@@ -12,10 +12,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 from uuid import UUID
 
+from metastore.backends.lease_port import LeaseRows
 from metastore.backends.memory_commit import Refused, apply
 from metastore.backends.memory_intents import help_intents, set_mark, write_down
+from metastore.backends.memory_leases import MemoryLeases
 from metastore.backends.memory_restore import MemoryRestorer, require_empty
 from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
 from metastore.backends.port import (
@@ -59,6 +62,9 @@ from metastore.entity import Node, OwnedRecord, Record
 from metastore.names import fold
 
 __all__ = ["MemoryBackend"]
+
+
+T = TypeVar("T")
 
 
 class MemoryBackend:
@@ -171,6 +177,17 @@ class MemoryBackend:
             now = self._clock.micros()
             pending = [s.time for s in self._tables.steps if s.action == PENDING]
             return DatabaseStats(now, FORMAT, len(pending), min(pending, default=None), (), ())
+
+    @property
+    def leases(self) -> LeaseRows:
+        return MemoryLeases(self._lease_change, self._clock)
+
+    def _lease_change(self, change: Callable[[Tables, int], T]) -> T:
+        with self._lock:
+            changed = self._tables.copy()
+            result = change(changed, self._clock.micros())
+            self._tables = changed
+            return result
 
     # --- entities
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from metastore.backends.lease_port import fences
 from metastore.backends.memory_tables import Body, Stand, Tables
 from metastore.backends.port import DRIFT, Step
 from metastore.changes import FORMAT
@@ -52,6 +53,7 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
     """Check what ``commit`` rests on, and write; return the results in the writes' order."""
     check_caller(tables, commit.caller, now)
     take_claim(tables, commit.operation_id, commit.claim)
+    _check_leases(tables, commit)
     check_guards(tables, commit.guards, commit.operation_id)
     if commit.held is not None and tables.stands[commit.held].mark != commit.operation_id:
         raise Refused("marked", commit.held)
@@ -90,6 +92,19 @@ def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | N
             raise Refused("ancestor", guard.id, stand and stand.scope_version)
         if stand.mark not in (None, operation_id):
             raise Refused("marked", guard.id)
+
+
+def _check_leases(tables: Tables, commit: Commit) -> None:
+    """Refuse a token that the lease has no longer; note what was staged as published."""
+    for lease in commit.leases:
+        row = tables.leases.get(lease.name)
+        if row is None or (row.token, row.incarnation) != (lease.token, lease.incarnation):
+            raise Refused("lease")
+    for staged_id in commit.publishes:
+        staged = tables.staged.get(staged_id)
+        if staged is None or staged.published:
+            raise Refused("lease")
+        tables.staged[staged_id] = staged._replace(published=True)
 
 
 def _check_read(tables: Tables, read: Expect | Absent | Listing) -> None:
@@ -249,6 +264,7 @@ class _Applying:
             created_by=None,
             created_at=None,
             digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
+            fences=fences(commit.leases) if commit.leases and self._ordinal == 0 else None,
         )
         self._ordinal += 1
         self._tables.steps.append(step)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from metastore.backends.lease_port import LeaseRow, Staged
 from metastore.backends.port import LONGEST_QUIET, QUIET, Step
 from metastore.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.entity import OwnedRecord
@@ -67,6 +68,10 @@ class Tables:
     """By owner, kind and name."""
     steps: list[Step] = field(default_factory=list)
     """In the order of their positions; those without one anywhere between."""
+    leases: dict[str, LeaseRow] = field(default_factory=dict)
+    waiters: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+    """By lease and ticket: the owner, and until when he counts as alive."""
+    staged: dict[UUID, Staged] = field(default_factory=dict)
     drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0})
 
     def copy(self) -> Tables:
@@ -77,6 +82,9 @@ class Tables:
             bodies=dict(self.bodies),
             owned=dict(self.owned),
             steps=list(self.steps),
+            leases=dict(self.leases),
+            waiters=dict(self.waiters),
+            staged=dict(self.staged),
             drawn=dict(self.drawn),
         )
 
@@ -141,6 +149,14 @@ class MemorySnapshot:
             return [row._asdict() for row in tables.owned.values()]
         if table == "info":
             return [{"id": 1, "collected_seq": self._collected_seq, "forgotten": tables.drawn["forgotten"]}]
+        if table == "lease":
+            overs = {(s.entity_id, s.version) for s in tables.steps if s.action == "takeover"}
+            return [{**row._asdict(), "took_over": (row.id, row.token) in overs} for row in tables.leases.values()]
+        if table == "lease_waiter":
+            rows = tables.waiters.items()
+            return [{"name": n, "ticket": t, "owner": owner, "alive_until": u} for (n, t), (owner, u) in rows]
+        if table == "staged":
+            return [row._asdict() for row in tables.staged.values()]
         assert table == "operation", f"there is no table {table}"
         return [step._asdict() for step in tables.steps]
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
+from metastore.backends.lease_port import LeaseRows
 from metastore.backends.restorer import Restorer
 from metastore.backends.snapshot import Fence, Snapshot
 from metastore.backends.stats_sql import DatabaseStats
@@ -43,7 +44,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-FORMAT = 2
+FORMAT = 3
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
@@ -136,6 +137,7 @@ class Step(NamedTuple):
     digest: str | None = None
     result: str | None = None
     format: int | None = None
+    fences: str | None = None
 
 
 class Pending(NamedTuple):
@@ -343,6 +345,11 @@ class Backend(Protocol):
 
     def passed(self, fence: Fence) -> bool:
         """Whether everything up to a fence is decided: a snapshot from now on shows all of it that is committed."""
+        ...
+
+    @property
+    def leases(self) -> LeaseRows:
+        """The rows of the leases."""
         ...
 
     def restorer(self) -> Restorer:

@@ -22,6 +22,7 @@ from metastore.backends.decode import (
     pending,
     steps_of_json,
 )
+from metastore.backends.lease_port import LeaseRows
 from metastore.backends.port import (
     TOMBSTONES_STAY,
     Marked,
@@ -30,6 +31,7 @@ from metastore.backends.port import (
 )
 from metastore.backends.postgres_asking import PostgresReads
 from metastore.backends.postgres_commit import Statement, alter, create, preludes, statements
+from metastore.backends.postgres_leases import PostgresLeases
 from metastore.backends.postgres_restore import PostgresRestorer
 from metastore.backends.read_sql import from_named
 from metastore.backends.restorer import Restorer
@@ -71,8 +73,10 @@ class PostgresBackend(PostgresReads):
         """Apply ``commit`` in one round trip."""
         if len(commit.writes) == 1 and not commit.reads and not any(g.exclusive for g in commit.guards):
             (write,) = commit.writes
-            if commit.claim or commit.held is not None or commit.skip_existing or commit.overlook or commit.withdraw:
+            if commit.publishes or commit.claim or commit.held is not None:
                 pass  # rare: the general form knows these
+            elif commit.skip_existing or commit.overlook or commit.withdraw:
+                pass  # likewise
             elif isinstance(write, Insert) and write.id is None:
                 return self._last([*preludes(commit), create(commit, write)], lambda row: outcomes.created(commit, row))
             elif isinstance(write, Update) and write.scope_version is None and write.doc is not None:
@@ -204,6 +208,10 @@ class PostgresBackend(PostgresReads):
         if after == 0:
             others += len(self._rows(_FORGET, {"before": before - TOMBSTONES_STAY}))
         return last, versions, others
+
+    @property
+    def leases(self) -> LeaseRows:
+        return PostgresLeases(self.pool, self._rows)
 
     def restorer(self) -> Restorer:
         return PostgresRestorer(self.pool)

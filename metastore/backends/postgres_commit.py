@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from metastore.backends import postgres_sql as sql
+from metastore.backends.lease_port import fences
 from metastore.commit import (
     Absent,
     Caller,
@@ -17,13 +18,14 @@ from metastore.commit import (
     Expect,
     Guard,
     Insert,
+    LeaseToken,
     Listing,
     Put,
     Update,
     Write,
 )
 
-__all__ = ["Statement", "alter", "caller", "create", "guards", "plain", "preludes", "statements", "texts"]
+__all__ = ["Statement", "alter", "caller", "create", "guards", "leases", "plain", "preludes", "statements", "texts"]
 
 
 class Statement(NamedTuple):
@@ -60,6 +62,17 @@ def guards(held: Sequence[Guard]) -> dict[str, Any]:
     return {"guard_ids": f"{{{ids}}}", "guard_scopes": f"{{{scopes}}}"}
 
 
+def leases(held: Sequence[LeaseToken]) -> dict[str, Any]:
+    """Return the parameters of leases whose tokens must hold."""
+    ordered = sorted(held, key=lambda lease: lease.name)
+    return {
+        "lease_names": texts([lease.name for lease in ordered]),
+        "lease_tokens": plain([lease.token for lease in ordered]),
+        "lease_incarnations": texts([lease.incarnation for lease in ordered]),
+        "fences": fences(held),
+    }
+
+
 def _event(event: Event) -> dict[str, Any]:
     return {"kind": event.kind, "action": event.action, "path_after": event.path_after, "changes": event.changes}
 
@@ -94,6 +107,8 @@ def create(commit: Commit, write: Insert) -> Statement:
         "fold": write.fold,
         "doc": write.doc,
     }
+    if commit.leases:
+        return Statement(sql.CREATE_FENCED, parameters | leases(commit.leases), writes=True)
     return Statement(sql.CREATE, parameters, writes=True)
 
 
@@ -110,6 +125,8 @@ def alter(commit: Commit, write: Update) -> Statement:
         "version": write.version,
         "doc": write.doc,
     }
+    if commit.leases:
+        return Statement(sql.ALTER_FENCED, parameters | leases(commit.leases), writes=True)
     return Statement(sql.ALTER, parameters, writes=True)
 
 
@@ -256,8 +273,18 @@ def _batch(
         parameters |= {**_updates(updates), "u_withdraw_ids": plain(withdrawn)}
     parameters |= _inserts(inserts) if inserts else {}
     parameters |= _owned(owned) if owned else {}
+    first = not stage or stage[0] == 0  # what it locks stays locked for the stages after it
+    if first and commit.leases:
+        parameters |= {**leases(commit.leases), "publishes": plain(commit.publishes)}
     text = sql.batch(
-        bool(updates), bool(inserts), bool(owned), commit.skip_existing, must, commit.overlook or commit.withdraw
+        bool(updates),
+        bool(inserts),
+        bool(owned),
+        skip_existing=commit.skip_existing,
+        must=must,
+        overlook=commit.overlook or commit.withdraw,
+        fenced=first and bool(commit.leases),
+        publishes=first and bool(commit.publishes),
     )
     return Statement(text, parameters, writes=True)
 

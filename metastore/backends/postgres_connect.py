@@ -209,6 +209,17 @@ class Pool:
             )
         return connection
 
+    def own_connection(self) -> psycopg.Connection[Any] | None:
+        """Open a connection for oneself, in which a session lasts; None behind a pooler, which has none to give."""
+        if self._closed:
+            raise InvalidArgument("the store is closed; open it again")
+        connection: _Connection = self._connect()
+        if connection.prepare_threshold is None:
+            connection.close()
+            return None
+        connection.timeout = math.inf
+        return connection
+
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Lend a connection; one that broke is thrown away."""

@@ -30,6 +30,7 @@ _CHECKS: dict[str | None, Cause] = {
     sql.READ: "read",
     sql.CLAIM: "claim",
     sql.STALE_ID: "stale_id",
+    sql.LEASE: "lease",
     sql.MARKED: "marked",
     sql.PENDING: "pending",
 }
@@ -37,22 +38,27 @@ _UNIQUE: dict[str | None, Cause] = {
     "guard_live_name": "name",
     "owned_pkey": "name",
     "operation_pkey": "operation",
+    "lease_token": "lease",  # two take a name for the first time: ON CONFLICT looks at its primary key only
 }
 
 
 def created(commit: Commit, row: Row) -> Outcome:
     """Of the statement that makes a single entity."""
-    held, new_id, time, marked = row
+    held, new_id, time, marked, *fenced = row
     if new_id is not None:
         return Committed((Result(new_id, 1, time),))
+    if fenced == [False]:
+        return Conflicted("lease")
     return Conflicted("name" if held == len(commit.guards) else "marked" if marked else "ancestor")
 
 
 def altered(commit: Commit, write: Update, row: Row) -> Outcome:
     """Of the statement that alters a single document."""
-    held, version, time, found, marked = row
+    held, version, time, found, marked, *fenced = row
     if version is not None:
         return Committed((Result(write.id, version, time),))
+    if fenced == [False]:
+        return Conflicted("lease")
     if marked or held < len(commit.guards):
         return Conflicted("marked" if marked else "ancestor")
     # the version may be as expected in this statement's snapshot, and another one after the wait
@@ -87,13 +93,15 @@ def of_error(error: psycopg.Error) -> Outcome:
 
 def of_rows(commit: Commit, rows: list[Row]) -> Outcome:
     """Of the general statement."""
-    guards, reads, own, free, marked, *_ = rows[0]  # of several stages each holds, or all would have failed
+    fenced, guards, reads, own, free, marked, *_ = rows[0]  # of several stages each holds, or all would have failed
+    if not fenced:
+        return Conflicted("lease")
     if not guards or marked:
         return Conflicted("marked" if marked else "ancestor")
     if not (reads and own and free):
         return Conflicted("read" if not reads else "self" if not own else "pending")
     results: list[Result | None] = [None] * len(commit.writes)
-    for _, _, _, _, _, ordinal, row_id, version, at, *_ in rows:
+    for _, _, _, _, _, _, ordinal, row_id, version, at, *_ in rows:
         if ordinal is not None:
             results[ordinal] = Result(row_id, version, at)
     return Committed(tuple(results))

@@ -26,12 +26,16 @@ from metastore.changes import FORMAT
 __all__ = [
     "ALL_GUARDED",
     "ALTER",
+    "ALTER_FENCED",
     "CALLER",
     "CLAIM",
     "CLAIMED",
     "CREATE",
+    "CREATE_FENCED",
     "DURABLE",
+    "FENCED",
     "GUARDED",
+    "LEASE",
     "LOCK_ENTITIES",
     "LOCK_GUARDS",
     "MARKED",
@@ -71,6 +75,16 @@ GUARDED = """guarded AS MATERIALIZED (
 
 ALL_GUARDED = "(SELECT count(*) FROM guarded) = cardinality(%(guard_ids)s::bigint[])"
 
+FENCED = """fenced AS MATERIALIZED (
+  SELECT name FROM lease
+  WHERE name = ANY(%(lease_names)s::text[])
+    AND token = (%(lease_tokens)s::bigint[])[array_position(%(lease_names)s::text[], name)]
+    AND incarnation = (%(lease_incarnations)s::text[])[array_position(%(lease_names)s::text[], name)]
+  ORDER BY name FOR KEY SHARE)"""
+"""The leases that still have their tokens. A renewal passes; whoever wants to change a token waits for the commit."""
+
+_ALL_FENCED = "(SELECT count(*) FROM fenced) = cardinality(%(lease_names)s::text[])"
+
 _OPERATION_COLUMNS = """operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal, time,
     path_before, path_after, changes, scope_version, in_use, doc, digest"""
 
@@ -82,12 +96,22 @@ def _marked(ids: str, also: str = "") -> str:
 
 _GUARDS_MARKED = _marked("%(guard_ids)s::bigint[]")
 
-CREATE = f"""WITH {GUARDED},
+
+def _fence(fenced: bool) -> tuple[str, str, str, str, str]:
+    """What a statement has more that is made under leases: a CTE, a condition, a column and its value, a result."""
+    if not fenced:
+        return "", "", "", "", ""
+    return f"\n{FENCED},", f" AND {_ALL_FENCED}", ", fences", ", %(fences)s::text", f", {_ALL_FENCED} AS fenced"
+
+
+def _create(*, fenced: bool) -> str:
+    first, holds, column, fences, held = _fence(fenced)
+    return f"""WITH {GUARDED},{first}
 placed AS (
   INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
   SELECT nextval('entity_id_seq'), %(parent_id)s::bigint, %(kind)s::text, %(family)s::text, %(name)s::text,
     %(key)s::text, %(fold)s::boolean, 0, true, 1
-  WHERE {ALL_GUARDED}
+  WHERE {ALL_GUARDED}{holds}
   ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
   RETURNING id),
 made AS (
@@ -96,37 +120,47 @@ made AS (
   FROM placed, (SELECT {NOW} AS at) AS now
   RETURNING id, created_at),
 logged AS (
-  INSERT INTO operation ({_OPERATION_COLUMNS})
+  INSERT INTO operation ({_OPERATION_COLUMNS}{column})
   SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), id, 1, NULL, %(kind)s::text, %(action)s::text,
     %(principal)s::text, created_at, NULL, %(path_after)s::text, %(changes)s::text, 1, true, %(doc)s::text,
-    %(digest)s::text
+    %(digest)s::text{fences}
   FROM made WHERE {DURABLE})
 SELECT (SELECT count(*) FROM guarded) AS held, made.id, made.created_at,
-  CASE WHEN made.id IS NULL THEN {_GUARDS_MARKED} END AS marked
+  CASE WHEN made.id IS NULL THEN {_GUARDS_MARKED} END AS marked{held}
 FROM (SELECT 1) AS one LEFT JOIN made ON true"""
+
+
+CREATE, CREATE_FENCED = _create(fenced=False), _create(fenced=True)
 
 _PENDING_ON = f"EXISTS (SELECT FROM operation WHERE entity_id = {{}} AND action = 'pending' AND format <= {FORMAT})"
 
-ALTER = f"""WITH {GUARDED},
+
+def _alter(*, fenced: bool) -> str:
+    first, holds, column, fences, held = _fence(fenced)
+    return f"""WITH {GUARDED},{first}
 own AS MATERIALIZED (SELECT scope_version, in_use FROM guard WHERE id = %(id)s::bigint
   AND (mark IS NULL OR mark = %(operation_id)s::uuid)),
 altered AS (
   UPDATE entity SET version = version + 1, doc = %(doc)s::text,
     modified_by = %(principal)s::text, modified_at = {NOW}
-  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED} AND (SELECT true FROM own)
+  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{holds} AND (SELECT true FROM own)
     AND NOT {_PENDING_ON.format("%(id)s::bigint")}
   RETURNING id, version, modified_at),
 logged AS (
-  INSERT INTO operation ({_OPERATION_COLUMNS})
+  INSERT INTO operation ({_OPERATION_COLUMNS}{column})
   SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
-    %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text
+    %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text{fences}
   FROM altered, own WHERE {DURABLE})
 SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at,
   CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found,
   CASE WHEN altered.id IS NULL THEN EXISTS (SELECT FROM guard
-    WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark <> %(operation_id)s::uuid) END AS marked
+    WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark <> %(operation_id)s::uuid)
+    END AS marked{held}
 FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
+
+
+ALTER, ALTER_FENCED = _alter(fenced=False), _alter(fenced=True)
 
 LOCK_GUARDS = {
     True: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE",
@@ -142,8 +176,9 @@ LOCK_ENTITIES = {
 
 
 NOT_EMPTY, READ, CLAIM, STALE_ID, MARKED, PENDING = "22012", "2201E", "2201F", "2201G", "22011", "2201B"
+LEASE = "22008"
 """The SQLSTATEs that failing checks raise: division_by_zero, invalid arguments for a logarithm, a power function and
-width_bucket, substring_error, and an invalid regular expression."""
+width_bucket, substring_error, an invalid regular expression, and a date that does not exist."""
 
 
 def _fails_if(found: str) -> str:
@@ -232,8 +267,15 @@ _OK = f"""ok AS MATERIALIZED (
   SELECT {ALL_GUARDED} AND (SELECT count(*) FROM barred) = cardinality(%(bar_ids)s::bigint[]) AS guards,
     (SELECT count(*) FROM read) + (SELECT count(*) FROM read_owned)
       = cardinality(%(read_ids)s::bigint[]) + cardinality(%(owned_ids)s::bigint[]) AS reads,
-    {{own}} AS own, {{free}} AS free),
-go AS MATERIALIZED (SELECT FROM ok WHERE guards AND reads AND own AND free AND {DURABLE})"""
+    {{own}} AS own, {{free}} AS free, {{fenced}} AS fenced),
+go AS MATERIALIZED (SELECT FROM ok WHERE fenced AND guards AND reads AND own AND free AND {DURABLE})"""
+
+_STAGED = """staged_rows AS MATERIALIZED (
+  SELECT id FROM staged WHERE id = ANY(%(publishes)s::uuid[]) AND NOT published ORDER BY id FOR UPDATE)"""
+_PUBLISHED = """published AS (
+  UPDATE staged s SET published = true FROM staged_rows r, go
+  WHERE s.id = r.id AND s.id = ANY(%(publishes)s::uuid[]))"""
+_ALL_STAGED = "(SELECT count(*) FROM staged_rows) = cardinality(%(publishes)s::uuid[])"
 
 _OWN_UPDATES = "(SELECT count(*) FROM locked) = cardinality(%(u_ids)s::bigint[])"
 _UNMARKED = f"NOT {_marked('%(u_plain)s::bigint[]')}"
@@ -317,16 +359,16 @@ _DONE_OWNED = """SELECT w.ordinal, o.id, o.version, o.owner_id, NULL::bigint, NU
 _LOGGED = f"""done AS MATERIALIZED (
   SELECT * FROM ({{parts}}) AS d(ordinal, id, version, owner_id, scope_version, in_use, doc, time) ORDER BY ordinal),
 logged AS (
-  INSERT INTO operation ({_OPERATION_COLUMNS})
+  INSERT INTO operation ({_OPERATION_COLUMNS}{{column}})
   SELECT %(operation_id)s::uuid, {{ordinal}}, nextval('change_seq'), d.id, d.version, d.owner_id, ev.kind, ev.action,
     %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc,
-    CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END
+    CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END{{fences}}
   FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
       %(e_changes)s::text[]) WITH ORDINALITY AS ev(kind, action, path_before, path_after, changes, n)
     ON ev.n = d.ordinal + 1
   ORDER BY d.ordinal)
-SELECT ok.guards, ok.reads, ok.own, ok.free, NOT (ok.guards AND ok.free) AND {{marked}}, d.ordinal, d.id, d.version,
-  d.time{{must}}
+SELECT ok.fenced, ok.guards, ok.reads, ok.own, ok.free, NOT (ok.guards AND ok.free) AND {{marked}}, d.ordinal, d.id,
+  d.version, d.time{{must}}
 FROM ok LEFT JOIN done d ON true"""
 
 # without gaps: a tombstone takes the first ordinal, so that one must always be there
@@ -346,29 +388,48 @@ def _any_marked(updates: bool) -> str:
     )
 
 
-def _must_be(updates: bool) -> str:
-    return _MUST.format(marked=_any_marked(updates))
+def _must_be(updates: bool, fenced: bool) -> str:
+    lease = ", make_date(CASE WHEN ok.fenced THEN 2000 ELSE 0 END, 1, 1)" if fenced else ""
+    return lease + _MUST.format(marked=_any_marked(updates))
 
 
 @cache
-def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: bool, overlook: bool) -> str:
+def batch(
+    updates: bool,
+    inserts: bool,
+    owned: bool,
+    *,
+    skip_existing: bool,
+    must: bool,
+    overlook: bool,
+    fenced: bool,
+    publishes: bool,
+) -> str:
     """Return the statement for a commit that has these kinds of writes; with none, it only checks.
 
-    With ``must``, it fails (MARKED, PENDING or READ) when a precondition does not hold, so that
-    what is sent with it is not applied either.
+    With ``must``, it fails (LEASE, MARKED, PENDING or READ) when a precondition does not hold, so
+    that what is sent with it is not applied either.
     """
     skip = "ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING" if skip_existing else ""
-    parts = [GUARDED, _BARRED, _READ]
+    parts = [FENCED] if fenced else []
+    parts += [GUARDED, _BARRED, _READ]
     parts += [_LOCKED] if updates else []
     parts += [_LOCKED_OWNED] if owned else []
     free = [_UNMARKED] if updates else []
     free += [_NONE_PENDING] if updates and not overlook else []
     own = [_OWN_UPDATES] if updates else []
     own += [_OWN_WRITES] if owned else []
-    parts += [_OK.format(own=" AND ".join(own) or "true", free=" AND ".join(free) or "true")]
+    leases = [_ALL_FENCED] if fenced else []
+    leases += [_ALL_STAGED] if publishes else []
+    parts += [_STAGED] if publishes else []
+    parts += [
+        _OK.format(**{k: " AND ".join(v) or "true" for k, v in (("own", own), ("free", free), ("fenced", leases))})
+    ]
+    parts += [_PUBLISHED] if publishes else []
+    must_be = _must_be(updates, fenced) if must else ""
     if not (updates or inserts or owned):
-        last = f"""SELECT guards, reads, own, free, NOT guards AND {_any_marked(updates)},
-  NULL::int, NULL::bigint, NULL::bigint, NULL::bigint{_must_be(updates) if must else ""} FROM ok"""
+        last = f"""SELECT fenced, guards, reads, own, free, NOT guards AND {_any_marked(updates)},
+  NULL::int, NULL::bigint, NULL::bigint, NULL::bigint{must_be} FROM ok"""
         return "WITH " + ",\n".join(parts) + "\n" + last
     parts += [_UPDATES] if updates else []
     parts += [_INSERTS.format(on_conflict=skip)] if inserts else []
@@ -378,7 +439,9 @@ def batch(updates: bool, inserts: bool, owned: bool, skip_existing: bool, must: 
         _LOGGED.format(
             parts="\n  UNION ALL ".join(done),
             ordinal=_ORDINAL[skip_existing],
-            must=_must_be(updates) if must else "",
+            must=must_be,
+            column=", fences" if fenced else "",
+            fences=f", CASE {_ORDINAL[skip_existing]} WHEN 0 THEN %(fences)s::text END" if fenced else "",
             marked=_any_marked(updates),
         )
     )

@@ -27,6 +27,7 @@ from metastore.backends.decode import (
     step,
 )
 from metastore.backends.deep import DEEP, resolve_deep
+from metastore.backends.lease_port import LeaseRows
 from metastore.backends.port import (
     TOMBSTONES_STAY,
     Child,
@@ -45,6 +46,7 @@ from metastore.backends.read_sql import ReadSql
 from metastore.backends.restorer import Restorer
 from metastore.backends.sqlite_commit import UNMARK, Refused, apply
 from metastore.backends.sqlite_connect import DRIVER, Pool, raise_read_error
+from metastore.backends.sqlite_leases import SqliteLeases
 from metastore.backends.sqlite_restore import SqliteRestorer
 from metastore.backends.stats_sql import DatabaseStats, sqlite_stats
 from metastore.clock import Clock
@@ -315,6 +317,10 @@ class SqliteBackend:
     def passed(self, fence: Fence) -> bool:
         """Numbers are drawn inside the one transaction that writes."""
         return True
+
+    @property
+    def leases(self) -> LeaseRows:
+        return SqliteLeases(self._written, self._rows, self._clock)
 
     def restorer(self) -> Restorer:
         return SqliteRestorer(self._written)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from metastore.backends.lease_port import fences
 from metastore.backends.port import DRIFT, LONGEST_QUIET, QUIET
 from metastore.changes import FORMAT
 from metastore.commit import (
@@ -27,7 +28,7 @@ from metastore.commit import (
     Write,
 )
 
-__all__ = ["CLEARED", "UNMARK", "Refused", "apply", "check_guards", "take_row"]
+__all__ = ["CLEARED", "UNMARK", "Refused", "apply", "check_guards", "next_id", "next_seq", "take_row"]
 
 
 class Refused(Exception):
@@ -43,6 +44,7 @@ class Refused(Exception):
 def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...]:
     """Check every precondition, then write; raise :class:`Refused` when one does not hold."""
     take_row(connection, commit.caller, commit.operation_id, commit.claim, now)
+    _check_leases(connection, commit)
     check_guards(connection, commit.guards, commit.operation_id)
     if commit.held is not None and _mark(connection, commit.held) != str(commit.operation_id):
         raise Refused("marked", commit.held)
@@ -90,6 +92,30 @@ def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | 
             raise Refused("ancestor", guard.id, row and row[0])
         if row[1] is not None and row[1] != str(operation_id):
             raise Refused("marked", guard.id)
+
+
+def _check_leases(connection: Any, commit: Commit) -> None:
+    """Refuse a token that the lease has no longer; note what was staged as published."""
+    for lease in commit.leases:
+        sql = "SELECT 1 FROM lease WHERE name = ? AND token = ? AND incarnation = ?"
+        if connection.execute(sql, (lease.name, lease.token, lease.incarnation)).fetchone() is None:
+            raise Refused("lease")
+    for staged in commit.publishes:
+        sql = "UPDATE staged SET published = 1 WHERE id = ? AND published = 0 RETURNING 1"
+        if not connection.execute(sql, (str(staged),)).fetchall():
+            raise Refused("lease")
+
+
+def next_id(connection: Any) -> int:
+    """Draw an id."""
+    ((new,),) = connection.execute("UPDATE info SET last_id = last_id + 1 RETURNING last_id").fetchall()
+    return int(new)
+
+
+def next_seq(connection: Any) -> int:
+    """Draw a position in the feed."""
+    ((new,),) = connection.execute("UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq").fetchall()
+    return int(new)
 
 
 def _check_read(connection: Any, read: Expect | Absent | Listing) -> None:
@@ -143,6 +169,7 @@ class _Writer:
     """Applies writes one by one."""
 
     def __init__(self, connection: Any, commit: Commit, now: int) -> None:
+        self._connection = connection
         self._run = connection.execute
         self._commit = commit
         self._now = now
@@ -158,17 +185,13 @@ class _Writer:
             return self._put(write)
         return self._delete(write)
 
-    def _new_id(self) -> int:
-        ((new,),) = self._run("UPDATE info SET last_id = last_id + 1 RETURNING last_id").fetchall()
-        return int(new)
-
     def _insert(self, write: Insert) -> Result | None:
         sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
         if self._run(sql, (write.parent_id, write.family, write.key)).fetchone():
             if self._commit.skip_existing:
                 return None
             raise Refused("name", write.parent_id)
-        row_id = self._new_id() if write.id is None else write.id
+        row_id = next_id(self._connection) if write.id is None else write.id
         self._run(
             """INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
@@ -231,7 +254,7 @@ class _Writer:
                 (write.doc, by, now, row_id),
             )
         else:
-            row_id, version = self._new_id(), 0
+            row_id, version = next_id(self._connection), 0
             self._run(
                 "INSERT INTO owned VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
                 (write.owner_id, write.kind, write.name, row_id, write.doc, by, now, by, now),
@@ -259,16 +282,27 @@ class _Writer:
         self, write: Write, row_id: int, version: int, owner_id: int | None, after: tuple[Any, Any, Any]
     ) -> Result:
         """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
-        ((seq,),) = self._run("UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq").fetchall()
+        seq = next_seq(self._connection)
         event, commit = write.event, self._commit
-        digest = commit.caller.digest if commit.caller is not None and self._logged == 0 else None
+        first = self._logged == 0
+        digest = commit.caller.digest if commit.caller is not None and first else None
+        held = fences(commit.leases) if commit.leases and first else None
         self._run(
             """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
-            time, path_before, path_after, changes, scope_version, in_use, doc, digest)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            time, path_before, path_after, changes, scope_version, in_use, doc, digest, fences)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
-                *(commit.principal, self._now, event.path_before, event.path_after, event.changes, *after, digest),
+                *(
+                    commit.principal,
+                    self._now,
+                    event.path_before,
+                    event.path_after,
+                    event.changes,
+                    *after,
+                    digest,
+                    held,
+                ),
             ),
         )
         self._logged += 1

@@ -8,6 +8,8 @@
                without a position are no history: intents (action pending), operations that came to
                nothing (failed, unchanged), and those that may be claimed again (forbidden, moved,
                expired, cancelled).
+``lease``      one row per lease, never deleted: its token, and who holds it until when. ``lease_waiter``: who
+               waits for it; ``staged``: what was produced under it and is not visible yet.
 ``info``       one row about the database itself.
 
 Times are microseconds since 1970, UTC, by the database's clock. No foreign keys: they would
@@ -32,7 +34,7 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["entity", "guard", "info", "metadata", "operation", "owned"]
+__all__ = ["entity", "guard", "info", "lease", "lease_waiter", "metadata", "operation", "owned", "staged"]
 
 metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default
@@ -137,6 +139,7 @@ operation = Table(
     Column("digest", Text),  # of an id that the caller gave: fingerprint of the arguments
     Column("result", Text),  # what was answered, where the row itself does not say it: JSON
     Column("format", Integer),  # of an intent: the format of its changes
+    Column("fences", Text),  # under which leases it was committed: JSON, pairs of id and token
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
     UniqueConstraint("seq", name="operation_seq"),
     UniqueConstraint("entity_id", "version", name="operation_version"),
@@ -146,6 +149,55 @@ operation = Table(
         postgresql_where=text("action = 'pending'"),
         sqlite_where=text("action = 'pending'"),
     ),
+    Index(
+        "operation_fenced",
+        "seq",
+        postgresql_where=text("fences IS NOT NULL"),
+        sqlite_where=text("fences IS NOT NULL"),
+    ),
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("name", _Name, nullable=False),
+    Column("id", _Id, nullable=False),
+    Column("token", _Id, nullable=False),
+    Column("owner", Text),  # none: nobody holds it
+    Column("incarnation", Text),
+    Column("took_over", Boolean, nullable=False),  # from somebody whose time was over
+    Column("acquired_at", _Id),
+    Column("expires_at", _Id),
+    PrimaryKeyConstraint("name", name="lease_pkey"),
+    # a full unique index: a new token then conflicts with FOR KEY SHARE, and a renewal does not
+    UniqueConstraint("name", "token", name="lease_token"),
+)
+
+lease_waiter = Table(
+    "lease_waiter",
+    metadata,
+    Column("name", _Name, nullable=False),
+    Column("ticket", _Id, nullable=False),  # in the order of arrival; the same for all names that one waits for
+    Column("owner", Text, nullable=False),
+    Column("alive_until", _Id, nullable=False),
+    PrimaryKeyConstraint("name", "ticket", name="lease_waiter_pkey"),
+)
+
+staged = Table(
+    "staged",
+    metadata,
+    Column("id", Uuid().with_variant(Text(), "sqlite"), nullable=False),
+    Column("lease_id", _Id, nullable=False),
+    Column("token", _Id, nullable=False),
+    Column("lease", Text, nullable=False),
+    Column("entity_id", _Id, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("principal", Text),
+    Column("time", _Id, nullable=False),
+    Column("published", Boolean, nullable=False),  # it stays until the token is gone: a late original must find it
+    PrimaryKeyConstraint("id", name="staged_pkey"),
+    Index("staged_under", "lease_id", "token"),
 )
 
 info = Table(

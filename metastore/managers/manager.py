@@ -93,7 +93,12 @@ class Manager(Generic[E]):
         depth = len(found.nodes) + 1
         if depth >= len(names) or where.families[depth - 1] != KINDS["schema"].family:
             return depth >= len(names)
-        more = CreateOptions(if_exists="return", principal=options.get("principal"), deadline=options.get("deadline"))
+        more = CreateOptions(
+            if_exists="return",
+            principal=options.get("principal"),
+            deadline=options.get("deadline"),
+            lease=options.get("lease"),
+        )
         try:
             Manager[Entity](self._session, KINDS["schema"])._create(names[:depth], {}, more)  # noqa: SLF001  (our own)
         except OutcomeUnknown:

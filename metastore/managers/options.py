@@ -9,7 +9,7 @@ from uuid import UUID
 from metastore.arguments import known_keywords
 from metastore.entity import Entity
 from metastore.managers.creating import IfExists
-from metastore.session import Call
+from metastore.session import Call, Fencing
 
 __all__ = ["CALL_OPTIONS", "BulkOptions", "CallOptions", "CreateOptions", "call_from", "call_of"]
 
@@ -17,10 +17,15 @@ _NO_OPTIONS = Call()
 
 
 class BulkOptions(TypedDict, total=False):
-    """What ``create_many`` takes: who asks, and how long each of its commits may take (seconds)."""
+    """What ``create_many`` takes: who asks, how long each of its commits may take (seconds), and under which lease.
+
+    A commit under a lease requires its token: if that was taken over, broken or released, or its time is over, nothing
+    is written and LeaseLost is raised.
+    """
 
     principal: str | None
     deadline: float | None
+    lease: Fencing | None
 
 
 class CallOptions(BulkOptions, total=False):
@@ -48,7 +53,7 @@ CALL_OPTIONS = CallOptions.__annotations__ | BulkOptions.__annotations__
 
 def call_from(options: Mapping[str, Any]) -> Call:
     """Return the options of a call whose keywords are known."""
-    return Call(options.get("principal"), options.get("deadline"), options.get("operation_id"))
+    return Call(options.get("principal"), options.get("deadline"), options.get("operation_id"), options.get("lease"))
 
 
 def call_of(options: CallOptions) -> Call:

@@ -98,7 +98,7 @@ _OPTIONAL: Final[dict[str, Check]] = dict.fromkeys(MARKS, _integer) | {"mark": _
 _OWNED: Final[dict[str, Check]] = {"owned": _string, "name": _string, "doc": _object, **_AUDITED}
 _OWNED_IDS: Final[dict[str, Check]] = {"id": _integer, "version": _integer}
 _COLUMNS: Final = (*ROW, *MARKS)
-_TEXTS: Final = ("kind", "principal", "path_before", "path_after", "changes", "doc", "digest", "result")
+_TEXTS: Final = ("kind", "principal", "path_before", "path_after", "changes", "doc", "digest", "result", "fences")
 _STEP_NEEDED: Final[dict[str, Check]] = {
     "operation_id": _uuid,
     "ordinal": _integer,

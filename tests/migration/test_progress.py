@@ -21,7 +21,7 @@ TABLES = ("guard", "entity", "owned", "operation", "info")
 TOMBSTONE = "01890000-0000-7000-8000-000000000001"
 NEW_COLUMNS = {
     "guard": {"mark", "marked_at", "marked_until", "quiet_until"},
-    "operation": {"attempt", "deadline", "digest", "result", "format"},
+    "operation": {"attempt", "deadline", "digest", "result", "format", "fences"},
     "info": {"forgotten"},
 }
 Rows = dict[str, list[dict[str, Any]]]
@@ -80,7 +80,7 @@ def test_a_database_of_format_1_with_data_is_upgraded(old_url: str, declared: st
     assert differences(old_url, declared) == []
     after = rows_of(old_url)
     assert shared(after) == before
-    assert [(row["format"], row["compatible_from"], row["forgotten"]) for row in after["info"]] == [(2, 2, 0)]
+    assert [(row["format"], row["compatible_from"], row["forgotten"]) for row in after["info"]] == [(3, 2, 0)]
     for table in ("guard", "operation"):
         assert {row[column] for row in after[table] for column in NEW_COLUMNS[table]} == {None}
     with ms.open(old_url, principal="new") as opened:
@@ -128,14 +128,14 @@ def test_the_embedded_default_upgrades_itself(empty_sqlite_url: str, request: py
     with ms.open(empty_sqlite_url) as opened:
         assert opened.tables.load("m.c.one.wide").version == 2
         assert opened.verify() == []
-    assert rows_of(empty_sqlite_url)["info"][0]["format"] == 2
+    assert rows_of(empty_sqlite_url)["info"][0]["format"] == 3
 
 
 def test_a_program_of_format_1_is_kept_out(old_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would neither see intents nor marks."""
     ms.migrate(old_url)
     monkeypatch.setattr(store, "FORMAT", 1)
-    with pytest.raises(ms.MigrationNeeded, match=r"format 2, .*this one has 1: upgrade it"):
+    with pytest.raises(ms.MigrationNeeded, match=r"format 3, which programs older than format 2 cannot use; this one has 1: upgrade it"):
         ms.open(old_url)
 
 

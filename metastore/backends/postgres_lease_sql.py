@@ -1,0 +1,183 @@
+"""The statements of leases on PostgreSQL: each is one transaction.
+
+``token`` is in a full unique index, so that a statement which changes it waits for the commits that hold the row
+``FOR KEY SHARE`` (see ``postgres_sql.FENCED``), and a renewal, which changes the time only, passes them. Several rows
+are locked in the order of their names. The position of an event is drawn after the statement's last lock.
+"""
+
+from __future__ import annotations
+
+from metastore.backends.lease_port import ALIVE
+from metastore.backends.postgres_sql import DURABLE, NOW
+
+__all__ = [
+    "BREAK",
+    "CHANNEL",
+    "ENTER",
+    "FENCED_BY",
+    "FORGET_WAITERS",
+    "LEAVE",
+    "LEFT_BEHIND",
+    "MIRROR",
+    "RELEASE",
+    "RENEW",
+    "ROWS",
+    "STAGE",
+    "STAGED",
+    "TAKE",
+    "UNSTAGE",
+]
+
+CHANNEL = "metastore_lease"
+"""Where the next waiter's ticket is told when a lease becomes free. A hint: who misses it asks again by himself."""
+
+_LOGGED = f"""logged AS (
+  INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time, path_after,
+    changes)
+  SELECT %(operation_id)s::uuid, row_number() OVER (ORDER BY d.name) - 1, nextval('change_seq'), d.id, d.token, 'lease',
+    {{action}}, %(principal)s::text, {{time}}, w.path, {{changes}}
+  FROM done d JOIN wanted w ON w.name = d.name WHERE {DURABLE})"""
+
+_PATHS = "unnest(%(names)s::text[], %(paths)s::text[])"
+
+TAKE = f"""WITH ahead AS MATERIALIZED (
+  SELECT name FROM lease_waiter
+  WHERE name = ANY(%(names)s::text[]) AND ticket < %(ticket)s::bigint AND alive_until > {NOW}
+  ORDER BY ticket LIMIT 1),
+seen AS MATERIALIZED (
+  SELECT name, id, token, owner, incarnation, acquired_at, expires_at FROM lease WHERE name = ANY(%(names)s::text[])),
+held AS MATERIALIZED (SELECT * FROM seen WHERE owner IS NOT NULL AND expires_at > {NOW} ORDER BY name LIMIT 1),
+wanted AS MATERIALIZED (
+  SELECT w.name, w.path, coalesce(s.id, nextval('entity_id_seq')) AS id
+  FROM {_PATHS} AS w(name, path) LEFT JOIN seen s ON s.name = w.name
+  WHERE NOT EXISTS (SELECT FROM held) AND NOT EXISTS (SELECT FROM ahead)),
+taken AS (
+  INSERT INTO lease AS l (name, id, token, owner, incarnation, took_over, acquired_at, expires_at)
+  SELECT name, id, 1, %(owner)s::text, %(incarnation)s::text, false, {NOW}, {NOW} + %(ttl)s::bigint
+  FROM wanted ORDER BY name COLLATE "C"
+  ON CONFLICT (name) DO UPDATE SET token = l.token + 1, owner = excluded.owner, incarnation = excluded.incarnation,
+    took_over = l.owner IS NOT NULL, acquired_at = {NOW}, expires_at = {NOW} + %(ttl)s::bigint
+  WHERE l.owner IS NULL OR l.expires_at <= {NOW}
+  RETURNING name, id, token, took_over, acquired_at, expires_at),
+done AS MATERIALIZED (SELECT * FROM taken ORDER BY name),
+{
+    _LOGGED.format(
+        action="CASE WHEN d.took_over THEN 'takeover' ELSE 'acquire' END",
+        time="d.acquired_at",
+        changes="%(changes)s::text",
+    )
+},
+waits AS (
+  UPDATE lease_waiter SET alive_until = {NOW} + {ALIVE}
+  WHERE name = ANY(%(names)s::text[]) AND ticket = %(ticket)s::bigint AND NOT EXISTS (SELECT FROM done)),
+served AS (
+  DELETE FROM lease_waiter
+  WHERE name = ANY(%(names)s::text[]) AND ticket = %(ticket)s::bigint AND EXISTS (SELECT FROM done))
+SELECT {NOW}, d.name, d.id, d.token, d.acquired_at, d.expires_at,
+  h.name, h.id, h.token, h.owner, h.incarnation, h.acquired_at, h.expires_at, a.name,
+  ln(CASE WHEN (SELECT count(*) FROM done) IN (0, cardinality(%(names)s::text[])) THEN 1 ELSE 0 END)
+FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN held h ON true LEFT JOIN ahead a ON true ORDER BY d.name"""
+"""Looks first, and locks nothing where somebody has it. If only some could be had, it fails (READ)."""
+
+_WITH_TOKENS = """token = (%(tokens)s::bigint[])[array_position(%(names)s::text[], name)]
+    AND incarnation = (%(incarnations)s::text[])[array_position(%(names)s::text[], name)]"""
+
+RENEW = f"""WITH ours AS MATERIALIZED (
+  SELECT name FROM lease
+  WHERE name = ANY(%(names)s::text[]) AND {_WITH_TOKENS} ORDER BY name FOR NO KEY UPDATE),
+renewed AS (
+  UPDATE lease l SET expires_at = {NOW} + %(ttl)s::bigint FROM ours o
+  WHERE l.name = o.name AND l.name = ANY(%(names)s::text[]) RETURNING l.expires_at)
+SELECT count(*), min(expires_at) FROM renewed"""
+
+
+def _free(whose: str, action: str) -> str:
+    logged = _LOGGED.format(
+        action=f"'{action}'",
+        time=NOW,
+        changes="""json_build_array(json_build_object('change', 'LeaseHolder', 'owner', d.owner,
+      'incarnation', d.incarnation))::text""",
+    )
+    return f"""WITH wanted AS MATERIALIZED (SELECT * FROM {_PATHS} AS w(name, path)),
+ours AS MATERIALIZED (
+  SELECT name, owner, incarnation FROM lease
+  WHERE name = ANY(%(names)s::text[]) AND {whose} ORDER BY name FOR UPDATE),
+freed AS (
+  UPDATE lease l SET token = l.token + 1, owner = NULL, incarnation = NULL, took_over = false, acquired_at = NULL,
+    expires_at = NULL
+  FROM ours o WHERE l.name = o.name AND l.name = ANY(%(names)s::text[])
+  RETURNING l.name, l.id, l.token, o.owner, o.incarnation),
+done AS MATERIALIZED (SELECT * FROM freed ORDER BY name),
+{logged},
+{_woken("(SELECT name FROM done)")}
+SELECT (SELECT count(*) FROM done), (SELECT count(*) FROM woken)"""
+
+
+def _woken(names: str, besides: str = "") -> str:
+    """Tell the first who waits for each of the names that it may be his turn."""
+    return f"""woken AS MATERIALIZED (
+  SELECT pg_notify('{CHANNEL}', min(w.ticket)::text) FROM lease_waiter w
+  WHERE w.name IN {names} AND w.alive_until > {NOW}{besides} GROUP BY w.name)"""
+
+
+RELEASE = _free(_WITH_TOKENS, "release")
+BREAK = _free("owner IS NOT NULL", "break")
+
+MIRROR = f"""WITH seen AS MATERIALIZED (
+  SELECT id, token, incarnation FROM lease WHERE name = %(name)s::text),
+wanted AS MATERIALIZED (
+  SELECT %(name)s::text AS name, %(path)s::text AS path,
+    coalesce((SELECT id FROM seen), nextval('entity_id_seq')) AS id),
+taken AS (
+  INSERT INTO lease AS l (name, id, token, incarnation, took_over)
+  SELECT name, id, coalesce(%(token)s::bigint, 1), %(incarnation)s::text, false FROM wanted
+  ON CONFLICT (name) DO UPDATE SET token = coalesce(%(token)s::bigint, l.token + 1), incarnation = excluded.incarnation
+  WHERE l.token < coalesce(%(token)s::bigint, l.token + 1)
+  RETURNING name, id, token),
+done AS MATERIALIZED (SELECT * FROM taken),
+{_LOGGED.format(action="'mirror'", time=NOW, changes="%(changes)s::text")}
+SELECT d.id, d.token, s.id, s.token, s.incarnation
+FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN seen s ON true"""
+
+_WAITING = f"(SELECT count(*) FROM lease_waiter w WHERE w.name = l.name AND w.alive_until > {NOW})"
+_ROWS = f"""SELECT {NOW}, l.name, l.id, l.token, l.owner, l.incarnation, l.acquired_at, l.expires_at, {_WAITING}
+FROM lease l WHERE {{which}} ORDER BY l.name"""
+ROWS = {
+    True: _ROWS.format(which="l.name = ANY(%(names)s::text[])"),
+    False: _ROWS.format(which='l.name > %(after)s::text COLLATE "C" AND l.owner IS NOT NULL') + " LIMIT %(limit)s",
+}
+"""By whether names are given."""
+
+ENTER = f"""WITH drawn AS MATERIALIZED (SELECT nextval('entity_id_seq') AS ticket),
+entered AS (
+  INSERT INTO lease_waiter (name, ticket, owner, alive_until)
+  SELECT name, ticket, %(owner)s::text, {NOW} + {ALIVE} FROM unnest(%(names)s::text[]) AS w(name), drawn)
+SELECT ticket FROM drawn"""
+
+LEAVE = f"""WITH gone AS (
+  DELETE FROM lease_waiter WHERE name = ANY(%(names)s::text[]) AND ticket = %(ticket)s::bigint),
+free AS MATERIALIZED (
+  SELECT name FROM lease WHERE name = ANY(%(names)s::text[]) AND (owner IS NULL OR expires_at <= {NOW})),
+{_woken("(SELECT name FROM free)", " AND w.ticket <> %(ticket)s::bigint")}
+SELECT count(*) FROM woken"""
+
+STAGE = f"""WITH fenced AS MATERIALIZED (
+  SELECT id, token, name FROM lease WHERE name = ANY(%(names)s::text[]) AND {_WITH_TOKENS} FOR KEY SHARE)
+INSERT INTO staged (id, lease_id, token, lease, entity_id, key, value, principal, time, published)
+SELECT %(id)s::uuid, id, token, name, %(entity_id)s::bigint, %(key)s::text, %(value)s::text, %(principal)s::text,
+  {NOW}, false
+FROM fenced WHERE {DURABLE} ON CONFLICT (id) DO UPDATE SET time = staged.time RETURNING 1"""
+
+_STAGED_COLUMNS = "id, lease_id, token, lease, entity_id, key, value, principal, time, published"
+STAGED = f"""SELECT {_STAGED_COLUMNS} FROM staged
+WHERE lease_id = %(lease_id)s::bigint AND token = %(token)s::bigint ORDER BY time, id"""
+LEFT_BEHIND = f"""SELECT {_STAGED_COLUMNS} FROM staged s
+WHERE id > %(after)s::uuid AND NOT EXISTS (SELECT FROM lease l WHERE l.name = s.lease AND l.token = s.token
+  AND l.id = s.lease_id)
+ORDER BY id LIMIT %(limit)s"""
+UNSTAGE = "DELETE FROM staged WHERE id = ANY(%(ids)s::uuid[]) RETURNING 1"
+
+FENCED_BY = """SELECT seq, operation_id, principal, time, coalesce(path_after, path_before), fences FROM operation
+WHERE fences IS NOT NULL AND seq > %(after)s::bigint AND fences LIKE %(pattern)s::text ORDER BY seq LIMIT %(limit)s"""
+
+FORGET_WAITERS = "DELETE FROM lease_waiter WHERE alive_until < %(before)s::bigint RETURNING 1"

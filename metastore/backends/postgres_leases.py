@@ -1,0 +1,190 @@
+"""Leases on PostgreSQL: the statements are in ``postgres_lease_sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+from uuid import UUID
+
+import psycopg
+
+from metastore.backends import postgres_lease_sql as sql
+from metastore.backends import postgres_outcomes as outcomes
+from metastore.backends.lease_port import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
+from metastore.backends.postgres_commit import plain, texts
+from metastore.backends.postgres_connect import Pool
+from metastore.clock import SYSTEM
+from metastore.commit import Committed, Conflicted, LeaseToken, Unknown
+from metastore.errors import MetastoreError
+
+__all__ = ["PostgresLeases"]
+
+Row = tuple[Any, ...]
+
+_NOBODY = (1 << 63) - 1
+"""The ticket of who stands in no line: everybody is ahead of him."""
+_POLL, _BLIND_POLL = 1.0, 0.25
+"""How often a waiter asks by himself (seconds): where he is woken, and where he cannot be (behind a pooler)."""
+
+
+class Asking(Protocol):
+    """Sends one statement, and once more if the connection was dead: for what may be repeated."""
+
+    def __call__(self, text: str, parameters: dict[str, Any]) -> list[Row]: ...
+
+
+class PostgresLeases:
+    """Keeps the promises of :class:`metastore.backends.lease_port.LeaseRows`."""
+
+    def __init__(self, pool: Pool, ask: Asking) -> None:
+        self._pool, self._ask = pool, ask
+
+    def _attempt(self, text: str, parameters: dict[str, Any]) -> list[Row] | Conflicted | Unknown:
+        """Send a statement once; return its rows, or what its error means."""
+        try:
+            with self._pool.connection() as connection:
+                return connection.execute(text, parameters).fetchall()
+        except psycopg.Error as error:
+            outcome = outcomes.of_error(error)
+            if isinstance(outcome, Unknown):
+                self._pool.forget()
+            assert not isinstance(outcome, Committed)
+            return outcome
+
+    def take(self, take: Take) -> Taken | Conflicted | Unknown:
+        parameters = {
+            "operation_id": take.operation_id,
+            "principal": take.principal,
+            "names": texts(take.names),
+            "paths": texts(take.paths),
+            "owner": take.owner,
+            "incarnation": take.incarnation,
+            "ttl": take.ttl,
+            "ticket": _NOBODY if take.ticket is None else take.ticket,
+            "changes": changes_of(take.owner, take.incarnation),
+        }
+        rows = self._attempt(sql.TAKE, parameters)
+        if isinstance(rows, Conflicted | Unknown):
+            return rows
+        taken: list[LeaseRow] = []
+        for _, name, lease_id, token, acquired_at, expires_at, *_ in rows:
+            if name is not None:
+                taken.append(LeaseRow(name, lease_id, token, take.owner, take.incarnation, acquired_at, expires_at))
+        now, *_, ahead, _ = rows[0]
+        held = None if rows[0][6] is None else LeaseRow(*rows[0][6:13])
+        return Taken(now, tuple(taken), held, ahead)
+
+    def renew(self, held: Sequence[LeaseToken], ttl: int) -> int | None:
+        ((count, expires_at),) = self._ask(sql.RENEW, {**_tokens(held), "ttl": ttl})
+        return expires_at if count == len(held) else None
+
+    def release(self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None) -> int:
+        parameters = {**_tokens(held), "paths": texts(paths), "operation_id": operation_id, "principal": by}
+        return int(self._ask(sql.RELEASE, parameters)[0][0])
+
+    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool:
+        parameters = {"names": texts([name]), "paths": texts([path]), "operation_id": operation_id, "principal": by}
+        return bool(self._ask(sql.BREAK, parameters)[0][0])
+
+    def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
+        parameters = {
+            "operation_id": mirror.operation_id,
+            "principal": mirror.principal,
+            "name": mirror.name,
+            "path": mirror.path,
+            "token": mirror.token,
+            "incarnation": mirror.incarnation,
+            "changes": changes_of(mirror.owner, mirror.incarnation),
+        }
+        rows = self._attempt(sql.MIRROR, parameters)
+        if isinstance(rows, Conflicted | Unknown):
+            return rows
+        ((lease_id, token, seen_id, seen_token, incarnation),) = rows
+        if lease_id is not None:
+            return LeaseToken(mirror.name, lease_id, token, mirror.incarnation)
+        if (seen_token, incarnation) == (mirror.token, mirror.incarnation):
+            return LeaseToken(mirror.name, seen_id, seen_token, mirror.incarnation)
+        return None
+
+    def rows(self, names: Sequence[str] | None, after: str, limit: int) -> tuple[int, list[LeaseRow]]:
+        given = names is not None
+        parameters = {"names": texts(names or ()), "after": after, "limit": limit}
+        rows = self._ask(sql.ROWS[given], {k: parameters[k] for k in (("names",) if given else ("after", "limit"))})
+        return (rows[0][0] if rows else 0), [LeaseRow(*row[1:]) for row in rows]
+
+    # --- waiting
+
+    def enter(self, names: Sequence[str], owner: str) -> int:
+        return int(self._ask(sql.ENTER, {"names": texts(names), "owner": owner})[0][0])
+
+    def leave(self, ticket: int, names: Sequence[str]) -> None:
+        self._ask(sql.LEAVE, {"ticket": ticket, "names": texts(names)})
+
+    @contextmanager
+    def waker(self, ticket: int, names: Sequence[str]) -> Iterator[Waker]:
+        """Listen on a connection of its own; where that cannot be had, the waiter looks now and then."""
+        connection: psycopg.Connection[Any] | None = None
+        with suppress(psycopg.Error, MetastoreError):
+            connection = self._pool.own_connection()
+            if connection is not None:
+                connection.execute(f"LISTEN {sql.CHANNEL}")
+        try:
+            yield _Listener(connection, str(ticket))
+        finally:
+            if connection is not None:
+                connection.close()
+
+    # --- staging
+
+    def stage(self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None) -> bool:
+        what = {"id": staged_id, "entity_id": entity_id, "key": key, "value": value, "principal": by}
+        return bool(self._ask(sql.STAGE, {**_tokens([under]), **what}))
+
+    def staged(self, lease_id: int, token: int) -> list[Staged]:
+        return [Staged(*row) for row in self._ask(sql.STAGED, {"lease_id": lease_id, "token": token})]
+
+    def left_behind(self, after: UUID, limit: int) -> list[Staged]:
+        return [Staged(*row) for row in self._ask(sql.LEFT_BEHIND, {"after": after, "limit": limit})]
+
+    def unstage(self, ids: Sequence[UUID]) -> None:
+        self._ask(sql.UNSTAGE, {"ids": plain(ids)})
+
+    def fenced(self, lease_id: int, after: int, limit: int) -> list[Fenced]:
+        parameters = {"pattern": f"%[{lease_id},%", "after": after, "limit": limit}
+        return [Fenced(*row) for row in self._ask(sql.FENCED_BY, parameters)]
+
+    def forget_waiters(self, before: int) -> None:
+        self._ask(sql.FORGET_WAITERS, {"before": before})
+
+
+def _tokens(held: Sequence[LeaseToken]) -> dict[str, Any]:
+    return {
+        "names": texts([lease.name for lease in held]),
+        "tokens": plain([lease.token for lease in held]),
+        "incarnations": texts([lease.incarnation for lease in held]),
+    }
+
+
+class _Listener:
+    """Waits for its own ticket to be called. Without a connection that listens, only for the time to pass."""
+
+    def __init__(self, connection: psycopg.Connection[Any] | None, ticket: str) -> None:
+        self._connection, self._ticket = connection, ticket
+
+    def wait(self, seconds: float) -> None:
+        ends = SYSTEM.monotonic() + min(seconds, _BLIND_POLL if self._connection is None else _POLL)
+        while (left := ends - SYSTEM.monotonic()) > 0:
+            if self._connection is None:
+                SYSTEM.sleep(left)
+            elif self._called(left):
+                return
+
+    def _called(self, seconds: float) -> bool:
+        assert self._connection is not None
+        try:
+            calls = list(self._connection.notifies(timeout=seconds, stop_after=1))
+            return any(call.payload == self._ticket for call in calls)
+        except psycopg.Error:
+            self._connection = None
+            return False

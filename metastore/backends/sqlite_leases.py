@@ -1,0 +1,247 @@
+"""Leases on SQLite: each change inside a transaction that excludes all other writers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from metastore.backends.lease_port import ALIVE, Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
+from metastore.backends.sqlite_commit import next_id, next_seq, take_row
+from metastore.clock import Clock
+from metastore.commit import Conflicted, LeaseToken, Unknown
+
+__all__ = ["SqliteLeases"]
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+_LOOKS = 0.02
+"""How often a waiter looks whether it may be its turn (seconds): a read, which keeps nobody from writing."""
+
+_COLUMNS = "name, id, token, owner, incarnation, acquired_at, expires_at"
+_WAITING = "(SELECT count(*) FROM lease_waiter w WHERE w.name = lease.name AND w.alive_until > :now)"
+_BY_NAME = f"SELECT {_COLUMNS}, {_WAITING} FROM lease WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name"
+_AFTER = (
+    f"SELECT {_COLUMNS}, {_WAITING} FROM lease WHERE name > :after AND owner IS NOT NULL ORDER BY name LIMIT :limit"
+)
+_AHEAD = """SELECT name FROM lease_waiter WHERE name IN (SELECT value FROM json_each(:names))
+  AND (:ticket IS NULL OR ticket < :ticket) AND alive_until > :now ORDER BY ticket LIMIT 1"""
+_FREE = """UPDATE lease SET token = token + 1, owner = NULL, incarnation = NULL, took_over = 0, acquired_at = NULL,
+  expires_at = NULL WHERE name = ? RETURNING id, token"""
+_STAGED = "id, lease_id, token, lease, entity_id, key, value, principal, time, published"
+
+
+class Change(Protocol):
+    """Lets a function work in a transaction, at a time; an error of the database is the caller's."""
+
+    def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
+
+
+class SqliteLeases:
+    """Keeps the promises of :class:`metastore.backends.lease_port.LeaseRows`."""
+
+    def __init__(self, written: Change, ask: Callable[[str, dict[str, Any]], list[Row]], clock: Clock) -> None:
+        self._written, self._ask, self._clock = written, ask, clock
+
+    def take(self, take: Take) -> Taken | Conflicted | Unknown:
+        parameters = {"names": json.dumps(take.names), "ticket": take.ticket, "now": self._clock.micros()}
+        refused = self._refused(self._ask, parameters)
+        if refused is not None and take.ticket is None:
+            return refused  # nothing is to be written: nobody is kept from writing
+        return self._written(lambda connection, now: self._take(connection, take, now))
+
+    def _refused(self, ask: Callable[[str, dict[str, Any]], list[Row]], parameters: dict[str, Any]) -> Taken | None:
+        now = parameters["now"]
+        rows = [LeaseRow(*row) for row in ask(_BY_NAME, parameters)]
+        held = next((row for row in rows if row.owner is not None and (row.expires_at or 0) > now), None)
+        ahead = ask(_AHEAD, parameters)
+        return None if held is None and not ahead else Taken(now, (), held, ahead[0][0] if ahead else None)
+
+    def _take(self, connection: Any, take: Take, now: int) -> Taken:
+        def ask(text: str, parameters: dict[str, Any]) -> list[Row]:
+            rows: list[Row] = connection.execute(text, parameters).fetchall()
+            return rows
+
+        parameters = {"names": json.dumps(take.names), "ticket": take.ticket, "now": now}
+        refused = self._refused(ask, parameters)
+        if refused is not None:
+            sql = "UPDATE lease_waiter SET alive_until = ? WHERE ticket = ?"
+            connection.execute(sql, (now + ALIVE, take.ticket))
+            return refused
+        take_row(connection, None, take.operation_id, 0, now)
+        taken = [self._take_one(connection, take, n, now) for n in range(len(take.names))]
+        connection.execute("DELETE FROM lease_waiter WHERE ticket = ?", (take.ticket,))
+        return Taken(now, tuple(taken), None, None)
+
+    def _take_one(self, connection: Any, take: Take, n: int, now: int) -> LeaseRow:
+        name, expires_at = take.names[n], now + take.ttl
+        found = connection.execute("SELECT id, token, owner FROM lease WHERE name = ?", (name,)).fetchone()
+        lease_id, token, before = found or (next_id(connection), 0, None)
+        holder = (token + 1, take.owner, take.incarnation, before is not None, now, expires_at)
+        connection.execute(
+            """INSERT INTO lease (name, id, token, owner, incarnation, took_over, acquired_at, expires_at)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET token = excluded.token,
+            owner = excluded.owner, incarnation = excluded.incarnation, took_over = excluded.took_over,
+            acquired_at = excluded.acquired_at, expires_at = excluded.expires_at""",
+            (name, lease_id, *holder),
+        )
+        action = "acquire" if before is None else "takeover"
+        changes = changes_of(take.owner, take.incarnation)
+        event = (take.operation_id, n, lease_id, token + 1, action, take.principal, now, take.paths[n], changes)
+        _log(connection, event)
+        return LeaseRow(name, lease_id, token + 1, take.owner, take.incarnation, now, expires_at)
+
+    def renew(self, held: Sequence[LeaseToken], ttl: int) -> int | None:
+        def change(connection: Any, now: int) -> int | None:
+            sql = "UPDATE lease SET expires_at = ? WHERE name = ? AND token = ? AND incarnation = ? RETURNING 1"
+            done = [connection.execute(sql, (now + ttl, *_own(lease))).fetchall() for lease in held]
+            return now + ttl if all(done) else None
+
+        return self._written(change)
+
+    def release(self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None) -> int:
+        def change(connection: Any, now: int) -> int:
+            count = 0
+            for lease, path in zip(held, paths, strict=True):
+                sql = "SELECT owner, incarnation FROM lease WHERE name = ? AND token = ? AND incarnation = ?"
+                whose = connection.execute(sql, _own(lease)).fetchone()
+                if whose is not None:
+                    _free(connection, lease.name, whose, ("release", path, operation_id, count, by, now))
+                    count += 1
+            return count
+
+        return self._written(change)
+
+    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool:
+        def change(connection: Any, now: int) -> bool:
+            sql = "SELECT owner, incarnation FROM lease WHERE name = ? AND owner IS NOT NULL"
+            whose = connection.execute(sql, (name,)).fetchone()
+            if whose is not None:
+                _free(connection, name, whose, ("break", path, operation_id, 0, by, now))
+            return whose is not None
+
+        return self._written(change)
+
+    def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
+        def change(connection: Any, now: int) -> LeaseToken | None:
+            sql = "SELECT id, token, incarnation FROM lease WHERE name = ?"
+            found = connection.execute(sql, (mirror.name,)).fetchone()
+            lease_id, known, incarnation = found or (next_id(connection), 0, None)
+            token = known + 1 if mirror.token is None else mirror.token
+            if token > known:
+                connection.execute(
+                    """INSERT INTO lease (name, id, token, incarnation, took_over) VALUES (?, ?, ?, ?, 0)
+                    ON CONFLICT (name) DO UPDATE SET token = excluded.token, incarnation = excluded.incarnation""",
+                    (mirror.name, lease_id, token, mirror.incarnation),
+                )
+                changes = changes_of(mirror.owner, mirror.incarnation)
+                event = (mirror.operation_id, 0, lease_id, token, "mirror", mirror.principal, now, mirror.path, changes)
+                _log(connection, event)
+            elif (token, mirror.incarnation) != (known, incarnation):
+                return None
+            return LeaseToken(mirror.name, lease_id, token, mirror.incarnation)
+
+        return self._written(change)
+
+    def rows(self, names: Sequence[str] | None, after: str, limit: int) -> tuple[int, list[LeaseRow]]:
+        now = self._clock.micros()
+        parameters = {"names": json.dumps(names), "after": after, "limit": limit, "now": now}
+        return now, [LeaseRow(*row) for row in self._ask(_AFTER if names is None else _BY_NAME, parameters)]
+
+    # --- waiting
+
+    def enter(self, names: Sequence[str], owner: str) -> int:
+        def change(connection: Any, now: int) -> int:
+            ticket = next_id(connection)
+            rows = [(name, ticket, owner, now + ALIVE) for name in names]
+            connection.executemany("INSERT INTO lease_waiter VALUES (?, ?, ?, ?)", rows)
+            return ticket
+
+        return self._written(change)
+
+    def leave(self, ticket: int, names: Sequence[str]) -> None:
+        self._written(lambda c, _: c.execute("DELETE FROM lease_waiter WHERE ticket = ?", (ticket,)).rowcount)
+
+    @contextmanager
+    def waker(self, ticket: int, names: Sequence[str]) -> Iterator[Waker]:
+        yield _Looker(self, ticket, names)
+
+    def may_take(self, ticket: int, names: Sequence[str]) -> bool:
+        """Whether a waiter would be served at this moment."""
+        parameters = {"names": json.dumps(names), "ticket": ticket, "now": self._clock.micros()}
+        return self._refused(self._ask, parameters) is None
+
+    # --- staging
+
+    def stage(self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None) -> bool:
+        def change(connection: Any, now: int) -> bool:
+            return bool(
+                connection.execute(
+                    f"""INSERT INTO staged ({_STAGED}) SELECT ?, id, token, name, ?, ?, ?, ?, ?, 0 FROM lease
+                    WHERE name = ? AND token = ? AND incarnation = ?
+                    ON CONFLICT (id) DO UPDATE SET time = time RETURNING 1""",
+                    (str(staged_id), entity_id, key, value, by, now, *_own(under)),
+                ).fetchall()
+            )
+
+        return self._written(change)
+
+    def staged(self, lease_id: int, token: int) -> list[Staged]:
+        sql = f"SELECT {_STAGED} FROM staged WHERE lease_id = :lease_id AND token = :token ORDER BY time, id"
+        return [_staged(row) for row in self._ask(sql, {"lease_id": lease_id, "token": token})]
+
+    def left_behind(self, after: UUID, limit: int) -> list[Staged]:
+        sql = f"""SELECT {_STAGED} FROM staged s WHERE id > :after AND NOT EXISTS (SELECT 1 FROM lease l
+          WHERE l.name = s.lease AND l.token = s.token AND l.id = s.lease_id) ORDER BY id LIMIT :limit"""
+        return [_staged(row) for row in self._ask(sql, {"after": str(after), "limit": limit})]
+
+    def unstage(self, ids: Sequence[UUID]) -> None:
+        self._written(lambda c, _: c.executemany("DELETE FROM staged WHERE id = ?", [(str(i),) for i in ids]).rowcount)
+
+    def fenced(self, lease_id: int, after: int, limit: int) -> list[Fenced]:
+        sql = """SELECT seq, operation_id, principal, time, coalesce(path_after, path_before), fences FROM operation
+          WHERE fences IS NOT NULL AND seq > :after AND fences LIKE :pattern ORDER BY seq LIMIT :limit"""
+        rows = self._ask(sql, {"pattern": f"%[{lease_id},%", "after": after, "limit": limit})
+        return [Fenced(row[0], UUID(row[1]), *row[2:]) for row in rows]
+
+    def forget_waiters(self, before: int) -> None:
+        self._written(lambda c, _: c.execute("DELETE FROM lease_waiter WHERE alive_until < ?", (before,)).rowcount)
+
+
+class _Looker:
+    """Looks again and again."""
+
+    def __init__(self, leases: SqliteLeases, ticket: int, names: Sequence[str]) -> None:
+        self._leases, self._ticket, self._names = leases, ticket, names
+
+    def wait(self, seconds: float) -> None:
+        clock = self._leases._clock  # noqa: SLF001  (our own)
+        ends = clock.monotonic() + min(seconds, ALIVE / 3_000_000)
+        while (left := ends - clock.monotonic()) > 0 and not self._leases.may_take(self._ticket, self._names):
+            clock.sleep(min(left, clock.uniform(_LOOKS / 2, _LOOKS * 3 / 2)))
+
+
+def _own(lease: LeaseToken) -> tuple[str, int, str]:
+    return lease.name, lease.token, lease.incarnation
+
+
+def _free(connection: Any, name: str, whose: Row, event: tuple[str, str, UUID, int, str | None, int]) -> None:
+    action, path, operation_id, ordinal, by, now = event
+    ((lease_id, token),) = connection.execute(_FREE, (name,)).fetchall()
+    _log(connection, (operation_id, ordinal, lease_id, token, action, by, now, path, changes_of(*whose)))
+
+
+def _log(connection: Any, event: tuple[UUID, int, int, int, str, str | None, int, str, str]) -> None:
+    operation_id, ordinal, *rest = event
+    connection.execute(
+        """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time,
+        path_after, changes) VALUES (?, ?, ?, ?, ?, 'lease', ?, ?, ?, ?, ?)""",
+        (str(operation_id), ordinal, next_seq(connection), *rest),
+    )
+
+
+def _staged(row: Row) -> Staged:
+    return Staged(*row)._replace(id=UUID(row[0]), published=bool(row[9]))

@@ -1,0 +1,281 @@
+"""The book of leases in the store's own database: one row per name, changed by compare-and-swap, in one round trip.
+
+Acquiring, releasing and breaking are operations, with an id and an event in the change feed like all others. A lost
+answer to an acquisition is settled by that id before anybody believes anything; releases and renewals require their
+token, and can simply be sent again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from metastore.backends.lease_port import Fenced, LeaseRow, Mirror, Take, Taken, Waker
+from metastore.changes import decode
+from metastore.commit import Conflicted, LeaseToken, Unknown
+from metastore.deadlines import remaining, until
+from metastore.entity import utc
+from metastore.errors import BackendUnavailable, MetastoreError
+from metastore.feed import position_of
+from metastore.lease_changes import LeaseHolder
+from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
+from metastore.managers.past import steps_of
+from metastore.names import format_path
+from metastore.retry.runner import Conflict, Effort, run
+from metastore.session import Session
+from metastore.settling import ask_until_it_answers
+
+__all__ = ["DatabaseBook"]
+
+T = TypeVar("T")
+_PAGE = 500
+_MICROS = 1_000_000
+_GRACE = 1.0
+"""How long it is tried to leave a queue (seconds). Who does not succeed counts as dead soon."""
+
+
+class DatabaseBook:
+    """Keeps the promises of :class:`metastore.leases.book.Book`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._rows = session.backend.leases
+
+    def _settled(self, what: str, attempt: Callable[[], T]) -> T:
+        """Return what an attempt decides; try again, until the call's deadline, while the database is not there."""
+        session = self._session
+        left = max(remaining(session.clock, session.policy.deadline), 0.001)
+
+        def once(_: int) -> T:
+            try:
+                return attempt()
+            except BackendUnavailable as error:
+                if not error.transient:
+                    raise
+                raise Conflict("unavailable", str(error)) from error
+
+        effort = Effort(replace(session.policy, deadline=left), session.clock, session.bucket, lambda: what)
+        try:
+            return run(once, effort)
+        except MetastoreError as error:
+            if isinstance(error.__cause__, Conflict) and isinstance(error.__cause__.__cause__, BackendUnavailable):
+                raise error.__cause__.__cause__ from None
+            raise
+
+    # --- acquiring
+
+    def take(self, want: Want) -> tuple[Grant, ...] | Refusal:
+        paths = tuple([_path(name) for name in want.names])
+        ticket = None if want.ticket is None else int(want.ticket)
+        ttl = round(want.ttl * _MICROS)
+        session = self._session
+
+        def attempt() -> tuple[Grant, ...] | Refusal:
+            operation_id = session.clock.operation_id()
+            holder = (want.owner, want.incarnation)
+            take = Take(operation_id, session.principal, want.names, paths, *holder, ttl, ticket)
+            answer = self._rows.take(take)
+            if isinstance(answer, Conflicted):
+                raise Conflict(answer.cause, "others took some of the leases at this moment")
+            if isinstance(answer, Unknown):
+                ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
+                if ask_until_it_answers(session, operation_id, ends) is not None:
+                    raise Conflict("lost", f"the connection was lost before anything was taken ({answer.reason})")
+                return self._taken_unheard(take)
+            return self._answered(want, answer)
+
+        return self._settled(f"acquire {', '.join(want.names)}", attempt)
+
+    def _answered(self, want: Want, answer: Taken) -> tuple[Grant, ...] | Refusal:
+        if answer.rows:
+            return tuple([_grant(row) for row in answer.rows])
+        if answer.ahead is not None and answer.held is None:
+            return Refusal(answer.ahead, None, None, 0.0)
+        if answer.held is None:  # somebody had it a moment ago
+            raise Conflict("lease", "somebody took it at this moment", 0.0)
+        expires_at = answer.held.expires_at or 0
+        seconds = 0.0 if answer.ahead is not None else max((expires_at - answer.now) / _MICROS, 0.001)
+        return Refusal(answer.held.name, answer.held.owner, utc(expires_at), seconds)
+
+    def _taken_unheard(self, take: Take) -> tuple[Grant, ...]:
+        """What was taken by a statement whose answer was lost, as its events say."""
+        steps = self._session.backend.steps(take.operation_id)
+        return tuple(
+            [
+                Grant(name, step.version, utc(step.time + take.ttl), _token(name, step.entity_id, step.version, take))
+                for name, step in zip(take.names, steps, strict=True)
+            ]
+        )
+
+    # --- keeping, giving back, breaking
+
+    def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
+        held = _tokens(grants)
+        until_when = self._settled(f"renew {grants[0].name}", lambda: self._rows.renew(held, round(ttl * _MICROS)))
+        return None if until_when is None else utc(until_when)
+
+    def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
+        held, paths = _tokens(grants), [_path(grant.name) for grant in grants]
+        session = self._session
+
+        def attempt() -> int:
+            return self._rows.release(held, paths, session.clock.operation_id(), session.principal)
+
+        return bool(self._settled(f"release {grants[0].name}", attempt))
+
+    def break_(self, name: str) -> bool:
+        session = self._session
+
+        def attempt() -> bool:
+            return self._rows.break_(name, _path(name), session.clock.operation_id(), session.principal)
+
+        return self._settled(f"break {name}", attempt)
+
+    # --- looking
+
+    def holders(self, names: Sequence[str] | None = None) -> Iterator[Holder]:
+        after = ""
+        while True:
+            now, rows = self._page(names, after)
+            yield from (_holder(row, now) for row in rows if row.owner is not None)
+            if names is not None or len(rows) < _PAGE:
+                return
+            after = rows[-1].name
+
+    def _page(self, names: Sequence[str] | None, after: str) -> tuple[int, list[LeaseRow]]:
+        return self._settled("look at leases", lambda: self._rows.rows(names, after, _PAGE))
+
+    def granted(self, name: str, token: int) -> tuple[Grant, Holder] | None:
+        now, rows = self._page([name], "")
+        found = [row for row in rows if row.token == token and row.owner is not None]
+        return (_grant(found[0]), _holder(found[0], now)) if found else None
+
+    def audit(self, name: str) -> Iterator[LeaseEvent]:
+        _, rows = self._page([name], "")
+        if not rows:
+            return
+        lease_id = rows[0].id
+        epoch, _ = self._session.backend.feed_start()
+        holders: dict[int, LeaseHolder] = {}
+        both: Iterator[tuple[int, LeaseEvent | Fenced]] = heapq.merge(
+            self._events(lease_id), self._commits(lease_id), key=lambda pair: pair[0]
+        )
+        for seq, event in both:
+            position = position_of(epoch, seq)
+            if isinstance(event, LeaseEvent):
+                if event.action not in ("release", "break"):
+                    holders[event.token] = LeaseHolder(event.owner, event.incarnation)
+                yield replace(event, position=position)
+                continue
+            token = dict(json.loads(event.fences))[lease_id]
+            who = holders.get(token, LeaseHolder(None, None))
+            when = (utc(event.time), who.owner, who.incarnation, event.principal)
+            yield LeaseEvent("commit", token, *when, event.operation_id, position, event.path)
+
+    def _events(self, lease_id: int) -> Iterator[tuple[int, LeaseEvent]]:
+        for step in steps_of(self._session.backend, lease_id):
+            changes = decode(json.loads(step.changes or "[]"))
+            who = next((c for c in changes if isinstance(c, LeaseHolder)), LeaseHolder(None, None))
+            event = LeaseEvent(
+                step.action,
+                step.version or 0,
+                utc(step.time),
+                who.owner,
+                who.incarnation,
+                step.principal,
+                step.operation_id,
+            )
+            yield step.seq or 0, event
+
+    def _commits(self, lease_id: int) -> Iterator[tuple[int, Fenced]]:
+        after = 0
+        while True:
+            rows = self._rows.fenced(lease_id, after, _PAGE)
+            for row in rows:
+                yield row.seq, row
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1].seq
+
+    # --- waiting
+
+    @contextmanager
+    def queue(self, want: Want) -> Iterator[Queue]:
+        ticket = self._settled("wait for a lease", lambda: self._rows.enter(want.names, want.owner))
+        place: _Place | None = None
+        try:
+            with self._rows.waker(ticket, want.names) as waker:
+                place = _Place(str(ticket), waker)
+                yield place
+        finally:
+            if place is None or not place.was_served:
+                clock = self._session.clock
+                with until(clock.monotonic() + _GRACE), suppress(MetastoreError):
+                    self._rows.leave(ticket, want.names)
+
+    # --- tokens of leases that are kept elsewhere
+
+    def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
+        """Note the token of a lease that another book keeps, so that commits here can require it.
+
+        ``token`` None: there is none, and this store counts. Return what commits require; None: a newer one is noted.
+        """
+        session = self._session
+
+        def attempt() -> LeaseToken | None:
+            operation_id = session.clock.operation_id()
+            mirror = Mirror(operation_id, session.principal, name, _path(name), token, owner, incarnation)
+            answer = self._rows.mirror(mirror)
+            if isinstance(answer, Conflicted):
+                raise Conflict(answer.cause, "somebody noted another token at this moment")
+            if isinstance(answer, Unknown):
+                raise Conflict("lost", "the answer was lost")  # what is noted already is found to be ours
+            return answer
+
+        return self._settled(f"note the token of {name}", attempt)
+
+
+class _Place:
+    """A place in the queue."""
+
+    def __init__(self, ticket: str, waker: Waker) -> None:
+        self.ticket, self._waker, self.was_served = ticket, waker, False
+
+    def wait(self, seconds: float) -> None:
+        self._waker.wait(seconds)
+
+    def served(self) -> None:
+        self.was_served = True
+
+
+def _path(name: str) -> str:
+    return format_path((name,))
+
+
+def _grant(row: LeaseRow) -> Grant:
+    assert row.incarnation is not None
+    fence = LeaseToken(row.name, row.id, row.token, row.incarnation)
+    return Grant(row.name, row.token, utc(row.expires_at or 0), fence)
+
+
+def _token(name: str, lease_id: int | None, token: int | None, take: Take) -> LeaseToken:
+    assert lease_id is not None
+    assert token is not None
+    return LeaseToken(name, lease_id, token, take.incarnation)
+
+
+def _tokens(grants: Sequence[Grant]) -> list[LeaseToken]:
+    return [grant.fence for grant in grants if grant.fence is not None]
+
+
+def _holder(row: LeaseRow, now: int) -> Holder:
+    assert row.owner is not None
+    assert row.incarnation is not None
+    acquired_at, expires_at = row.acquired_at or 0, row.expires_at or 0
+    times = (utc(acquired_at), utc(expires_at), expires_at <= now)
+    return Holder(row.name, row.token, row.owner, row.incarnation, *times, row.waiting)

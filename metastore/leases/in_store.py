@@ -1,0 +1,27 @@
+"""The leases of a store: kept in its own database, so that its commits can require their tokens."""
+
+from __future__ import annotations
+
+from metastore.commit import LeaseToken
+from metastore.leases.database import DatabaseBook
+from metastore.leases.leases import Leases, clean_lease
+from metastore.leases.staging import StoreStaging
+from metastore.session import Session
+
+__all__ = ["StoreLeases"]
+
+
+class StoreLeases(Leases):
+    """``store.leases``."""
+
+    def __init__(self, session: Session) -> None:
+        self._database = DatabaseBook(session)
+        super().__init__(self._database, session.clock, session.policy.deadline, StoreStaging(session))
+
+    def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
+        """Note the token of a lease that is kept elsewhere, so that commits in this store can require it.
+
+        ``token`` None: there is none, and this store counts. Returns what commits require, or None: a newer token is
+        noted already. For whatever keeps leases outside of the store: it hands a lease out only after this.
+        """
+        return self._database.mirror(clean_lease(name), token, owner, incarnation)

@@ -1,0 +1,312 @@
+"""What a holder has in hand: one lease, or several that were taken together.
+
+It belongs to the process that acquired it: after a fork the child holds nothing. It is over when its time is, by the
+holder's own clocks, when it was taken over or broken, and when it was released; then :attr:`lost` is set and every
+commit under it raises LeaseLost. That early warning saves work; what makes a late holder harmless is the token, which
+is checked in the commit itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, NoReturn, Protocol, Self
+
+from metastore.clock import Clock
+from metastore.commit import LeaseToken
+from metastore.deadlines import until
+from metastore.entity import Entity
+from metastore.errors import InvalidArgument, LeaseLost, MetastoreError
+from metastore.leases.book import Book, Grant
+from metastore.leases.validity import Instant, Validity
+
+__all__ = ["Hold", "Lease", "LeaseSet", "OnLost", "Staging"]
+
+_log = logging.getLogger("metastore")
+_PATIENCE = 1.0
+"""How long a release waits for a renewal in flight (seconds)."""
+
+OnLost = Callable[[Any], None]
+"""Called once, with the lease, by whichever thread finds that it is lost."""
+
+
+class Staging(Protocol):
+    """Where what was produced under a lease is written down before anybody may see it."""
+
+    def stage(self, token: LeaseToken, entity: Entity, key: str, value: str) -> bool:
+        """Write down one thing, if the lease still has this token."""
+        ...
+
+    def publish(self, hold: Hold, changes: object) -> tuple[Entity, ...]:
+        """Make all that was staged under the lease visible, in one commit under it."""
+        ...
+
+
+class Hold:
+    """One or several leases of one holder. Use it as a context manager: it is renewed, and given back at the end."""
+
+    def __init__(
+        self,
+        book: Book,
+        clock: Clock,
+        grants: Sequence[Grant],
+        owner: str,
+        incarnation: str,
+        ttl: float,
+        since: Instant | None,
+        renew_every: float | None,
+        on_lost: OnLost | None,
+        staging: Staging | None,
+    ) -> None:
+        """Hold what was granted. ``since``: when it was asked for; None: a process above this one renews it."""
+        self._book, self._clock, self._staging = book, clock, staging
+        self._grants = tuple(grants)
+        self.owner, self.incarnation = owner, incarnation
+        self._ttl = ttl
+        self._validity = None if since is None else Validity(clock, ttl, since)
+        self._expires_at = min(grant.expires_at for grant in grants)
+        self._renew_every = ttl / 4 if renew_every is None else renew_every
+        self._on_lost = on_lost
+        self.lost = threading.Event()
+        """Set when the lease is found to be lost. Wait for it, or look at it, between the steps of long work."""
+        self._why = ""
+        self._released = self._given_back = False
+        self._pid = os.getpid()
+        self._thread = threading.current_thread()
+        self._beating: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._guard = threading.Lock()  # of the three below, and of telling once
+        self._told = False
+        self._claims = 1  # how often it was handed out
+        self._entered = 0
+
+    # --- what it is
+
+    @property
+    def expires_at(self) -> datetime:
+        """Until when it lasts by the book's clock, unless it is renewed (UTC)."""
+        return self._expires_at
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that are held."""
+        return tuple([grant.name for grant in self._grants])
+
+    def tokens(self) -> tuple[LeaseToken, ...]:
+        """Return what a commit under this requires. Raises LeaseLost; InvalidArgument where no store checks it."""
+        self.check()
+        fences = [grant.fence for grant in self._grants]
+        if None in fences:
+            raise InvalidArgument(
+                f"no store checks the token of the lease {self.names[0]!r}, so that it cannot guard a commit; "
+                "give the store to what keeps the lease: ms.ObjectStoreLeases(…, store=store)"
+            )
+        return tuple([fence for fence in fences if fence is not None])
+
+    def check(self) -> None:
+        """Raise LeaseLost if the lease is known to be lost, or its time is over. Asks nobody: it costs nothing."""
+        if os.getpid() != self._pid:
+            raise self._error("it belongs to the process that acquired it, not to its child")
+        if self._released:
+            raise self._error("it was released")
+        if self.lost.is_set():
+            raise self._error(self._why)
+        if self._validity is not None and self._validity.left() <= 0:
+            raise self.lose("its time was over before it was renewed")
+
+    def is_over(self) -> bool:
+        """Whether :meth:`check` would raise."""
+        try:
+            self.check()
+        except LeaseLost:
+            return True
+        return False
+
+    def lose(self, why: str) -> LeaseLost:
+        """Note that it is lost, tell the holder, and return the error to raise."""
+        with self._guard:
+            told, self._told = self._told, True
+            if not told:
+                self._why = why
+        self.lost.set()
+        self._stop.set()
+        if not told and self._on_lost is not None:
+            try:
+                self._on_lost(self)
+            except Exception:  # noqa: BLE001  (the loss must be reported all the same)
+                _log.exception("on_lost of the lease %r raised", self.names[0])
+        return self._error(self._why)
+
+    def _error(self, why: str) -> LeaseLost:
+        name, token = self.names[0], self._grants[0].token
+        number = "" if token is None else f" (token {token})"
+        return LeaseLost(
+            name,
+            token,
+            f"the lease {name!r}{number} is lost: {why}; nothing was written; stop the work it was for, "
+            "and acquire it anew",
+        )
+
+    # --- keeping it
+
+    def renew(self) -> None:
+        """Let it last for its ttl from now on. Raises LeaseLost; what the book raises, which leaves it as it was."""
+        self.check()
+        since = Instant.now(self._clock)
+        expires_at = self._book.renew(self._grants, self.incarnation, self._ttl)
+        if expires_at is None:
+            self.check()  # it may have been released meanwhile
+            raise self.lose("somebody else has it, or it was broken")
+        self._expires_at = expires_at
+        if self._validity is not None:
+            self._validity.extend(since)
+            self.check()  # the answer may have come too late
+
+    def keep(self) -> None:
+        """Renew it from now on, in a thread of its own, until it is released, or the acquiring thread ends."""
+        with self._guard:
+            if self._beating is not None or self._validity is None:
+                return
+            self._beating = threading.Thread(target=self._beat, name=f"lease {self.names[0]}", daemon=True)
+        try:
+            self._beating.start()
+        except BaseException:
+            self._beating = None
+            raise
+
+    def _beat(self) -> None:
+        wait = self._renew_every
+        while not self._stop.wait(max(0.0, min(wait, self._left()))):
+            if not self._thread.is_alive():
+                return  # nobody is left who could release it: its time ends
+            try:
+                self._renew_in_time()
+                wait = self._renew_every
+            except LeaseLost:
+                return
+            except MetastoreError as error:
+                _log.warning("the lease %r was not renewed, and is tried again: %s", self.names[0], error)
+                wait = self._renew_every / 4
+
+    def _left(self) -> float:
+        return self._ttl if self._validity is None else self._validity.left()
+
+    def _renew_in_time(self) -> None:
+        with until(self._clock.monotonic() + max(0.0, self._left())):
+            self.renew()
+
+    def release(self) -> bool:
+        """Give it back. False: it was given back before, or is somebody else's. It may be repeated."""
+        if os.getpid() != self._pid or self._given_back or self._validity is None:
+            return False
+        self._released = True
+        self._stop.set()
+        beating = self._beating
+        if beating is not None and beating is not threading.current_thread():
+            beating.join(_PATIENCE)  # one that hangs may come late: it finds another token
+        given_back = self._book.release(self._grants, self.incarnation)
+        self._given_back = True  # what raised may be tried again
+        return given_back
+
+    def again(self) -> bool:
+        """Hand it out once more to the same holder; False: it is over."""
+        if self.is_over():
+            return False
+        with self._guard:
+            self._claims += 1
+        return True
+
+    def __enter__(self) -> Self:
+        self.check()
+        try:
+            self.keep()
+        except BaseException:
+            self.release()  # without its heartbeat nobody should rely on it
+            raise
+        with self._guard:
+            self._entered += 1
+            self._claims = max(self._claims, self._entered)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._guard:
+            self._entered -= 1
+            self._claims -= 1
+            if self._claims:
+                return
+        try:
+            self.release()
+        except MetastoreError as failed:  # it ends by itself, with its ttl
+            _log.warning("the lease %r was not given back: %s", self.names[0], failed)
+
+    # --- work outside the store
+
+    def stage(self, entity: Entity, key: str, value: str) -> None:
+        """Write down what was produced for ``entity``, where nobody sees it before :meth:`publish`.
+
+        For example ``lease.stage(table, "metadata_location", "s3://…/v7.json")``: it will be the property ``key``.
+        What was staged by a holder who is late is never seen; ``store.gc(clean_up=…)`` hands it over to be removed.
+        Staged again, the newer value counts. Raises LeaseLost, InvalidArgument.
+        """
+        if not self._staged().stage(self.tokens()[0], entity, key, value):
+            raise self.lose("it has another token by now: somebody took it over, or it was broken")
+
+    def publish(self, changes: object = ()) -> tuple[Entity, ...]:
+        """Make all that was staged visible, in one commit that requires the token; return the entities.
+
+        Each staged value becomes a property of its entity. ``changes``: what else is to be done in the same commit:
+        one or several changes, of the one entity that something was staged for; a mapping from entities to changes; or
+        a function that is called with the transaction. Raises LeaseLost, and what the changes raise; then nothing
+        was published, and it stays staged.
+        """
+        return self._staged().publish(self, changes)
+
+    def _staged(self) -> Staging:
+        if self._staging is None:
+            raise InvalidArgument("work is staged in a store: acquire the lease with store.leases")
+        return self._staging
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a lease cannot be pickled: it belongs to the process that acquired it")
+
+
+class Lease(Hold):
+    """One lease that is held. Acquired with ``store.leases.acquire(name)``."""
+
+    @property
+    def name(self) -> str:
+        """What is held."""
+        return self._grants[0].name
+
+    @property
+    def token(self) -> int | None:
+        """The fencing token. None: the lock files of this format have none."""
+        return self._grants[0].token
+
+    def __repr__(self) -> str:
+        return f"Lease({self.name!r}, token={self.token}, owner={self.owner!r}, expires_at={self.expires_at})"
+
+
+class LeaseSet(Hold, Mapping[str, int | None]):
+    """Several leases that were acquired together, and are renewed and released together: tokens by name."""
+
+    def __getitem__(self, name: str) -> int | None:
+        for grant in self._grants:
+            if grant.name == name:
+                return grant.token
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    def __repr__(self) -> str:
+        return f"LeaseSet({dict(self)}, owner={self.owner!r}, expires_at={self.expires_at})"

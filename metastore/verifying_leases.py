@@ -1,0 +1,100 @@
+"""Are the tokens of leases as they should be, and was nothing committed under a token that was not the lease's?
+
+Invariant 9: in the order of the feed, every commit made under a token stands between the event that gave the token and
+the next event of the lease. Both draw their positions while they hold the lease's row, so that this order is the one
+in which the database decided. Memory: a few numbers for each lease.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from metastore.version_chain import Link
+from metastore.violations import Violation
+
+__all__ = ["LEASE", "Fencing", "check_lease"]
+
+LEASE = "lease"
+"""The kind of a lease's events."""
+
+_GIVEN = ("acquire", "takeover", "mirror")
+_TAKEN = ("release", "break")
+
+
+class Fencing:
+    """Reads the feed, and compares what was committed under leases with their events."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[int, tuple[int, bool]] = {}  # by lease: the token, and whether a commit may carry it
+        self._seen: dict[int, tuple[int, int]] = {}  # before its first event that is kept: the last token, and where
+
+    def event(self, lease_id: int, token: int, action: str, path: str | None) -> Iterator[Violation]:
+        """Read an event of a lease."""
+        seen, position = self._seen.pop(lease_id, (0, 0))
+        if lease_id not in self._tokens and seen >= token:
+            yield Violation(
+                9, lease_id, path, f"position {position} was committed under token {seen}, which came later or never"
+            )
+        self._tokens[lease_id] = token, action in _GIVEN
+
+    def commit(self, seq: int, fences: str, path: str | None) -> Iterator[Violation]:
+        """Read a commit that was made under leases."""
+        try:
+            pairs = [(int(lease_id), int(token)) for lease_id, token in json.loads(fences)]
+        except (TypeError, ValueError):
+            yield Violation(9, None, path, f"position {seq}: the leases that it was committed under cannot be read")
+            return
+        for lease_id, token in pairs:
+            if lease_id not in self._tokens:
+                self._seen[lease_id] = max(self._seen.get(lease_id, (0, 0)), (token, seq))
+                continue
+            known, given = self._tokens[lease_id]
+            if (known, given) != (token, True):
+                now = f"token {known}" if given else f"nobody (token {known})"
+                message = f"position {seq} was committed under token {token} of lease {lease_id}, which {now} had then"
+                yield Violation(9, lease_id, path, message)
+
+
+def check_lease(
+    row_id: int, row: tuple[Any, ...] | None, links: Iterable[Link], *, complete: bool
+) -> Iterator[Violation]:
+    """Check the events of one lease: its tokens grow by one, those that are noted from elsewhere by any number.
+
+    ``row``: name, token and owner; None: there is none, as in a database that was imported with its history.
+    """
+    last: Link | None = None
+    for link in links:
+        for invariant, message in _problems(last, link, complete):
+            yield Violation(invariant, row_id, link.path_after, message)
+        last = link
+    if row is None:
+        return
+    name, token, owner = row
+    if last is None:
+        if complete:
+            yield Violation(1, row_id, name, f"the lease has token {token}, but no operation gave it")
+    elif last.version != token:
+        yield Violation(1, row_id, name, f"the lease has token {token}, its events end at {last.version}")
+    elif (owner is not None) != (last.action in ("acquire", "takeover")):
+        yield Violation(1, row_id, name, f"its last event is {last.action}, and it is held by {owner or 'nobody'}")
+
+
+def _problems(last: Link | None, link: Link, complete: bool) -> Iterator[tuple[int, str]]:
+    token = link.version or 0
+    if link.kind != LEASE or link.action not in _GIVEN + _TAKEN:
+        yield 1, f"token {token} of a lease is the work of: {link.action} {link.kind}"
+        return
+    if last is None:
+        if complete and token != 1 and link.action != "mirror":
+            yield 1, f"the tokens of the lease begin at {token}, although gc has removed none"
+        return
+    before = last.version or 0
+    if token <= before or (token != before + 1 and link.action != "mirror"):
+        yield 1, f"after token {before} comes {token} ({link.action})"
+    if link.seq is not None and last.seq is not None and link.seq <= last.seq:
+        yield 8, f"token {token} is at position {link.seq}, token {before} before it at {last.seq}"
+    held = last.action in ("acquire", "takeover")
+    if held != (link.action in ("takeover", *_TAKEN)) and "mirror" not in (last.action, link.action):
+        yield 1, f"after {last.action} (token {before}) comes {link.action} (token {token})"
