@@ -48,7 +48,7 @@ def build(store: Store) -> None:
     _disabled(store)
     _operations(store, table, catalog.id)
     with store.leases.acquire("a lease") as lease:
-        store.tables.alter(table, ms.SetProperty("under", "a lease"), lease=lease)
+        store.catalogs.alter("lake.c", ms.SetProperty("under", "a lease"), lease=lease)
 
 
 def _other_kinds(store: Store) -> None:
