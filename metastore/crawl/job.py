@@ -70,7 +70,6 @@ def crawl(
     target, reachable = _target(into), reachable_url(url)
     roots = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     patterns = {"include": tuple(include), "exclude": tuple(exclude)}
-    tell = progress or (lambda _what, _fraction: None)
     with metastore.open(reachable, principal=principal) as store:
         check_target(store, target)
         job = _Job(store, target, policies, patterns, dry_run, progress or _silent, clock)
