@@ -72,7 +72,7 @@ class Call:
             raise InvalidArgument("the principal must be a non-empty string without NUL")
         if self.deadline is not None:
             positive_seconds(self.deadline, "a deadline")
-        if self.lease is not None and not isinstance(self.lease, Fencing):
+        if self.lease is not None and (isinstance(self.lease, type) or not isinstance(self.lease, Fencing)):
             raise InvalidArgument(f"a lease is what store.leases.acquire(…) returned, not {shown(self.lease)}")
         if self.operation_id is not None:
             object.__setattr__(self, "operation_id", uuid7(self.operation_id))

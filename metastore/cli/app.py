@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -12,13 +11,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metastore.cli import crawling, crawls, looking, moving_data, past, stats, upkeep
+from metastore.cli import crawling, crawls, leases, looking, moving_data, past, stats, upkeep
 from metastore.cli.context import Settings
-from metastore.cli.output import one_line, safe
-from metastore.errors import MetastoreError
+from metastore.cli.output import tell
+from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
 from metastore.kinds.installed import load_installed_kinds
 
 __all__ = ["app", "run"]
+
+_CODES: dict[type[MetastoreError], int] = {LeaseHeld: 75, LeaseLost: 124}
+"""Errors on which a script acts differently: `try again later` of sysexits.h, and `over time` of timeout(1)."""
 
 
 class _Interrupted(Exception):
@@ -72,7 +74,7 @@ def _settings(
     load_installed_kinds()
 
 
-for _commands in (upkeep, crawling, crawls, looking, past, stats, moving_data):
+for _commands in (upkeep, crawling, crawls, looking, past, stats, leases, moving_data):
     _commands.register(app)
 
 
@@ -91,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
     except (_Interrupted, KeyboardInterrupt):
         return _say("interrupted", 130)
     except MetastoreError as error:
-        return _say(str(error), 1)
+        return _say(str(error), _CODES.get(type(error), 1))
     except OSError as error:
         return _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
     except Exception as error:
@@ -101,6 +103,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _say(message: str, code: int) -> int:
-    hidden = re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", message)
-    sys.stderr.write(f"metastore: {safe(one_line(hidden))}\n")
+    tell(message)
     return code

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ __all__ = [
     "safe",
     "short",
     "table",
+    "tell",
     "time",
     "version_json",
     "write_json",
@@ -78,6 +80,12 @@ def _escape(char: str) -> str:
 def one_line(text: str) -> str:
     """Return ``text`` in one line."""
     return " ".join(text.split())
+
+
+def tell(message: str) -> None:
+    """Write one line to stderr; a password in a URL is not shown."""
+    hidden = re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", message)
+    sys.stderr.write(f"metastore: {safe(one_line(hidden))}\n")
 
 
 def short(text: str, limit: int = 60) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from metastore.arguments import positive_integer
 from metastore.commit import LeaseToken
+from metastore.errors import InvalidArgument
 from metastore.leases.database import DatabaseBook
-from metastore.leases.leases import Leases, clean_lease
+from metastore.leases.leases import Leases, clean_lease, clean_owner
 from metastore.leases.staging import StoreStaging
+from metastore.names import clean_text
 from metastore.session import Session
 
 __all__ = ["StoreLeases"]
@@ -24,4 +27,8 @@ class StoreLeases(Leases):
         ``token`` None: there is none, and this store counts. Returns what commits require, or None: a newer token is
         noted already. For whatever keeps leases outside of the store: it hands a lease out only after this.
         """
-        return self._database.mirror(clean_lease(name), token, owner, incarnation)
+        if token is not None:
+            positive_integer(token, "a token")
+        if not clean_text(incarnation, "an incarnation") or "\x00" in incarnation:
+            raise InvalidArgument("an incarnation is a non-empty string without NUL")
+        return self._database.mirror(clean_lease(name), token, clean_owner(owner), incarnation)

@@ -101,7 +101,7 @@ class Leases:
         on_lost: OnLost | None,
     ) -> H:
         ttl = positive_seconds(ttl, "a ttl")
-        if timeout != 0:
+        if timeout != 0 or isinstance(timeout, bool):
             timeout = positive_seconds(timeout, "a timeout, unless it is 0,")
         if renew_every is not None and positive_seconds(renew_every, "renew_every") >= ttl / _SHARE:
             raise InvalidArgument(

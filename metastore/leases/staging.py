@@ -19,6 +19,7 @@ from metastore.commit import LeaseToken
 from metastore.entity import Entity, utc
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds import kind_named
+from metastore.kinds.kind import MAX_DOC
 from metastore.leases.lease import Hold
 from metastore.names import clean_text
 from metastore.session import Call, Session
@@ -65,17 +66,18 @@ class StoreStaging:
             newest = {(s.entity_id, s.key): s.value for s in staged}
             ids = tuple([s.id for s in staged if newest[s.entity_id, s.key] == s.value])
             entities = self._entities(sorted({s.entity_id for s in staged}))
+            work = changes if callable(changes) and not isinstance(changes, type) else None
+            more_changes = list(_by_entity(changes, entities)) if work is None else []  # once: fn runs again
 
             def fn(tx: Transaction) -> tuple[Entity, ...]:
                 tx.publishes = ids
                 wanted: dict[int, tuple[Entity, list[EntityChange]]] = {
                     e.id: (e, [SetProperty(k, v) for (i, k), v in newest.items() if i == e.id]) for e in entities
                 }
-                if callable(changes):
-                    changes(tx)
-                else:
-                    for entity, more in _by_entity(changes, entities):
-                        wanted.setdefault(entity.id, (entity, []))[1].extend(more)
+                if work is not None:
+                    work(tx)
+                for entity, more in more_changes:
+                    wanted.setdefault(entity.id, (entity, []))[1].extend(more)
                 return tuple([tx.manager(e.kind).alter(e, *all_of_it) for e, all_of_it in wanted.values()])
 
             return run_transaction(self._session, fn, Call(lease=hold))
@@ -121,6 +123,8 @@ def _text(text: object, what: str) -> str:
     found = clean_text(text, what)
     if not found or "\x00" in found:
         raise InvalidArgument(f"{what} must be a non-empty string without NUL")
+    if len(found) > MAX_DOC:
+        raise InvalidArgument(f"{what} has {len(found)} characters; no entity can hold more than {MAX_DOC} bytes")
     return found
 
 

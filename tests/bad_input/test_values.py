@@ -234,7 +234,7 @@ def test_values_that_json_does_not_know(kept: ms.Store, value: Any) -> None:
 MISSPELT: dict[str, Callable[[ms.Store], Any]] = {
     "expected_verison": lambda s: s.tables.alter(TABLE, ms.SetComment("x"), expected_verison=7),  # type: ignore[call-arg]
     "operation": lambda s: s.tables.alter(TABLE, ms.SetComment("y"), operation="nonsense"),  # type: ignore[call-arg]
-    "lease": lambda s: s.tables.alter(TABLE, ms.SetComment("z"), lease="nonsense"),  # type: ignore[call-arg]
+    "leases": lambda s: s.tables.alter(TABLE, ms.SetComment("z"), leases="nonsense"),  # type: ignore[call-arg]
     "propertes": lambda s: s.schemas.create("m.c.x", propertes={"k": "v"}),  # type: ignore[call-arg]
     "cascde": lambda s: s.tables.drop(TABLE, cascde=True),  # type: ignore[call-arg]
 }

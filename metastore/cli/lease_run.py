@@ -1,0 +1,143 @@
+"""``lease run``: a command that runs only while a lease is held."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from metastore.arguments import positive_seconds
+from metastore.cli.context import Settings
+from metastore.cli.lease_source import On, open_leases
+from metastore.cli.output import tell
+from metastore.cli.supervising import Command, Notices, see_through
+from metastore.clock import SYSTEM
+from metastore.deadlines import until
+from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
+from metastore.leases.lease import Lease
+from metastore.leases.leases import Leases
+
+__all__ = ["run"]
+
+_CANNOT_RUN = 126
+_NOT_FOUND = 127
+_AT_THE_END = 10.0
+"""How long it is tried to look whether the lease was held, and to give it back (seconds): no signal ends that."""
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The lease.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG...]", help="What is run under it.")],
+    ttl: Annotated[float, typer.Option("--ttl", help="How long the lease lasts without being renewed (seconds).")] = 30,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="How long to wait for it, in the order of arrival (seconds).")
+    ] = 0,
+    owner: Annotated[
+        str | None,
+        typer.Option("--owner", help="Who others are told has it: else this machine and process.", show_default=False),
+    ] = None,
+    renew_every: Annotated[
+        float | None,
+        typer.Option("--renew-every", help="Seconds; else a quarter of the ttl.", show_default=False),
+    ] = None,
+    grace: Annotated[
+        float, typer.Option("--grace", help="How long the command has to end before it is killed (seconds).")
+    ] = 10,
+    on: On = None,
+) -> None:
+    """Run a command while a lease is held; exit with its code, or 128 + n if the signal n ended it.
+
+    The command finds the lease in its environment: METASTORE_LEASE, METASTORE_LEASE_TOKEN, METASTORE_URL if that was
+    given, and METASTORE_LEASES, the URL after --on. SIGTERM, SIGINT and SIGHUP are forwarded to it. When the lease is
+    lost, the command and what it has started get SIGTERM, and SIGKILL after the grace period.
+
+    Exit codes of its own: 75 somebody else holds the lease, 124 the lease was lost before the command was over,
+    126 the command cannot be run, 127 there is no such command, 1 another error, in one line.
+    """
+    settings: Settings = ctx.obj
+    positive_seconds(grace, "a grace period")
+    _look_for(command[0])
+    with Notices() as notices, open_leases(settings, on) as leases:
+        lease = _acquire(leases, notices, name, ttl, timeout, owner, renew_every)
+        try:
+            lease.keep()
+            notices.forward()
+            started = _start(command, lease, {"METASTORE_URL": settings.url, "METASTORE_LEASES": on})
+            code = see_through(started, notices, grace, lease.is_over)
+            with until(SYSTEM.monotonic() + _AT_THE_END):
+                _was_held(lease, code)
+        finally:
+            with until(SYSTEM.monotonic() + _AT_THE_END):
+                _give_back(lease)
+    raise typer.Exit(code)
+
+
+def _look_for(command: str) -> None:
+    """Exit before anything is acquired if there is nothing to run."""
+    if shutil.which(command) is None:
+        is_there = shutil.which(command, os.F_OK) is not None or ("/" in command and Path(command).exists())
+        _refuse(command, _CANNOT_RUN if is_there else _NOT_FOUND, "cannot be run" if is_there else "is not found")
+
+
+def _refuse(command: str, code: int, why: str) -> None:
+    tell(f"the command {command!r} {why}")
+    raise typer.Exit(code)
+
+
+def _acquire(
+    leases: Leases,
+    notices: Notices,
+    name: str,
+    ttl: float,
+    timeout: float,
+    owner: str | None,
+    renew_every: float | None,
+) -> Lease:
+    try:
+        return leases.acquire(
+            name, ttl=ttl, timeout=timeout, owner=owner, renew_every=renew_every, on_lost=notices.wake
+        )
+    except LeaseHeld as held:
+        who = held.owner or "others, who have waited longer"
+        times = "" if held.expires_at is None else f" until {held.expires_at:%Y-%m-%d %H:%M:%S} UTC, unless renewed"
+        message = f"the lease {held.name!r} is held by {who}{times}; wait for it with --timeout SECONDS"
+        raise LeaseHeld(held.name, held.owner, held.expires_at, message) from None
+
+
+def _start(words: Sequence[str], lease: Lease, urls: Mapping[str, str | None]) -> Command:
+    """Start the command. It must be able to commit under the lease: it is given the URLs as they were given to us."""
+    more = {name: url for name, url in urls.items() if url is not None}
+    more |= {"METASTORE_LEASE": lease.name, "METASTORE_LEASE_TOKEN": str(lease.token)}
+    try:
+        return Command(words, {**os.environ, **more})
+    except OSError as error:
+        code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN
+        tell(f"the command {words[0]!r} cannot be run: {error.strerror}")
+        raise typer.Exit(code) from None
+
+
+def _was_held(lease: Lease, code: int) -> None:
+    """Raise LeaseLost unless the lease was held all the while: then it can be renewed once more."""
+    try:
+        lease.renew()
+    except LeaseLost:
+        raise LeaseLost(
+            lease.name,
+            lease.token,
+            f"the lease {lease.name!r} (token {lease.token}) was lost before the command was over, "
+            f"which ended with {code}; see: metastore lease audit",
+        ) from None
+    except MetastoreError:
+        pass  # by our clock it is held, and whether somebody broke it cannot be known
+
+
+def _give_back(lease: Lease) -> None:
+    try:
+        lease.release()
+    except MetastoreError as error:
+        tell(f"the lease {lease.name!r} was not given back, and ends by itself: {error}")

@@ -1,0 +1,36 @@
+"""Where a command's leases are kept: in the database, or on object storage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from metastore.cli.context import Settings
+from metastore.leases.leases import Leases
+from metastore.leases.object_leases import ObjectStoreLeases
+
+__all__ = ["On", "open_leases"]
+
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="URL",
+        help="Leases on object storage, such as s3://bucket/locks, instead of the database's.",
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def open_leases(settings: Settings, on: str | None) -> Iterator[Leases]:
+    """Give the leases that are meant. Those on object storage fence the database's commits, if it is named as well."""
+    if on is not None and settings.url is None and not os.environ.get("METASTORE_URL"):
+        yield ObjectStoreLeases(on)
+        return
+    with settings.open() as store:
+        yield store.leases if on is None else ObjectStoreLeases(on, store=store)

@@ -1,0 +1,148 @@
+"""A command and everything that it starts: run in a session of its own, told of signals, and ended as one.
+
+It has no terminal to be stopped by. What it starts belongs to its process group, unless it leaves that on purpose.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from metastore.clock import SYSTEM
+
+__all__ = ["Command", "Notices", "see_through"]
+
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_OTHER = 0
+"""What is written to wake whoever waits, beside the numbers of signals."""
+_LOOKS = 1.0
+"""How often it is looked whether the command may go on, besides when somebody tells (seconds)."""
+_LOOKS_AT_THE_END = 0.02
+"""How often it is looked whether something of the group is left (seconds): nothing tells of grandchildren."""
+
+
+class Notices:
+    """Signals and other news, for the main thread to wait for; no signal ends this process meanwhile.
+
+    Before :meth:`forward` they end what the ``with`` block does, by KeyboardInterrupt or SystemExit. They come through
+    a pipe that Python itself writes to, so that none is missed, whichever thread it meets. One that was ignored from
+    the start (nohup) stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self._forward = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._fd_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for number in (*_FORWARDED, signal.SIGCHLD):
+            before = signal.getsignal(number)
+            if number == signal.SIGCHLD or before is not signal.SIG_IGN:
+                self._before[number] = before
+                signal.signal(number, self._heard)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_DFL if before is None else before)
+        signal.set_wakeup_fd(self._fd_before)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def _heard(self, number: int, _frame: FrameType | None) -> None:
+        if self._forward or number == signal.SIGCHLD:
+            return
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + number)
+
+    def forward(self) -> None:
+        """From now on signals are only told of."""
+        self._forward = True
+
+    def wake(self, _: object = None) -> None:
+        """Let :meth:`wait` return. May be called by any thread."""
+        with suppress(BlockingIOError):  # it is full: it wakes already
+            os.write(self._writer, bytes([_OTHER]))
+
+    def wait(self, seconds: float) -> list[int]:
+        """Return the signals to forward that have come, after ``seconds`` or when there is news."""
+        ready, _, _ = select.select([self._reader], [], [], seconds)
+        return [number for number in os.read(self._reader, 512) if number in _FORWARDED] if ready else []
+
+
+class Command:
+    """A command that runs. Raises OSError if it cannot be started."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(words, env=environment, start_new_session=True)
+
+    def code(self) -> int | None:
+        """Return its exit code, 128 + n if the signal n ended it; None: it runs."""
+        code = self._process.poll()
+        return code if code is None or code >= 0 else 128 - code
+
+    def send(self, number: int) -> None:
+        """Send a signal to all of the group."""
+        with suppress(ProcessLookupError, PermissionError):  # gone, or somebody else's by now
+            os.killpg(self._process.pid, number)
+
+    def is_gone(self) -> bool:
+        """Whether nothing of the group is left."""
+        if self._process.poll() is None:
+            return False
+        with suppress(ChildProcessError):
+            while os.waitpid(-self._process.pid, os.WNOHANG)[0]:
+                pass  # an orphan, which is ours to reap where we are a container's first process
+        try:
+            os.killpg(self._process.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return True
+        return False
+
+
+def see_through(command: Command, notices: Notices, grace: float, must_end: Callable[[], bool]) -> int:
+    """Let a command run to its end, and forward signals to it; return its exit code when nothing of it is left.
+
+    It is ended when ``must_end`` says so, which is asked when ``notices`` wake us. What it has started and left behind
+    has ``grace`` seconds to end by itself.
+    """
+    try:
+        while command.code() is None and not must_end():
+            _hear(command, notices, _LOOKS)
+        if must_end() or not _gone_within(command, notices, grace, must_end):
+            command.send(signal.SIGTERM)
+            command.send(signal.SIGCONT)  # what is stopped would not hear it
+            if not _gone_within(command, notices, grace, lambda: False):
+                command.send(signal.SIGKILL)
+                _gone_within(command, notices, grace, lambda: False)
+    except BaseException:
+        command.send(signal.SIGKILL)
+        raise
+    code = command.code()
+    return 128 + signal.SIGKILL if code is None else code
+
+
+def _hear(command: Command, notices: Notices, seconds: float) -> None:
+    for number in notices.wait(seconds):
+        command.send(number)
+
+
+def _gone_within(command: Command, notices: Notices, seconds: float, must_end: Callable[[], bool]) -> bool:
+    ends = SYSTEM.monotonic() + seconds
+    while not command.is_gone():
+        left = ends - SYSTEM.monotonic()
+        if left <= 0 or must_end():
+            return False
+        _hear(command, notices, min(left, _LOOKS_AT_THE_END))
+    return True
