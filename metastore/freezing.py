@@ -27,7 +27,7 @@ from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
 from metastore.placing import check_in_use, guards_of
 from metastore.retry.runner import Conflict, run
-from metastore.session import Call, Session, View
+from metastore.session import Call, Fencing, Session, View
 from metastore.settling import MARK_TTL, in_the_way
 from metastore.transaction import Transaction, effort_of
 
@@ -38,18 +38,24 @@ class FreezableSchemas(Schemas):
     """The manager of schemas, which can be had for oneself."""
 
     def exclusive(
-        self, path: Target, *, ttl: float = 30.0, timeout: float = 30.0, principal: str | None = None
+        self,
+        path: Target,
+        *,
+        ttl: float = 30.0,
+        timeout: float = 30.0,
+        principal: str | None = None,
+        lease: Fencing | None = None,
     ) -> Freeze:
         """Freeze a schema: ``with store.schemas.exclusive("lake.c.s") as tx: …`` is one commit.
 
         Nobody else writes the schema or anything below it meanwhile. ``ttl``: how long it lasts at
         most, ``timeout``: how long to wait for it (both in seconds). Raises ScopeFrozen while another
         operation has it, EntityNotFound, NotInUse; at the end VersionConflict if the ttl was over, or
-        an ancestor was renamed, moved, dropped or disabled meanwhile.
+        an ancestor was renamed, moved, dropped or disabled meanwhile; LeaseLost if the ``lease`` is lost by then.
         """
         ttl = positive_seconds(ttl, "a ttl")
         names_of(self._kind, path)
-        call = Call(principal, positive_seconds(timeout, "a timeout"))
+        call = Call(principal, positive_seconds(timeout, "a timeout"), lease=lease)
         return Freeze(self._session, call, lambda view: find(view, self._kind, path), f"the freeze of {path!r}", ttl)
 
 

@@ -87,8 +87,9 @@ class World:
 
     def acquire(self, n: int) -> str:
         def call() -> Lease:
-            self.held[n] = self.leases[n].acquire(NAME, ttl=TTL, owner=f"holder {n}")
-            return self.held[n]
+            lease = self.leases[n].acquire(NAME, ttl=TTL, owner=f"holder {n}")
+            self.held[n] = lease
+            return lease
 
         return answer(call)
 

@@ -121,7 +121,7 @@ def test_a_commit_waits_for_the_take_over_in_flight(
         assert writing.result(30).comment == "mine"
 
 
-@pytest.mark.parametrize("kind", ["create", "alter", "rename", "transaction", "stage", "nothing to do"])
+@pytest.mark.parametrize("kind", ["create", "alter", "rename", "transaction", "freeze", "stage", "nothing to do"])
 def test_every_shape_of_commit_waits(postgres_url: str, two: tuple[ms.Store, ms.Store], kind: str) -> None:
     """The statements for one insert, one altered document, everything else, several stages, and none."""
     one, _ = two
@@ -134,11 +134,19 @@ def test_every_shape_of_commit_waits(postgres_url: str, two: tuple[ms.Store, ms.
             tx.metalakes.rename("lake", "was")
             tx.metalakes.create("lake")
 
+    one.catalogs.create("lake.c", type="relational")
+    one.schemas.create("lake.c.s")
+
+    def freeze() -> None:
+        with one.schemas.exclusive("lake.c.s", lease=lease) as tx:
+            tx.tables.create("lake.c.s.t")
+
     calls: dict[str, Callable[[], object]] = {
         "create": lambda: one.metalakes.create("new", lease=lease),
         "alter": lambda: one.metalakes.alter("lake", ms.SetComment("late"), lease=lease),
         "rename": lambda: one.metalakes.rename("lake", "pond", lease=lease),
         "transaction": several,
+        "freeze": freeze,
         "stage": lambda: lease.stage(lake, "pointer", "v1"),
         "nothing to do": lambda: one.metalakes.alter("other", ms.SetComment("same"), lease=lease),
     }
