@@ -9,13 +9,15 @@ EXTRAS := spark,sample,sqlite,metrics,test,dev
 
 BIN := .venv/bin
 STAMP := .venv/.stamp-installed
+BENCH := .venv/.stamp-bench
 JAVA := build/java_home
 # Spark's own variables, for the commands that start it
 SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java run test check bench bench-core bench-contention bench-contention-full bench-crawl interleavings soak clean
+.PHONY: help setup java run test check bench bench-core bench-contention bench-contention-full bench-crawl bench-leases \
+	interleavings soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,11 +54,17 @@ bench-contention-full: $(STAMP) ## measure contention: all policies, loads and n
 bench-crawl: $(STAMP) $(JAVA) ## measure the crawler against bare footers, and export and import against COPY
 	$(SPARK) $(BIN)/python -m tests.bench.crawl $(ARGS)
 
+bench-leases: $(BENCH) ## measure leases, and the locks of Redis, etcd and ZooKeeper where they are installed, 15 minutes
+	$(BIN)/python -m tests.bench.leases $(ARGS)
+
 interleavings: $(STAMP) ## explore every interleaving of small programs: 3 minutes
 	$(BIN)/python -m tests.interleaving --full --workers $(WORKERS) $(ARGS)
 
 soak: $(STAMP) ## kill, stop, cut and restart for ten minutes, then account for every operation
 	$(BIN)/python -m tests.soak $(ARGS)
+
+soak-leases: $(STAMP) ## 10,000 acquisitions of one lease by 32 processes, which are killed and stopped
+	$(BIN)/python -m tests.leases.many $(ARGS)
 
 clean: ## remove what was built, .venv too
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -76,6 +84,15 @@ else
 		echo "Python's venv module is missing: on Debian, apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
+endif
+	@touch $@
+
+# The clients of other lock servers. The servers: apt-get install redis-server etcd-server zookeeper
+$(BENCH): $(STAMP)
+ifneq ($(strip $(UV)),)
+	"$(UV)" pip install --quiet --python $(BIN)/python -e ".[bench]"
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
 endif
 	@touch $@
 

@@ -91,6 +91,10 @@ renewed AS (
 SELECT count(*), min(expires_at) FROM renewed"""
 
 
+_SENT_BEFORE = "FROM operation WHERE operation_id = %(operation_id)s::uuid"
+"""What the same statement wrote when it was sent before, and its answer was lost."""
+
+
 def _free(whose: str, action: str) -> str:
     logged = _LOGGED.format(
         action=f"'{action}'",
@@ -110,7 +114,7 @@ freed AS (
 done AS MATERIALIZED (SELECT * FROM freed ORDER BY name),
 {logged},
 {_woken("(SELECT name FROM done)")}
-SELECT (SELECT count(*) FROM done), (SELECT count(*) FROM woken)"""
+SELECT (SELECT count(*) FROM done) + (SELECT count(*) {_SENT_BEFORE}), (SELECT count(*) FROM woken)"""
 
 
 def _woken(names: str, besides: str = "") -> str:
@@ -121,7 +125,7 @@ def _woken(names: str, besides: str = "") -> str:
 
 
 RELEASE = _free(_WITH_TOKENS, "release")
-BREAK = _free("owner IS NOT NULL", "break")
+BREAK = _free(f"owner IS NOT NULL AND NOT EXISTS (SELECT {_SENT_BEFORE})", "break")
 
 MIRROR = f"""WITH seen AS MATERIALIZED (
   SELECT id, token, incarnation FROM lease WHERE name = %(name)s::text),
@@ -157,7 +161,8 @@ SELECT ticket FROM drawn"""
 LEAVE = f"""WITH gone AS (
   DELETE FROM lease_waiter WHERE name = ANY(%(names)s::text[]) AND ticket = %(ticket)s::bigint),
 free AS MATERIALIZED (
-  SELECT name FROM lease WHERE name = ANY(%(names)s::text[]) AND (owner IS NULL OR expires_at <= {NOW})),
+  SELECT name FROM unnest(%(names)s::text[]) AS n(name) WHERE NOT EXISTS (
+    SELECT FROM lease l WHERE l.name = n.name AND l.owner IS NOT NULL AND l.expires_at > {NOW})),
 {_woken("(SELECT name FROM free)", " AND w.ticket <> %(ticket)s::bigint")}
 SELECT count(*) FROM woken"""
 

@@ -122,17 +122,19 @@ class DatabaseBook:
     def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
         held, paths = _tokens(grants), [_path(grant.name) for grant in grants]
         session = self._session
+        operation_id = session.clock.operation_id()
 
         def attempt() -> int:
-            return self._rows.release(held, paths, session.clock.operation_id(), session.principal)
+            return self._rows.release(held, paths, operation_id, session.principal)
 
         return bool(self._settled(f"release {grants[0].name}", attempt))
 
     def break_(self, name: str) -> bool:
         session = self._session
+        operation_id = session.clock.operation_id()  # sent again, it must not break the lease of who came after
 
         def attempt() -> bool:
-            return self._rows.break_(name, _path(name), session.clock.operation_id(), session.principal)
+            return self._rows.break_(name, _path(name), operation_id, session.principal)
 
         return self._settled(f"break {name}", attempt)
 

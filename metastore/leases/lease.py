@@ -9,6 +9,7 @@ is checked in the commit itself.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,9 @@ _log = logging.getLogger("metastore")
 _PATIENCE = 1.0
 """How long a release waits for a renewal in flight (seconds)."""
 
+_LAST_TRY = 1.0
+"""How long it is tried, at least, to give a lease back (seconds)."""
+
 OnLost = Callable[[Any], None]
 """Called once, with the lease, by whichever thread finds that it is lost."""
 
@@ -44,6 +48,25 @@ class Staging(Protocol):
     def publish(self, hold: Hold, changes: object) -> tuple[Entity, ...]:
         """Make all that was staged under the lease visible, in one commit under it."""
         ...
+
+
+class _Lost(threading.Event):
+    """Whoever looks at it, or waits for it, finds by the clocks that the time is over: no other thread is needed."""
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__()
+        self._hold = hold
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._hold.seconds_left() <= 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        now = self._hold.clock.monotonic
+        ends = math.inf if timeout is None else now() + timeout
+        while not self.is_set() and (left := ends - now()) > 0:
+            seconds = min(left, self._hold.seconds_left())
+            super().wait(None if seconds == math.inf else max(0.0, seconds))
+        return self.is_set()
 
 
 class Hold:
@@ -63,7 +86,7 @@ class Hold:
         staging: Staging | None,
     ) -> None:
         """Hold what was granted. ``since``: when it was asked for; None: a process above this one renews it."""
-        self._book, self._clock, self._staging = book, clock, staging
+        self._book, self.clock, self._staging = book, clock, staging
         self._grants = tuple(grants)
         self.owner, self.incarnation = owner, incarnation
         self._ttl = ttl
@@ -71,8 +94,8 @@ class Hold:
         self._expires_at = min(grant.expires_at for grant in grants)
         self._renew_every = ttl / 4 if renew_every is None else renew_every
         self._on_lost = on_lost
-        self.lost = threading.Event()
-        """Set when the lease is found to be lost. Wait for it, or look at it, between the steps of long work."""
+        self.lost: threading.Event = _Lost(self)
+        """Set when the lease is lost. Wait for it, or look at it, between the steps of long work."""
         self._why = ""
         self._released = self._given_back = False
         self._pid = os.getpid()
@@ -115,8 +138,6 @@ class Hold:
             raise self._error("it was released")
         if self.lost.is_set():
             raise self._error(self._why)
-        if self._validity is not None and self._validity.left() <= 0:
-            raise self.lose("its time was over before it was renewed")
 
     def is_over(self) -> bool:
         """Whether :meth:`check` would raise."""
@@ -125,6 +146,20 @@ class Hold:
         except LeaseLost:
             return True
         return False
+
+    def seconds_left(self) -> float:
+        """Return how long it lasts by the holder's clocks, or until who holds it above us is to be asked.
+
+        When that is over, it is lost: the first who looks notes it. Released, it is neither; a child holds nothing.
+        """
+        if os.getpid() != self._pid:
+            return 0.0
+        if self._released:
+            return math.inf
+        left = self._left()
+        if left <= 0:
+            self.lose("its time was over before it was renewed")
+        return left
 
     def lose(self, why: str) -> LeaseLost:
         """Note that it is lost, tell the holder, and return the error to raise."""
@@ -156,7 +191,7 @@ class Hold:
     def renew(self) -> None:
         """Let it last for its ttl from now on. Raises LeaseLost; what the book raises, which leaves it as it was."""
         self.check()
-        since = Instant.now(self._clock)
+        since = Instant.now(self.clock)
         expires_at = self._book.renew(self._grants, self.incarnation, self._ttl)
         if expires_at is None:
             self.check()  # it may have been released meanwhile
@@ -174,9 +209,17 @@ class Hold:
             self._beating = threading.Thread(target=self._beat, name=f"lease {self.names[0]}", daemon=True)
         try:
             self._beating.start()
+            if self._on_lost is not None:
+                threading.Thread(target=self._watch, name=f"lease {self.names[0]}, its time", daemon=True).start()
         except BaseException:
             self._beating = None
+            self._stop.set()
             raise
+
+    def _watch(self) -> None:
+        """Tell in time that the time is over, also while a renewal hangs."""
+        while not self._stop.wait(max(0.0, self._left())):
+            self.seconds_left()
 
     def _beat(self) -> None:
         wait = self._renew_every
@@ -196,7 +239,7 @@ class Hold:
         return self._ttl if self._validity is None else self._validity.left()
 
     def _renew_in_time(self) -> None:
-        with until(self._clock.monotonic() + max(0.0, self._left())):
+        with until(self.clock.monotonic() + max(0.0, self._left())):
             self.renew()
 
     def release(self) -> bool:
@@ -208,7 +251,8 @@ class Hold:
         beating = self._beating
         if beating is not None and beating is not threading.current_thread():
             beating.join(_PATIENCE)  # one that hangs may come late: it finds another token
-        given_back = self._book.release(self._grants, self.incarnation)
+        with until(self.clock.monotonic() + max(self._left(), _LAST_TRY)):  # after its time it is free by itself
+            given_back = self._book.release(self._grants, self.incarnation)
         self._given_back = True  # what raised may be tried again
         return given_back
 

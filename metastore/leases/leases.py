@@ -67,7 +67,8 @@ class Leases:
         The same owner, in the same thread, gets the lease that it has once more; ``with`` blocks nest then.
 
         Raises LeaseHeld (who has it, until when); BackendUnavailable, DeadlineExceeded, OutcomeUnknown if the
-        database did not answer: then it is not acquired. Raises InvalidArgument.
+        database did not answer: then it is not acquired; LeaseLost if it answered when the ttl was over. Raises
+        InvalidArgument.
         """
         return self._acquire(Lease, (clean_lease(name),), ttl, timeout, owner, renew_every, on_lost)
 

@@ -49,11 +49,18 @@ class Replay:
         self.nodes: dict[int, _Node] = {}
         self._live: dict[tuple[int, str, str], int] = {}
         self._owned: dict[tuple[int, str, str], tuple[int, int]] = {}
+        self._tokens: dict[int, int] = {}
 
     def apply(self, change: ms.Change) -> None:
         """Carry out one event; EventBroken if it makes no sense here."""
         if change.kind in OWNED:
             self._apply_owned(change)
+            return
+        if change.kind == "lease":  # its version is its token
+            token = self._tokens.get(change.entity_id, 0)
+            jumps = change.action == "mirror" and change.version > token  # what is kept elsewhere
+            _must(jumps or change.version == token + 1, f"token {token + 1}", change)
+            self._tokens[change.entity_id] = change.version
             return
         before = None if change.path_before is None else parse_path(change.path_before)
         after = None if change.path_after is None else parse_path(change.path_after)

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from tests.servers.listening import Listening
 from tests.servers.postgres import PostgresServer
-from tests.servers.process import Background
 
 __all__ = ["PgBouncer", "pgbouncer_path"]
 
@@ -43,7 +40,7 @@ def pgbouncer_path() -> Path | None:
     return Path(found) if found else None
 
 
-class PgBouncer(Background):
+class PgBouncer(Listening):
     """A pgbouncer in front of ``server``, which has no password; with few connections, so that clients share them."""
 
     name = "pgbouncer"
@@ -54,15 +51,6 @@ class PgBouncer(Background):
             raise RuntimeError("pgbouncer is missing: apt-get install pgbouncer")
         super().__init__()
         self.path, self.server, self.mode, self.pool_size = path, server, mode, pool_size
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def url(self, database: str) -> str:
         """Return the ``postgresql+psycopg://`` URL of a database of the server, through pgbouncer."""
@@ -79,8 +67,3 @@ class PgBouncer(Background):
         )
         configuration.write_text(text)
         return [self.path, self.give(configuration)]
-
-    def ready(self, pid: int) -> bool:
-        """Tell whether somebody listens on the port."""
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0

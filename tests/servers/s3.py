@@ -8,16 +8,14 @@ lets nobody.
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tests.servers.process import Background
+from tests.servers.listening import Listening
 
 __all__ = ["FORBIDDEN", "KEY", "SECRET", "Request", "S3Server"]
 
@@ -44,19 +42,10 @@ class Requests:
     made: list[Request] = field(default_factory=list)
 
 
-class S3Server(Background):
+class S3Server(Listening):
     """moto's server."""
 
     name = "s3"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def url(self) -> str:
@@ -103,10 +92,6 @@ class S3Server(Background):
 
     def command(self) -> Sequence[str | Path]:
         return [sys.executable, PROGRAM, str(self.port)]
-
-    def ready(self, pid: int) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def _launch(self, command: Sequence[str | Path]) -> list[str]:
         """Run as ourselves: this Python may be where no other user can reach it."""

@@ -1,0 +1,81 @@
+"""The lock files of Apache Hudi's storage-based lock provider (RFC-91): a Hudi writer and ours exclude each other.
+
+One for each table, at ``<base path>/.hoodie/.locks/table_lock.json``::
+
+    {"owner": "…", "validUntil": 1767225630000, "expired": false}
+
+That is how Hudi itself writes it (its class StorageLockData); the RFC's text says ``expiration`` instead, which is
+read too. It is held unless it is ``expired``, or ``validUntil`` (ms since 1970) lies in the past by more than the
+clocks may differ. Hudi passes over what it does not know, so that our writes add what a lock file of ours would say;
+what a Hudi writer wrote says nothing of it. There is no token, no queue and no history.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from metastore.entity import utc
+from metastore.errors import InvalidArgument
+from metastore.leases.lock_file import Holding, LockFile, unreadable
+
+__all__ = ["decode", "encode", "key"]
+
+_PLACE = ".hoodie/.locks/table_lock.json"
+
+
+def key(name: str) -> str:
+    """Return where the lock of a table lies; the lease's name is the table's base path, below the URL."""
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        raise InvalidArgument(
+            f"the name of a lease of format hudi is the base path of a table, below the URL: not {name!r}; "
+            "for example sales/orders"
+        )
+    return f"{name}/{_PLACE}"
+
+
+def encode(file: LockFile) -> bytes:
+    """Write it down, as Hudi reads it. A lease that nobody holds is an expired one."""
+    held = file.holding
+    document: dict[str, Any] = {"expired": held is None, "nonce": file.nonce}
+    if held is None:
+        document |= {"owner": "", "validUntil": 0}
+    else:
+        document |= {
+            "owner": held.owner,
+            "validUntil": held.expires_at // 1000,
+            "acquisition": held.id,
+            "incarnation": held.incarnation,
+            "ttl": None if held.ttl is None else held.ttl / 1_000_000,
+            "acquiredAt": held.acquired_at // 1000,
+            "renewals": held.renewals,
+        }
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def decode(name: str | None, data: bytes, where: str) -> LockFile:
+    """Read it. Raises BackendUnavailable for what is no lock file of Hudi's."""
+    try:
+        document = json.loads(data)
+        until = document["validUntil"] if "validUntil" in document else document["expiration"]
+        owner, expired = document["owner"], document["expired"]
+        if not isinstance(owner, str) or not isinstance(expired, bool) or isinstance(until, bool):
+            raise TypeError
+        expires_at = int(until) * 1000
+        utc(expires_at)  # a time that there is
+        nonce = str(document.get("nonce", ""))
+        if expired:
+            return LockFile(name or "", 0, nonce)
+        return LockFile(name or "", 0, nonce, _holding(document, owner, expires_at))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        raise unreadable(where, "it is not a lock file of Hudi's storage-based lock provider") from None
+
+
+def _holding(document: dict[str, Any], owner: str, expires_at: int) -> Holding:
+    if "acquisition" not in document:  # Hudi wrote it: a new time is a renewal, or a new holder
+        return Holding(f"hudi {owner}", owner, owner, None, expires_at, expires_at)
+    acquired_at, renewals = int(document["acquiredAt"]) * 1000, int(document["renewals"])
+    ttl = round(float(document["ttl"]) * 1_000_000)
+    return Holding(
+        str(document["acquisition"]), owner, str(document["incarnation"]), ttl, acquired_at, expires_at, renewals
+    )

@@ -1,0 +1,273 @@
+"""The book of leases as objects with conditional writes: one lock file per name, changed by compare-and-swap.
+
+Acquiring reads and writes, renewing and releasing write: one request each, as long as nobody else wrote meanwhile.
+Lock files are never deleted, so that tokens never go back. To let a store's commits be fenced by such a lease, its
+token is noted there (``mirror``) before anybody is told that he has it, and the next one when it is given back or
+broken.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
+from datetime import datetime
+
+from metastore.clock import Clock
+from metastore.commit import LeaseToken
+from metastore.deadlines import remaining
+from metastore.entity import utc
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
+from metastore.leases.lock_file import Holding, LockFile
+from metastore.leases.object_cells import Cells, Done
+from metastore.leases.object_client import Objects
+from metastore.leases.object_format import Format
+from metastore.leases.object_queue import ObjectQueue
+from metastore.leases.object_watch import Watch
+from metastore.names import MAX_NAME
+
+__all__ = ["Mirror", "ObjectBook"]
+
+_log = logging.getLogger("metastore")
+
+Mirror = Callable[[str, "int | None", str, str], "LeaseToken | None"]
+"""Note a token in a store, under a name, for an owner and an incarnation; None: a newer one is noted there."""
+_MICROS = 1_000_000
+_DEADLINE = 30.0
+_GRACE = 5.0
+"""How long it is tried to give back what was taken in vain (seconds)."""
+
+
+class ObjectBook:
+    """Keeps the promises of :class:`metastore.leases.book.Book`."""
+
+    def __init__(
+        self, objects: Objects, form: Format, place: str, clock: Clock, max_drift: float, mirror: Mirror | None = None
+    ) -> None:
+        """Keep lock files among ``objects``, which lie at the URL ``place`` (without secrets)."""
+        self._form, self._place, self._clock, self._mirror = form, place, clock, mirror
+        self._watch = Watch(clock, max_drift)
+        self._cells = Cells(objects, form, place, clock, self._watch.note)
+
+    def _ends(self, default: float = _DEADLINE) -> float:
+        return self._clock.monotonic() + remaining(self._clock, default)
+
+    # --- acquiring
+
+    def take(self, want: Want) -> tuple[Grant, ...] | Refusal:
+        ends = self._ends(min(want.ttl, _DEADLINE))
+        for name in want.names:
+            self._form.key(name)
+            self._mirrored_name(name)
+        if len(want.names) > 1:  # look first: taking and giving back disturbs others
+            for name in want.names:
+                refusal = self._refusal(name, self._cells.read(name, ends), want)
+                if refusal is not None:
+                    return refusal
+        grants: list[Grant] = []
+        try:
+            for name in want.names:
+                answer = self._take(name, want, ends)
+                if isinstance(answer, Refusal):
+                    self._give_back(grants, want.incarnation)
+                    return answer
+                grants.append(answer)
+        except BaseException:
+            self._give_back(grants, want.incarnation)
+            raise
+        return tuple(grants)
+
+    def _take(self, name: str, want: Want, ends: float) -> Grant | Refusal:
+        alone = len(want.names) == 1
+
+        def decide(file: LockFile | None, tried: AbstractSet[str], nonce: str) -> LockFile | Done[LockFile | Refusal]:
+            held = None if file is None else file.holding
+            if file is not None and held is not None and held.id in tried:
+                return Done(file)
+            refusal = self._refusal(name, file, want)
+            if refusal is not None:
+                return Done(refusal)
+            now, ttl = self._clock.micros(), round(want.ttl * _MICROS)
+            holding = Holding(nonce, want.owner, want.incarnation, ttl, now, now + ttl)
+            taken = (file or LockFile(name, 0, "")).taken(holding, "acquire" if held is None else "takeover")
+            left = [w for w in self._watch.alive(taken) if not (alone and w.ticket == want.ticket)]
+            return taken.queued(nonce, tuple(left))
+
+        found = self._cells.change(name, decide, ends)
+        if isinstance(found, Refusal):
+            return found
+        return self._fenced(self._grant(found), want)
+
+    def _refusal(self, name: str, file: LockFile | None, want: Want) -> Refusal | None:
+        """Say why a lease cannot be had; None: it can."""
+        if file is None:
+            return None
+        held = file.holding
+        if held is not None and not self._cells.abandoned(held.id) and (left := self._watch.left(name, held)) > 0:
+            return Refusal(name, held.owner, utc(held.expires_at), left)
+        if any(want.ticket is None or waiter.ticket < want.ticket for waiter in self._watch.alive(file)):
+            return Refusal(name, None, None, 0.0)
+        return None
+
+    def _grant(self, file: LockFile) -> Grant:
+        held = file.holding
+        assert held is not None
+        return Grant(file.name, file.token if self._form.own else None, utc(held.expires_at), None, held.id)
+
+    def _fenced(self, grant: Grant, want: Want) -> Grant | Refusal:
+        if self._mirror is None:
+            return grant
+        try:
+            fence = self._mirror(self._mirrored_name(grant.name), grant.token, want.owner, want.incarnation)
+        except BaseException:
+            self._give_back([grant], want.incarnation)
+            raise
+        if fence is None:
+            self._give_back([grant], want.incarnation)
+            return Refusal(grant.name, None, None, 0.0)
+        return grant._replace(fence=fence)
+
+    def _mirrored_name(self, name: str) -> str:
+        full = f"{self._place}/{name}"
+        if self._mirror is not None and len(full) > MAX_NAME:
+            raise InvalidArgument(
+                f"the store would know this lease as {full[:60]!r}…, which has {len(full)} code points; at most "
+                f"{MAX_NAME} are allowed: take a shorter name, or a shorter URL"
+            )
+        return full
+
+    def _give_back(self, grants: Sequence[Grant], incarnation: str) -> None:
+        for grant in grants:
+            try:
+                self._release(grant, incarnation, self._clock.monotonic() + _GRACE)
+            except MetastoreError as error:
+                self._cells.abandon({grant.mark})
+                _log.warning("the lease %r was taken in vain, and ends with its ttl: %s", grant.name, error)
+
+    # --- keeping, giving back, breaking
+
+    def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
+        ends, until = self._ends(min(ttl, _DEADLINE)), []
+        for grant in grants:
+            expires_at = self._renew(grant, round(ttl * _MICROS), ends)
+            if expires_at is None:
+                return None
+            until.append(expires_at)
+        return utc(min(until))
+
+    def _renew(self, grant: Grant, ttl: int, ends: float) -> int | None:
+        def decide(file: LockFile | None, tried: AbstractSet[str], nonce: str) -> LockFile | Done[LockFile | None]:
+            if file is None or file.holding is None or file.holding.id != grant.mark:
+                return Done(None)
+            return Done(file) if file.nonce in tried else file.renewed(nonce, ttl, self._clock.micros())
+
+        file = self._cells.change(grant.name, decide, ends)
+        return None if file is None or file.holding is None else file.holding.expires_at
+
+    def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
+        ends, given_back, errors = self._ends(), False, []
+        for grant in grants:
+            try:
+                given_back |= self._release(grant, incarnation, ends)
+            except MetastoreError as error:  # the others are given back all the same
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return given_back
+
+    def _release(self, grant: Grant, incarnation: str, ends: float) -> bool:
+        owner = ""
+
+        def decide(file: LockFile | None, tried: AbstractSet[str], nonce: str) -> LockFile | Done[bool]:
+            nonlocal owner
+            if file is not None and file.holding is not None and file.holding.id == grant.mark:
+                owner = file.holding.owner
+                return file.freed(nonce, "release", self._clock.micros())
+            return Done(file is not None and file.bears(tried))
+
+        if self._cells.change(grant.name, decide, ends) is False:
+            return False
+        if self._mirror is not None and grant.fence is not None:  # if somebody has it by now, his token is as great
+            self._mirror(self._mirrored_name(grant.name), grant.fence.token + 1, owner or "nobody", incarnation)
+        return True
+
+    def break_(self, name: str) -> bool:
+        ends, breaker = self._ends(), str(self._clock.operation_id())
+        while True:
+            file = self._cells.read(name, ends)
+            if self._mirror is not None and file is not None and file.holding is not None and not self._form.own:
+                # where the store counts, the fence goes first: afterwards it might be the next holder's
+                self._mirror(self._mirrored_name(name), None, "nobody", breaker)
+            broken = self._break(name, file, ends)
+            if broken is None:
+                continue
+            if self._mirror is not None and self._form.own and broken[1]:  # once more when it is called again
+                self._mirror(self._mirrored_name(name), broken[1], "nobody", breaker)
+            return broken[0]
+
+    def _break(self, name: str, found: LockFile | None, ends: float) -> tuple[bool, int] | None:
+        """Return whether it was broken, and the token after it; None: it has another holder by now."""
+        whose = None if found is None or found.holding is None else found.holding.id
+
+        def decide(
+            file: LockFile | None, tried: AbstractSet[str], nonce: str
+        ) -> LockFile | Done[tuple[bool, int] | None]:
+            if file is None:
+                return Done((False, 0))
+            if file.holding is None or file.bears(tried):
+                return Done((file.bears(tried), file.token))
+            if file.holding.id != whose:
+                return Done(None)
+            return file.freed(nonce, "break", self._clock.micros())
+
+        answer = self._cells.change(name, decide, ends)
+        return (True, answer.token) if isinstance(answer, LockFile) else answer
+
+    # --- looking
+
+    def holders(self, names: Sequence[str] | None = None) -> Iterator[Holder]:
+        if names is not None:
+            files = [self._cells.read(name, self._ends()) for name in names]
+        elif self._form.own:
+            files = list(self._cells.all(self._ends()))
+        else:
+            raise InvalidArgument(
+                "Hudi's lock files lie in the folders of tables, and to find them would be to list the whole lake; "
+                "ask for one table: holder(name)"
+            )
+        held = [self._holder(file) for file in files if file is not None and file.holding is not None]
+        yield from sorted(held, key=lambda holder: holder.name)
+
+    def _holder(self, file: LockFile) -> Holder:
+        held = file.holding
+        assert held is not None
+        expired = self._watch.left(file.name, held) <= 0
+        token = file.token if self._form.own else None
+        who, times = (held.owner, held.incarnation), (utc(held.acquired_at), utc(held.expires_at))
+        return Holder(file.name, token, *who, *times, expired, len(self._watch.alive(file)))
+
+    def granted(self, name: str, token: int) -> tuple[Grant, Holder] | None:
+        file = self._cells.read(name, self._ends())
+        if file is None or file.holding is None or not self._form.own or file.token != token:
+            return None
+        grant, holder = self._grant(file), self._holder(file)
+        if self._mirror is not None:
+            fence = self._mirror(self._mirrored_name(name), token, holder.owner, holder.incarnation)
+            if fence is None:
+                return None
+            grant = grant._replace(fence=fence)
+        return grant, holder
+
+    def audit(self, name: str) -> Iterator[LeaseEvent]:
+        if not self._form.own:
+            raise InvalidArgument("Hudi's lock files keep no history; format='metastore' does")
+        file = self._cells.read(name, self._ends())
+        for past in () if file is None else file.history:
+            yield LeaseEvent(past.action, past.token, utc(past.time), past.owner, past.incarnation)
+
+    # --- waiting
+
+    def queue(self, want: Want) -> AbstractContextManager[Queue]:
+        return ObjectQueue(self._cells, self._watch, self._clock, want, self._form.own)

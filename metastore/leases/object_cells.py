@@ -1,0 +1,196 @@
+"""Compare-and-swap on lock files, settled: what is returned is decided, whatever became of single requests.
+
+A change is a function of what is there. If its write is refused, or its answer lost, what is there is read again and
+the function decides anew; it is given the nonces of the writes that it has tried, each of which may have been applied.
+So a write that was applied and answered 500, or not at all, is found, and not taken for a lost race; and nothing is
+believed because of an answer that somebody else's write may have caused.
+
+A write may rest on what this process wrote or read before, which saves the read: its condition is the version that it
+rests on. An answer without a write never does.
+
+A write whose answer was lost may still be on its way when one gives up. If it lands, it lands on exactly the version
+that it was made for, or nowhere. The nonces are kept (:meth:`Cells.abandoned`), so that this process knows a lease
+that nobody holds when it meets it; for others it lasts for its ttl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from metastore.clock import Clock
+from metastore.errors import BackendUnavailable, DeadlineExceeded
+from metastore.leases.lock_file import LockFile, unreadable
+from metastore.leases.object_client import Objects, Refused, Unsettled
+from metastore.leases.object_format import Format
+
+__all__ = ["Cells", "Decide", "Done"]
+
+T = TypeVar("T")
+V = TypeVar("V")
+_BASE, _CAP = 0.01, 1.0
+"""Full jitter: a random time up to ``min(_CAP, _BASE * 2 ** n)`` seconds."""
+_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """There is nothing to write."""
+
+    answer: T
+
+
+Decide = Callable[[LockFile | None, AbstractSet[str], str], "LockFile | Done[T]"]
+"""From what is there (None: nothing yet), the nonces of the writes that were tried, and one for the next write."""
+
+
+class _Seen(NamedTuple):
+    file: LockFile | None
+    etag: str | None
+
+
+class Cells:
+    """The lock files of one place."""
+
+    def __init__(
+        self, objects: Objects, form: Format, place: str, clock: Clock, note: Callable[[LockFile], None]
+    ) -> None:
+        """Call ``note`` with whatever is read."""
+        self._objects, self._form, self._place, self._clock, self._note = objects, form, place, clock, note
+        self._seen: dict[str, _Seen] = {}
+        self._abandoned: dict[str, None] = {}
+
+    def abandon(self, nonces: AbstractSet[str]) -> None:
+        """Note that nobody here holds, or ever will hold, what these writes acquire."""
+        for nonce in nonces:
+            _put(self._abandoned, nonce, None)
+
+    def abandoned(self, nonce: str) -> bool:
+        """Whether a write is one that was given up."""
+        return nonce in self._abandoned
+
+    def read(self, name: str, ends: float) -> LockFile | None:
+        """Return what is there now."""
+        return self._read(name, _Effort(self._clock, self._place, ends)).file
+
+    def change(self, name: str, decide: Decide[T], ends: float) -> LockFile | T:
+        """Write what ``decide`` makes of what is there, and return it; or its answer, which rests on a fresh read.
+
+        Raises BackendUnavailable and DeadlineExceeded at the instant ``ends``: then a write may still land.
+        """
+        effort = _Effort(self._clock, self._place, ends)
+        tried: set[str] = set()
+        seen = self._seen.get(name)
+        fresh = seen is None
+        try:
+            seen = seen or self._read(name, effort)
+            while True:
+                nonce = self._clock.operation_id().hex
+                plan = decide(seen.file, tried, nonce)
+                if not isinstance(plan, Done):
+                    effort.check()
+                    tried.add(nonce)
+                    if self._written(name, plan, seen.etag, effort, fresh):
+                        return plan
+                elif fresh:
+                    return plan.answer
+                seen, fresh = self._read(name, effort), True
+        except BaseException:
+            self.abandon(tried)
+            raise
+
+    def _written(self, name: str, file: LockFile, etag: str | None, effort: _Effort, fresh: bool) -> bool:
+        self._seen.pop(name, None)
+        try:
+            new = self._objects.put(self._form.key(name), self._form.encode(file), etag)
+        except Refused:
+            if fresh:  # others are quicker
+                effort.pause()
+            return False
+        except Unsettled as trouble:
+            effort.pause(trouble)
+            return False
+        if new is not None:
+            _put(self._seen, name, _Seen(file, new))
+        return True
+
+    def _read(self, name: str, effort: _Effort) -> _Seen:
+        seen = self._look(self._form.key(name), name, effort)
+        _put(self._seen, name, seen)
+        return seen
+
+    def _look(self, key: str, name: str | None, effort: _Effort) -> _Seen:
+        while True:
+            effort.check()
+            try:
+                found = self._objects.get(key)
+            except Unsettled as trouble:
+                effort.pause(trouble)
+                continue
+            if found is None:
+                return _Seen(None, None)
+            file = self._form.decode(name, found.data, f"{self._place}/{key}")
+            self._note(file)
+            return _Seen(file, found.etag)
+
+    def all(self, ends: float) -> Iterator[LockFile]:
+        """Yield the lock files of all leases, in no order."""
+        effort = _Effort(self._clock, self._place, ends)
+        for key in self._keys(effort):
+            if not key.endswith(".json") or "/" in key:
+                continue
+            file = self._look(key, None, effort).file
+            if file is not None and self._form.key(file.name) != key:
+                raise unreadable(f"{self._place}/{key}", f"it is the lock file of {file.name!r}")
+            if file is not None:
+                yield file
+
+    def _keys(self, effort: _Effort) -> list[str]:
+        while True:
+            effort.check()
+            try:
+                return list(self._objects.keys())
+            except Unsettled as trouble:
+                effort.pause(trouble)
+
+
+class _Effort:
+    """The time that a call may take, and the waits between its requests."""
+
+    def __init__(self, clock: Clock, place: str, ends: float) -> None:
+        self._clock, self._place, self._ends = clock, place, ends
+        self._waits = 0
+        self._trouble: Unsettled | None = None
+
+    def check(self) -> None:
+        if self._clock.monotonic() >= self._ends:
+            raise self._over()
+
+    def pause(self, trouble: Unsettled | None = None) -> None:
+        self._trouble = trouble
+        wait = self._clock.uniform(0.0, min(_CAP, _BASE * 2.0 ** min(self._waits, 60)))
+        self._waits += 1
+        if self._clock.monotonic() + wait >= self._ends:
+            raise self._over()
+        self._clock.sleep(wait)
+
+    def _over(self) -> BackendUnavailable | DeadlineExceeded:
+        if self._trouble is None:
+            return DeadlineExceeded(f"{self._place}: others were quicker until the deadline; call again")
+        unavailable = BackendUnavailable(
+            f"{self._place} gave no usable answer until the deadline ({self._trouble}); call again when it does"
+        )
+        unavailable.transient = True
+        return unavailable
+
+
+def _put(entries: dict[str, V], key: str, value: V) -> None:
+    """Keep the newest thousand."""
+    entries.pop(key, None)
+    entries[key] = value
+    with suppress(StopIteration, RuntimeError):  # another thread is at it
+        while len(entries) > _MOST:
+            entries.pop(next(iter(entries)), None)

@@ -1,0 +1,121 @@
+"""Objects as local files, replaced by an atomic rename with a check.
+
+Read without a lock: a file is only ever replaced as a whole. To create is to link a complete file to a name that must
+be free. To replace is to open the file, to lock it (flock, without waiting: busy is an answer like any other), to look
+whether the name still leads to it and it is still the version that is expected, and to rename the new file over it.
+Only who has the lock of the file that the name leads to may rename, so that exactly one of several does. The lock is
+held for these few system calls and ends with the process; a process that is stopped in between keeps others from
+this one lease until it goes on or ends.
+
+Exact on a local POSIX file system, between processes of one kernel. Not on NFS, SMB, FUSE or what is mounted by
+several machines: renames are not atomic, or locks not shared, everywhere there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from metastore.clock import Clock
+from metastore.errors import BackendUnavailable
+from metastore.leases.object_client import Found, Refused, Unsettled
+
+__all__ = ["FileObjects"]
+
+_PASSING = (errno.EINTR, errno.EAGAIN, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
+
+
+class FileObjects:
+    """The files of a folder."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder, self._clock = folder, clock
+
+    def get(self, key: str) -> Found | None:
+        try:
+            with self._explained():
+                data = (self._folder / key).read_bytes()
+        except FileNotFoundError:
+            return None
+        return Found(data, _etag(data))
+
+    def put(self, key: str, data: bytes, etag: str | None) -> str:
+        path = self._folder / key
+        with self._explained():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.parent / f"{self._clock.operation_id().hex}.draft"
+            try:
+                _write(draft, data)
+                try:
+                    if etag is None:
+                        os.link(draft, path)
+                    else:
+                        _replace(path, draft, etag)
+                except (FileExistsError, FileNotFoundError):
+                    raise Refused from None
+            finally:
+                with suppress(FileNotFoundError):
+                    draft.unlink()
+            _sync(path.parent)
+        return _etag(data)
+
+    def keys(self) -> Iterator[str]:
+        with self._explained():
+            files = [path for path in self._folder.rglob("*") if path.suffix != ".draft" and path.is_file()]
+        yield from (path.relative_to(self._folder).as_posix() for path in files)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno in _PASSING:
+                raise Unsettled(error.strerror) from error
+            raise BackendUnavailable(f"lock files cannot be kept in {self._folder}: {error.strerror}") from error
+
+
+def _etag(data: bytes) -> str:
+    return sha256(data).hexdigest()  # each write has a nonce: no two versions are equal
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace(path: Path, draft: Path, etag: str) -> None:
+    with path.open("rb") as current:
+        try:
+            fcntl.flock(current, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Unsettled("another process is replacing the file") from None
+        try:
+            if not _leads_to(path, current.fileno()):
+                raise Refused
+            if _etag(current.read()) != etag:
+                raise Refused
+            draft.replace(path)
+        finally:
+            fcntl.flock(current, fcntl.LOCK_UN)  # at once, also if a fork has a copy of the descriptor
+
+
+def _leads_to(path: Path, descriptor: int) -> bool:
+    return os.path.samestat(path.stat(), os.fstat(descriptor))
+
+
+def _sync(folder: Path) -> None:
+    """Make the new name last, where the file system can."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,39 @@
+"""What is written into an object, and where it lies: our own lock files, or Hudi's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from urllib.parse import quote
+
+from metastore.leases import hudi, lock_file
+from metastore.leases.lock_file import LockFile
+
+__all__ = ["FORMATS", "Format"]
+
+_LONGEST = 180
+"""Keys have at most 1024 bytes on S3, and file names 255: longer names are shortened, and told apart by their hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """``own``: it has a token, a queue, a history and the name in it."""
+
+    own: bool
+    key: Callable[[str], str]
+    encode: Callable[[LockFile], bytes]
+    decode: Callable[[str | None, bytes, str], LockFile]
+
+
+def _key(name: str) -> str:
+    quoted = quote(name, safe="")
+    if len(quoted) > _LONGEST:
+        quoted = f"{quoted[: _LONGEST - 42]}%%{sha256(name.encode()).hexdigest()[:40]}"
+    return f"{quoted}.json"
+
+
+FORMATS: Mapping[str, Format] = {
+    "metastore": Format(True, _key, lock_file.encode, lock_file.decode),
+    "hudi": Format(False, hudi.key, hudi.encode, hudi.decode),
+}

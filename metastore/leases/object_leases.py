@@ -1,0 +1,68 @@
+"""Leases on object storage: the same as ``store.leases``, without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metastore.arguments import positive_seconds, shown
+from metastore.clock import SYSTEM, Clock
+from metastore.errors import InvalidArgument
+from metastore.leases.book import LeaseEvent
+from metastore.leases.leases import Leases
+from metastore.leases.object_book import ObjectBook
+from metastore.leases.object_format import FORMATS
+from metastore.leases.object_urls import open_objects
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["ObjectStoreLeases"]
+
+
+class ObjectStoreLeases(Leases):
+    """Leases that are kept as objects with conditional writes: ``ms.ObjectStoreLeases("s3://bucket/locks")``.
+
+    ``url``: ``s3://bucket/prefix``, ``az://container/prefix`` (also ``abfs``, ``abfss``), ``gs://bucket/prefix``,
+    ``memory://name`` (this process only), or a local folder. Credentials come from the environment, or from
+    ``options``, which are those of obstore (``endpoint``, ``region``, ``access_key_id`` …).
+
+    ``store``: the store whose commits these leases fence; each acquisition is noted there. Without it, a lease excludes
+    others, and no commit can require it. ``format="hudi"``: Hudi's own lock files, where a name is the base path of a
+    table below the URL. ``max_drift``: by how much clocks may differ; ``request_timeout``: how long one request may
+    take, by which a call may last longer than its deadline. Both are in seconds.
+
+    Raises InvalidArgument; BackendUnavailable where obstore is not installed. Nothing is sent before the first call.
+    """
+
+    def __init__(
+        self,
+        url: str | Path,
+        *,
+        store: Store | None = None,
+        format: str = "metastore",
+        max_drift: float = 1.0,
+        request_timeout: float = 5.0,
+        clock: Clock = SYSTEM,
+        **options: Any,
+    ) -> None:
+        form = FORMATS.get(format) if isinstance(format, str) else None
+        if form is None:
+            raise InvalidArgument(f"the formats of lock files are {', '.join(FORMATS)}, not {shown(format)}")
+        max_drift = positive_seconds(max_drift, "max_drift")
+        request_timeout = positive_seconds(request_timeout, "request_timeout")
+        objects, place = open_objects(url, request_timeout, options, clock)
+        mirror = None if store is None else store.leases.mirror
+        self._place = place
+        super().__init__(ObjectBook(objects, form, place, clock, max_drift, mirror), clock)
+
+    def audit(self, name: str) -> Iterator[LeaseEvent]:
+        """Yield who acquired, took over, released and broke a lease, oldest first: the last 32 times.
+
+        What was committed under it is in the audit of the store that it fences. Raises InvalidArgument for Hudi's.
+        """
+        return super().audit(name)
+
+    def __repr__(self) -> str:
+        return f"ObjectStoreLeases({self._place!r})"

@@ -1,0 +1,121 @@
+"""Where lock files are kept, by its URL: which are understood, how they are opened, and how they are shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from metastore.arguments import shown
+from metastore.clock import Clock
+from metastore.errors import BackendUnavailable, InvalidArgument
+from metastore.leases.object_client import Objects, ObstoreObjects
+from metastore.leases.object_files import FileObjects
+
+if TYPE_CHECKING:
+    from obstore.store import MemoryStore
+
+__all__ = ["open_objects"]
+
+_REMOTE = ("s3", "s3a", "az", "abfs", "abfss", "gs")
+_KNOWN = "s3://bucket/prefix, az://container/prefix, abfss://…, gs://bucket/prefix, memory://name, or a local folder"
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+
+_memories: dict[str, MemoryStore] = {}
+"""What memory:// URLs lead to: one for each name, for as long as the process lives."""
+
+
+def open_objects(url: object, request_timeout: float, options: Mapping[str, Any], clock: Clock) -> tuple[Objects, str]:
+    """Return the objects below ``url``, and the URL as it may be shown to anybody.
+
+    ``options`` are those of obstore's ``from_url``; what they leave open, the environment says. Raises
+    InvalidArgument, which shows neither the values of options nor what in a URL may be a secret.
+    """
+    if isinstance(url, os.PathLike):
+        url = os.fspath(url)
+    if not isinstance(url, str) or not url or "\x00" in url:
+        raise InvalidArgument(f"a URL for leases is a string such as {_KNOWN}")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  (raises ValueError)
+    except ValueError:
+        raise InvalidArgument(f"the URL for leases cannot be parsed; write {_KNOWN}") from None
+    if "://" not in url or parts.scheme == "file":
+        return _files(url if "://" not in url else unquote(parts.path), parts, options, clock)
+    if parts.password is not None or parts.query or parts.fragment or (parts.username and parts.scheme == "s3"):
+        raise InvalidArgument(
+            "a URL for leases holds no credentials and no options: leave out what is before an @ or after a ?, and "
+            "give them as keywords, or in the environment"
+        )
+    if parts.scheme == "memory":
+        return _memory(parts, options)
+    if parts.scheme not in _REMOTE:
+        raise InvalidArgument(f"leases are not kept in {shown(parts.scheme + '://')}; use {_KNOWN}")
+    if not parts.netloc:
+        raise InvalidArgument("the URL for leases names no bucket; write s3://bucket/prefix")
+    place = url.rstrip("/")
+    return ObstoreObjects(_remote(place, request_timeout, options), place), place
+
+
+def _files(path: str, parts: SplitResult, options: Mapping[str, Any], clock: Clock) -> tuple[Objects, str]:
+    if "://" in path or (parts.scheme == "file" and parts.netloc not in ("", "localhost")) or not path:
+        raise InvalidArgument("local lock files have a URL such as file:///var/lib/locks, or the path of a folder")
+    _no_options(options, "local lock files")
+    folder = Path(os.path.abspath(path))  # noqa: PTH100  (without .. in it)
+    return FileObjects(folder, clock), folder.as_uri()
+
+
+def _memory(parts: SplitResult, options: Mapping[str, Any]) -> tuple[Objects, str]:
+    _no_options(options, "memory://")
+    _import_obstore()
+    from obstore.store import MemoryStore  # noqa: PLC0415
+
+    name = (parts.netloc + parts.path).rstrip("/")
+    place = f"memory://{name}"
+    return ObstoreObjects(_memories.setdefault(name, MemoryStore()), place), place
+
+
+def _no_options(options: Mapping[str, Any], what: str) -> None:
+    if options:
+        raise InvalidArgument(f"{what} take no options; leave out {', '.join(sorted(options))}")
+
+
+def _remote(url: str, request_timeout: float, options: Mapping[str, Any]) -> Any:
+    _import_obstore()
+    from obstore.exceptions import BaseError, UnknownConfigurationKeyError  # noqa: PLC0415
+    from obstore.store import from_url  # noqa: PLC0415
+
+    if "retry_config" in options:
+        raise InvalidArgument("leases need obstore's own retries to be off: leave out retry_config")
+    config = dict(options)
+    client = {"timeout": f"{round(request_timeout * 1000)}ms", "connect_timeout": f"{round(request_timeout * 1000)}ms"}
+    if _is_plain_http(config):
+        client["allow_http"] = True  # type: ignore[assignment]
+    client |= config.pop("client_options", {})
+    try:
+        return from_url(url, client_options=client, retry_config={"max_retries": 0}, **config)  # type: ignore[call-overload]
+    except UnknownConfigurationKeyError:
+        raise InvalidArgument(f"an option is unknown for this URL; given are {', '.join(sorted(config))}") from None
+    except (BaseError, TypeError, ValueError):
+        raise InvalidArgument(
+            f"{url} cannot be opened with the options {', '.join(sorted(config)) or '(none)'} and this environment: "
+            "something that this kind of storage needs is missing or malformed, such as a region, an account or a key"
+        ) from None
+
+
+def _is_plain_http(config: Mapping[str, Any]) -> bool:
+    """Whether the endpoint that was named is one without TLS: then that is what is meant."""
+    named = [str(value) for option, value in config.items() if "endpoint" in option.lower()]
+    named = named or [os.environ.get(variable, "") for variable in _ENDPOINTS]
+    return any(value.startswith("http://") for value in named)
+
+
+def _import_obstore() -> None:
+    try:
+        import obstore  # noqa: F401, PLC0415
+    except ImportError:
+        raise BackendUnavailable(
+            "leases on object storage need the package obstore: pip install 'versioned-metastore[object-store]'"
+        ) from None

@@ -1,0 +1,136 @@
+"""Leases on object storage that fence the commits of a store: its tokens are those of the lock file, or its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore.clock import SYSTEM
+from tests.leases.worlds import Time, client, s3_options
+from tests.servers.s3 import S3Server
+
+
+@pytest.fixture
+def catalog(store: ms.Store) -> ms.Store:
+    store.metalakes.create("lake")
+    store.catalogs.create("lake.c", type="relational")
+    store.tables.create("lake.c.s.t", parents=True)
+    return store
+
+
+@pytest.fixture(params=["metastore", "hudi"])
+def opened(request: pytest.FixtureRequest, locks_server: S3Server, bucket: str, catalog: ms.Store) -> Any:
+    """Open the same place again and again, each time as another holder."""
+    time = Time([SYSTEM.monotonic()])  # deadlines hold for the store, too, whose clock is the machine's
+
+    def another() -> ms.ObjectStoreLeases:
+        options = s3_options(locks_server.url)
+        return ms.ObjectStoreLeases(
+            f"s3://{bucket}/l", store=catalog, format=request.param, clock=time, request_timeout=5.0, **options
+        )
+
+    another.time = time  # type: ignore[attr-defined]
+    return another
+
+
+def comment(store: ms.Store, lease: ms.Lease, text: str) -> None:
+    store.tables.alter("lake.c.s.t", ms.SetComment(text), lease=lease)
+
+
+def said(store: ms.Store) -> str | None:
+    return store.tables.load("lake.c.s.t").comment
+
+
+def test_a_commit_needs_the_token_that_was_noted(opened: Any, catalog: ms.Store) -> None:
+    lease = opened().acquire("job", owner="ada")
+    (fence,) = lease.tokens()
+    assert fence.name.endswith("/job")
+    assert fence.name.startswith("s3://")
+    comment(catalog, lease, "mine")
+    lease.renew()
+    comment(catalog, lease, "still mine")
+    assert said(catalog) == "still mine"
+
+
+def test_52_a_holder_who_was_taken_over_changes_nothing(opened: Any, catalog: ms.Store) -> None:
+    late = opened().acquire("job", owner="late", ttl=30.0)
+    opened.time.go(40)
+    now = opened().acquire("job", owner="now", ttl=30.0)
+    opened.time.go(-40)  # its clock stood still: it believes that it holds
+    late.check()
+    with pytest.raises(ms.LeaseLost):
+        comment(catalog, late, "late")
+    comment(catalog, now, "now")
+    assert said(catalog) == "now"
+
+
+def test_a_broken_lease_commits_nothing(opened: Any, catalog: ms.Store) -> None:
+    lease = opened().acquire("job")
+    lease.check()
+    assert opened().break_("job")
+    with pytest.raises(ms.LeaseLost):
+        comment(catalog, lease, "late")
+    assert said(catalog) is None
+
+
+def test_what_was_released_fences_also_those_who_were_told_its_token(opened: Any, catalog: ms.Store) -> None:
+    leases = opened()
+    lease = leases.acquire("job")
+    if lease.token is None:
+        return
+    joined = leases.join("job", lease.token)
+    comment(catalog, joined, "joined")
+    lease.release()
+    with pytest.raises(ms.LeaseLost):
+        comment(catalog, joined, "late")
+    assert said(catalog) == "joined"
+
+
+def test_a_late_release_does_not_fence_the_next_holder(opened: Any, catalog: ms.Store) -> None:
+    late = opened().acquire("job", owner="late", ttl=30.0)
+    opened.time.go(40)
+    now = opened().acquire("job", owner="now", ttl=30.0)
+    assert not late.release()
+    comment(catalog, now, "now")
+    assert said(catalog) == "now"
+
+
+def test_nobody_is_told_that_he_holds_before_the_store_knows(
+    opened: Any, catalog: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = opened()
+
+    def down(*_: object) -> None:
+        raise ms.BackendUnavailable("the database is down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(leases._book, "_mirror", down)
+        with pytest.raises(ms.BackendUnavailable):
+            leases.acquire("job")
+    assert leases.holder("job") is None
+    opened().acquire("job")
+
+
+def test_a_lock_file_that_was_removed_gives_no_old_token(
+    opened: Any, catalog: ms.Store, locks_server: S3Server, bucket: str
+) -> None:
+    lease = opened().acquire("job")
+    if lease.token is None:
+        return
+    for _ in range(2):
+        lease.release()
+        lease = opened().acquire("job")
+    client(locks_server).delete_object(Bucket=bucket, Key="l/job.json")
+    with pytest.raises(ms.LeaseHeld):
+        opened().acquire("job")  # the store has seen a newer one
+    assert opened().holder("job") is None
+
+
+def test_a_name_that_the_store_cannot_have_is_refused_before_anything_is_written(
+    opened: Any, locks_server: S3Server, bucket: str
+) -> None:
+    with pytest.raises(ms.InvalidArgument, match="255"):
+        opened().acquire("x" * 240)
+    assert "Contents" not in client(locks_server).list_objects_v2(Bucket=bucket)

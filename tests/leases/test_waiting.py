@@ -1,0 +1,289 @@
+"""Who waits is served in the order of arrival; who is dead is passed over; being woken is only a hint."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+import pytest
+
+import metastore as ms
+from metastore.backends import postgres_leases
+from metastore.backends.lease_port import ALIVE
+from tests.concurrency.raw import connect, rows
+from tests.concurrency.workers import Job, Team, Turn
+from tests.leases.fencing import late_commits
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer, database_of
+from tests.servers.process import wait_until
+from tests.servers.proxy import PostgresProxy
+
+_SPAWN = multiprocessing.get_context("spawn")
+DEAD = ALIVE / 1_000_000
+"""When a waiter who was not heard of counts as dead (seconds)."""
+NEVER = 60.0
+
+
+def in_line(url: str) -> int:
+    return int(rows(url, "SELECT count(DISTINCT ticket) FROM lease_waiter")[0][0])
+
+
+def arrive(turn: Turn, number: int) -> int | None:
+    """Stand in line as number ``number``; have it for a moment; return the token."""
+    if number == 0:
+        with turn.store.leases.acquire("work") as lease:
+            turn.meet()
+            assert wait_until(lambda: in_line(turn.url) == ARRIVALS - 1, 30)
+            return lease.token
+    turn.meet()
+    assert wait_until(lambda: in_line(turn.url) >= number - 1, 30)
+    with turn.store.leases.acquire("work", timeout=30.0) as lease:
+        return lease.token
+
+
+ARRIVALS = 6
+
+
+def test_in_the_order_of_arrival(team: Team, url: str) -> None:
+    """By the tokens they got; with a release between each two."""
+    tokens = team.run(url, [Job(arrive, n) for n in range(ARRIVALS)])
+    assert tokens == [1 + 2 * n for n in range(ARRIVALS)]
+    assert in_line(url) == 0
+
+
+def test_who_comes_later_does_not_overtake(store: ms.Store, url: str) -> None:
+    """Who does not wait is refused while others do, also while nobody has it."""
+    with connect(url) as connection:
+        now = "(SELECT max(acquired_at) FROM lease)"
+        store.leases.acquire("work").release()
+        held = store.leases.acquire("other")
+        connection.execute(f"INSERT INTO lease_waiter SELECT 'work', 1, 'first', {now} + 60000000")
+        with pytest.raises(ms.LeaseHeld, match="others, who have waited longer") as error:
+            store.leases.acquire("work")
+        assert (error.value.owner, error.value.expires_at) == (None, None)
+        with pytest.raises(ms.LeaseHeld):
+            store.leases.acquire("work", timeout=0.3)
+        assert store.leases.acquire("a third").release()
+        with pytest.raises(ms.LeaseHeld):
+            store.leases.acquire_many(["a third", "work"])
+        assert store.leases.holder("a third") is None
+        connection.execute("DELETE FROM lease_waiter")
+        assert store.leases.acquire("work").token == 3
+        held.release()
+
+
+def _wait(pipe: Connection, url: str, timeout: float) -> None:
+    with ms.open(url) as store:
+        pipe.recv()
+        try:
+            with store.leases.acquire("work", timeout=timeout, owner="waiter") as lease:
+                pipe.send(lease.token)
+                pipe.recv()
+        except ms.LeaseHeld as held:
+            pipe.send(str(held))
+        pipe.send("released")
+
+
+class Waiter:
+    """A process that stands in line, and has the lease until it is told to give it back."""
+
+    def __init__(self, url: str, timeout: float = 30.0) -> None:
+        self.pipe, theirs = _SPAWN.Pipe()
+        self._url = url
+        self.process = _SPAWN.Process(target=_wait, args=(theirs, url, timeout), daemon=True)
+        self.process.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+    def line_up(self) -> None:
+        before = in_line(self._url)
+        self.pipe.send("line up")
+        assert wait_until(lambda: in_line(self._url) == before + 1, 20)
+
+    def said(self, within: float = 20.0) -> Any:
+        assert self.pipe.poll(within)
+        return self.pipe.recv()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def give_back(self) -> None:
+        self.pipe.send("release")
+        assert self.said() == "released"
+
+
+def test_waiters_who_do_not_live_are_passed_over(url: str) -> None:
+    """Within seconds: the first was killed, the second stopped. Who was only stopped is served when he goes on."""
+    with ms.open(url) as store, Waiter(url) as killed, Waiter(url) as stopped, Waiter(url) as third:
+        with store.leases.acquire("work"):
+            for waiter in (killed, stopped, third):
+                waiter.line_up()
+            killed.signal(signal.SIGKILL)
+            stopped.signal(signal.SIGSTOP)
+            began = time.monotonic()
+        assert third.said(DEAD + 5.0) == 3
+        assert time.monotonic() - began < DEAD + 2.5
+        stopped.signal(signal.SIGCONT)
+        assert not stopped.pipe.poll(0.2)
+        third.give_back()
+        assert stopped.said() == 5
+        stopped.give_back()
+        assert in_line(url) == 1  # the dead one, until gc forgets him
+    assert late_commits(url) == []
+
+
+def test_a_timeout_that_passes_says_who_has_it_and_leaves_the_line(store: ms.Store, url: str) -> None:
+    with store.leases.acquire("work", owner="somebody") as lease:
+        began = time.monotonic()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(store.leases.acquire, "work", timeout=0.4)
+            with pytest.raises(ms.LeaseHeld, match="held by somebody until") as held:
+                waiting.result()
+        assert 0.4 <= time.monotonic() - began < 1.9
+        assert held.value.expires_at == lease.expires_at
+        assert in_line(url) == 0
+
+
+def test_the_end_of_its_time_is_not_slept_through(store: ms.Store) -> None:
+    """A holder who died is waited for until his ttl is over, not until the next look."""
+    store.leases.acquire("work", ttl=0.4)
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(store.leases.acquire, "work", timeout=20.0).result().token == 2
+    assert time.monotonic() - began < 0.95
+
+
+def crossing(turn: Turn, number: int, times: int) -> float:
+    """Take two of four names again and again; return the longest wait."""
+    dice, longest = random.Random(number), 0.0
+    turn.meet()
+    for _ in range(times):
+        names = dice.sample(["a", "b", "c", "d"], 2)
+        began = time.monotonic()
+        with turn.store.leases.acquire_many(names, timeout=30.0) as leases:
+            longest = max(longest, time.monotonic() - began)
+            assert sorted(leases) == sorted(names)
+            turn.store.metalakes.alter("lake", ms.SetProperty(str(number), str(dict(leases))), lease=leases)
+    return longest
+
+
+def test_several_names_crosswise(team: Team, url: str) -> None:
+    """All or none: nobody waits for one who waits for him, and everybody is served."""
+    with ms.open(url) as store:
+        store.metalakes.create("lake")
+        waits = team.run(url, [Job(crossing, n, 8) for n in range(8)])
+        assert max(waits) < 20.0, waits
+        assert list(store.leases.list()) == []
+        assert in_line(url) == 0
+        assert sum(event.action == "commit" for name in "abcd" for event in store.leases.audit(name)) == 2 * 8 * 8
+    assert late_commits(url) == []
+
+
+# --- PostgreSQL: woken, or not
+
+
+@pytest.fixture
+def listens_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiter who does not look by himself for a long time: he must be woken."""
+    monkeypatch.setattr(postgres_leases, "_POLL", NEVER)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as threads:
+        yield threads
+
+
+def lines_up(url: str, waiting: Future[Any], *, nth: int = 1) -> None:
+    assert wait_until(lambda: waiting.done() or in_line(url) == nth, 20)
+    assert not waiting.done(), waiting.result()
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("listens_only")
+@pytest.mark.parametrize("freed", ["release", "break_"])
+def test_a_waiter_is_woken(
+    postgres_url: str, postgres_server: PostgresServer, pool: ThreadPoolExecutor, freed: str
+) -> None:
+    """After the lease became free he sends one statement, and has it."""
+    with PostgresProxy("127.0.0.1", postgres_server.port) as proxy, ms.open(postgres_url) as store:
+        lease = store.leases.acquire("work")
+        with ms.open(proxy.url_for(postgres_url)) as waiter:
+            waiting = pool.submit(waiter.leases.acquire, "work", timeout=30.0)
+            lines_up(postgres_url, waiting)
+            listens = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+            assert wait_until(lambda: rows(postgres_url, listens) == [(1,)], 5)
+            last = -1
+            while last != (last := proxy.round_trips):
+                time.sleep(0.05)  # until it has looked once more, and listens
+            began = time.monotonic()
+            assert lease.release() if freed == "release" else store.leases.break_("work")
+            found = waiting.result(10)
+            print(f"handed over within {(time.monotonic() - began) * 1000:.1f} ms")
+            assert found.token == 3
+            assert proxy.round_trips - last == 1
+            assert found.release()
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("listens_only")
+def test_who_leaves_the_line_wakes_the_next(postgres_url: str, pool: ThreadPoolExecutor) -> None:
+    """The first one waits for two names, one of which is free; when he gives up, it is the second one's turn."""
+    with ms.open(postgres_url) as store, ms.open(postgres_url) as one, ms.open(postgres_url) as two:
+        store.leases.acquire("b")
+        first = pool.submit(one.leases.acquire_many, ["a", "b"], timeout=2.0)
+        lines_up(postgres_url, first)
+        second = pool.submit(two.leases.acquire, "a", timeout=30.0)
+        lines_up(postgres_url, second, nth=2)
+        with pytest.raises(ms.LeaseHeld):
+            first.result(10)
+        assert second.result(5).token == 1
+
+
+@pytest.mark.postgres
+def test_behind_pgbouncer_nobody_is_woken(postgres_url: str, pgbouncer: PgBouncer, pool: ThreadPoolExecutor) -> None:
+    """In transaction mode LISTEN is lost: he looks by himself. And the server's connections are not used up."""
+    url = pgbouncer.url(database_of(postgres_url))
+    with ExitStack() as stack:
+        store = stack.enter_context(ms.open(postgres_url))
+        waiters = [stack.enter_context(ms.open(url)) for _ in range(4)]
+        lease = store.leases.acquire("work")
+        waiting = [pool.submit(_has_it, waiter) for waiter in waiters]
+        assert wait_until(lambda: in_line(postgres_url) == 4, 20)
+        began = time.monotonic()
+        lease.release()
+        assert sorted(done.result(20) for done in waiting) == [3, 5, 7, 9]
+        assert time.monotonic() - began < 4 * 1.0 + 2.0
+
+
+def _has_it(store: ms.Store) -> int:
+    with store.leases.acquire("work", timeout=30.0) as lease:
+        return lease.token or 0
+
+
+@pytest.mark.postgres
+def test_a_listener_whose_connection_was_closed_looks_by_himself(postgres_url: str, pool: ThreadPoolExecutor) -> None:
+    with ms.open(postgres_url) as store, ms.open(postgres_url) as waiter:
+        lease = store.leases.acquire("work")
+        waiting = pool.submit(waiter.leases.acquire, "work", timeout=30.0)
+        lines_up(postgres_url, waiting)
+        listening = "pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+        assert wait_until(lambda: rows(postgres_url, f"SELECT count(*) FROM {listening}") == [(1,)], 5)
+        assert rows(postgres_url, f"SELECT pg_terminate_backend(pid) FROM {listening}") == [(True,)]
+        lease.release()
+        assert waiting.result(5).token == 3
