@@ -363,8 +363,8 @@ class Conflicted:
     id is known already), pending (intents that the commit does not resolve), marked (another
     operation is announced on a scope, or has just had its turn), busy (a lock was not to be had
     within the patience), stale_id (a caller's operation id that is too old, or from the future),
-    claim (the operation's row is not ours any more), lease (a lease has another token by now, or what was staged under
-    it is gone). ``found`` is the version found, where known.
+    claim (the operation's row is not ours any more), lease (a lease has another token by now).
+    ``found`` is the version found, where known.
     """
 
     cause: Cause

@@ -121,10 +121,20 @@ class LeaseHeld(MetastoreError):
     it at the moment, because others come first. Next step: do something else, or wait with ``timeout=`` (seconds).
     """
 
-    def __init__(self, name: str, owner: str | None, expires_at: datetime | None, message: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        owner: str | None,
+        expires_at: datetime | None,
+        message: str | None = None,
+        *,
+        waited: float = 0.0,
+    ) -> None:
         who = "others, who have waited longer" if owner is None else owner
         until = "" if expires_at is None else f" until {expires_at.isoformat(timespec='milliseconds')}, unless renewed"
         again = "wait for it with timeout= (seconds), or call again later"
+        if waited:
+            again = f"it was waited for {waited:g} s: call again later, or wait longer"
         super().__init__(message or f"the lease {name!r} is held by {who}{until}; {again}")
         self.name = name
         self.owner = owner
@@ -132,15 +142,16 @@ class LeaseHeld(MetastoreError):
 
 
 class LeaseLost(MetastoreError):
-    """The lease is not the holder's any more: taken over, broken, released, or over. Nothing was written.
+    """The lease is not the holder's any more: taken over, broken, released, or over.
 
-    ``token`` is the one that holds no longer. Next step: stop the work that the lease was for, throw away what was not
-    published, and acquire the lease anew, which gives another token.
+    What was asked for was not applied (of ``create_many``: what was not committed by then). ``token`` is
+    the one that holds no longer. Next step: stop the work that the lease was for, throw away what was
+    not published, and acquire the lease anew, which gives another token.
     """
 
     def __init__(self, name: str, token: int | None, message: str | None = None) -> None:
-        again = "nothing was written; stop the work it was for, and acquire it anew"
-        super().__init__(message or f"the lease {name!r} (token {token}) is lost; {again}")
+        again = "stop the work it was for, and acquire it anew"
+        super().__init__(message or f"the lease {name!r} does not have the token {token} any more; {again}")
         self.name = name
         self.token = token
 

@@ -205,9 +205,9 @@ class Operation(Announced[T]):
             self._look = self._caller is not None
             raise
 
-    def _lease_lost(self) -> LeaseLost:
+    def _lease_lost(self) -> MetastoreError:
         self._look = self._caller is not None  # a repeat of what was applied has its result
-        return self._call.lost()
+        return self._call.refused()
 
     def _decide(self, *, trusting: bool) -> Proposal[T] | T:
         recent = self._session.recent

@@ -20,7 +20,7 @@ from metastore.changes import EntityChange
 from metastore.clock import Clock
 from metastore.commit import Guard, LeaseToken, Result, Write
 from metastore.entity import Node
-from metastore.errors import InvalidArgument, LeaseLost
+from metastore.errors import InvalidArgument, MetastoreError
 from metastore.guesses import Hot, Recent
 from metastore.metrics import Metrics
 from metastore.names import clean_text
@@ -53,8 +53,8 @@ class Fencing(Protocol):
         """Return what a commit requires. Raises LeaseLost if its time is over, or it is known to be lost."""
         ...
 
-    def lose(self, why: str) -> LeaseLost:
-        """Note that it is lost, and return the error."""
+    def refused(self) -> MetastoreError:
+        """Return the error for a commit that did not find the token."""
         ...
 
 
@@ -81,10 +81,10 @@ class Call:
         """Return what a commit of this call requires of leases. Raises LeaseLost."""
         return () if self.lease is None else self.lease.tokens()
 
-    def lost(self) -> LeaseLost:
+    def refused(self) -> MetastoreError:
         """Return the error for a commit that found another token."""
         assert self.lease is not None
-        return self.lease.lose("it has another token by now: somebody took it over, or it was broken")
+        return self.lease.refused()
 
 
 def uuid7(value: object) -> UUID:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
 from metastore import collecting, feed, stats, verifying
-from metastore.arguments import items, positive_integer
+from metastore.arguments import items, positive_integer, shown
 from metastore.backends.port import FORMAT, Backend, Embedded
 from metastore.backends.restorer import RESTORING
 from metastore.clock import SYSTEM, Clock
@@ -105,6 +105,8 @@ class Store(Managers):
         if not isinstance(retention, timedelta) or retention < timedelta(0):
             raise InvalidArgument(f"the retention is a timedelta of zero or more, not {retention!r}")
         positive_integer(keep_versions, "keep_versions")
+        if clean_up is not None and not callable(clean_up):
+            raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")
         backend = self._session.backend
         before = max(0, backend.now() - retention // timedelta(microseconds=1))
         self._make_unrestorable(before)
@@ -115,7 +117,7 @@ class Store(Managers):
                 stuck.add(root)
         versions, operations = collecting.delete_steps(backend, before, keep_versions)
         backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
-        return Collected(entities, versions, operations, clear_away(backend.leases, clean_up))
+        return Collected(entities, versions, operations, clear_away(backend, clean_up))
 
     def _make_unrestorable(self, before: int) -> None:
         seen = set[int]()
@@ -205,7 +207,8 @@ class Store(Managers):
         self._session.backend.ping()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Give back the leases that this process holds, and close all connections."""
+        self.leases.close()
         self._session.backend.close()
 
     def __enter__(self) -> Self:

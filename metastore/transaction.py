@@ -131,7 +131,7 @@ class Transaction(Managers):
             raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
         self._outer.metrics.conflict("transaction", outcome.cause, outcome.id)
         if outcome.cause == "lease":
-            raise self._call.lost()
+            raise self._call.refused()
         if outcome.cause == "marked":
             self._step_aside(commit)
         if self._held is not None and outcome.cause in ("ancestor", "read"):

@@ -91,6 +91,7 @@ def _feed(snapshot: Snapshot, replay: Replay | None) -> Iterator[Violation]:
             yield from replay.apply(seq, entity_id, *event)
         if fences is not None:
             yield from fencing.commit(seq, fences, path)
+    yield from fencing.rest(complete=replay is not None)
     drawn = snapshot.numbers()[1]
     if last > drawn:
         yield Violation(8, None, None, f"position {last} is beyond {drawn}, the last that was drawn")

@@ -39,6 +39,12 @@ class Fencing:
             )
         self._tokens[lease_id] = token, action in _GIVEN
 
+    def rest(self, *, complete: bool) -> Iterator[Violation]:
+        """After the whole feed: what was committed under leases that have no event at all."""
+        for lease_id, (token, position) in self._seen.items() if complete else ():
+            message = f"position {position} was committed under token {token} of lease {lease_id}, which nothing gave"
+            yield Violation(9, lease_id, None, message)
+
     def commit(self, seq: int, fences: str, path: str | None) -> Iterator[Violation]:
         """Read a commit that was made under leases."""
         try:

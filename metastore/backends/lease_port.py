@@ -17,6 +17,9 @@ from metastore.commit import Conflicted, LeaseToken, Unknown
 
 __all__ = [
     "ALIVE",
+    "DOOMED",
+    "PUBLISHED",
+    "STAGED",
     "Fenced",
     "LeaseRow",
     "LeaseRows",
@@ -31,6 +34,10 @@ __all__ = [
 
 ALIVE = 3_000_000
 """How long a waiter counts as alive after it was last heard of (µs). It must ask more often than that."""
+
+
+STAGED, PUBLISHED, DOOMED = 0, 1, 2
+"""The states of what was staged. What is doomed is being cleaned up: its value cannot be staged again meanwhile."""
 
 
 class LeaseRow(NamedTuple):
@@ -91,7 +98,7 @@ class Mirror:
 
 
 class Staged(NamedTuple):
-    """What was produced under a lease. Once ``published`` it is visible, else nobody sees it."""
+    """What was produced under a lease. Once it is published it is visible, else nobody sees it."""
 
     id: UUID
     lease_id: int
@@ -102,7 +109,10 @@ class Staged(NamedTuple):
     value: str
     principal: str | None
     time: int
-    published: bool
+    number: int
+    state: int
+    visible: bool = False
+    """Of what was left behind: the same value was published."""
 
 
 class Fenced(NamedTuple):
@@ -163,16 +173,29 @@ class LeaseRows(Protocol):
         """Watch these names for the holder of a ticket."""
         ...
 
-    def stage(self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None) -> bool:
-        """Write down what was produced, once for each id, if the lease still has this token."""
+    def stage(
+        self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
+    ) -> bool | None:
+        """Write down what was produced, once for each id, if the lease still has this token.
+
+        None: the same value was left behind, and is being cleaned up.
+        """
         ...
 
     def staged(self, lease_id: int, token: int) -> list[Staged]:
-        """Return what was staged under a token, oldest first."""
+        """Return what was staged under a token and is not published, oldest first."""
         ...
 
     def left_behind(self, after: UUID, limit: int) -> list[Staged]:
-        """Return what was staged under tokens that no lease has any more, by id after ``after``."""
+        """Return what was staged under tokens that no lease has any more, and not published, by id after ``after``."""
+        ...
+
+    def doom(self, staged_id: UUID) -> bool:
+        """Let nobody stage this value again. False: it is staged under a token that a lease has, or was published."""
+        ...
+
+    def forget_published(self) -> None:
+        """Delete what was published under tokens that no lease has any more, unless its value was left behind too."""
         ...
 
     def unstage(self, ids: Sequence[UUID]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from metastore.backends.lease_port import fences
+from metastore.backends.lease_port import PUBLISHED, STAGED, fences
 from metastore.backends.memory_tables import Body, Stand, Tables
 from metastore.backends.port import DRIFT, Step
 from metastore.changes import FORMAT
@@ -102,9 +102,9 @@ def _check_leases(tables: Tables, commit: Commit) -> None:
             raise Refused("lease")
     for staged_id in commit.publishes:
         staged = tables.staged.get(staged_id)
-        if staged is None or staged.published:
-            raise Refused("lease")
-        tables.staged[staged_id] = staged._replace(published=True)
+        if staged is None or staged.state != STAGED:
+            raise Refused("read")
+        tables.staged[staged_id] = staged._replace(state=PUBLISHED)
 
 
 def _check_read(tables: Tables, read: Expect | Absent | Listing) -> None:
@@ -264,7 +264,7 @@ class _Applying:
             created_by=None,
             created_at=None,
             digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
-            fences=fences(commit.leases) if commit.leases and self._ordinal == 0 else None,
+            fences=fences(commit.leases) if commit.leases else None,
         )
         self._ordinal += 1
         self._tables.steps.append(step)

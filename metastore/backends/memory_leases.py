@@ -7,7 +7,20 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-from metastore.backends.lease_port import ALIVE, Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
+from metastore.backends.lease_port import (
+    ALIVE,
+    DOOMED,
+    PUBLISHED,
+    STAGED,
+    Fenced,
+    LeaseRow,
+    Mirror,
+    Staged,
+    Take,
+    Taken,
+    Waker,
+    changes_of,
+)
 from metastore.backends.memory_tables import Tables
 from metastore.backends.port import Step
 from metastore.clock import Clock
@@ -47,7 +60,11 @@ class MemoryLeases:
     def _refused(self, tables: Tables, names: Sequence[str], ticket: int | None, now: int) -> Taken | None:
         rows = [tables.leases[name] for name in names if name in tables.leases]
         held = [row for row in rows if row.owner is not None and (row.expires_at or 0) > now]
-        line = sorted((t, name) for (name, t), (_, until) in tables.waiters.items() if name in names and until > now)
+        line = sorted(
+            (t, name)
+            for (name, t), (_, until) in tables.waiters.items()
+            if name in names and now < until <= now + ALIVE
+        )
         ahead = [name for t, name in line if ticket is None or t < ticket]
         return Taken(now, (), held[0] if held else None, ahead[0] if ahead else None) if held or ahead else None
 
@@ -111,7 +128,7 @@ class MemoryLeases:
                 found = [row for row in found if row.name > after and row.owner is not None][:limit]
             else:
                 found = [row for row in found if row.name in names]
-            alive = [name for (name, _), (_, until) in tables.waiters.items() if until > now]
+            alive = [name for (name, _), (_, until) in tables.waiters.items() if now < until <= now + ALIVE]
             return now, [row._replace(waiting=alive.count(row.name)) for row in found]
 
         return self._change(look)
@@ -139,30 +156,57 @@ class MemoryLeases:
 
     # --- staging
 
-    def stage(self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None) -> bool:
-        def change(tables: Tables, now: int) -> bool:
+    def stage(
+        self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
+    ) -> bool | None:
+        def change(tables: Tables, now: int) -> bool | None:
             row = _ours(tables, under)
-            if row is not None:
-                new = Staged(staged_id, row.id, row.token, row.name, entity_id, key, value, by, now, published=False)
-                tables.staged.setdefault(staged_id, new)
-            return row is not None
+            if row is None:
+                return False
+            if any(s.value == value and s.state == DOOMED for s in tables.staged.values()):
+                return None
+            what = (row.id, row.token, row.name, entity_id, key, value, by, now)
+            tables.staged.setdefault(staged_id, Staged(staged_id, *what, tables.draw("id"), STAGED))
+            return True
 
         return self._change(change)
 
     def staged(self, lease_id: int, token: int) -> list[Staged]:
         def look(tables: Tables, _: int) -> list[Staged]:
-            rows = [row for row in tables.staged.values() if (row.lease_id, row.token) == (lease_id, token)]
-            return sorted(rows, key=lambda row: (row.time, row.id))
+            rows = [s for s in tables.staged.values() if (s.lease_id, s.token, s.state) == (lease_id, token, STAGED)]
+            return sorted(rows, key=lambda row: row.number)
 
         return self._change(look)
 
     def left_behind(self, after: UUID, limit: int) -> list[Staged]:
         def look(tables: Tables, _: int) -> list[Staged]:
-            tokens = {(row.id, row.token) for row in tables.leases.values()}
-            rows = [r for r in tables.staged.values() if (r.lease_id, r.token) not in tokens and r.id > after]
-            return sorted(rows)[:limit]
+            rows = [s for s in tables.staged.values() if s.state != PUBLISHED and s.id > after and _gone(tables, s)]
+            shown = {s.value for s in tables.staged.values() if s.state == PUBLISHED}
+            return [row._replace(visible=row.value in shown) for row in sorted(rows)[:limit]]
 
         return self._change(look)
+
+    def doom(self, staged_id: UUID) -> bool:
+        def change(tables: Tables, _: int) -> bool:
+            row = tables.staged.get(staged_id)
+            if row is None or row.state == PUBLISHED or not _gone(tables, row):
+                return False
+            twins = [s for s in tables.staged.values() if s.value == row.value and s.id != row.id]
+            if any(s.state == PUBLISHED or not _gone(tables, s) for s in twins):
+                return False
+            tables.staged[staged_id] = row._replace(state=DOOMED)
+            return True
+
+        return self._change(change)
+
+    def forget_published(self) -> None:
+        def change(tables: Tables, _: int) -> None:
+            others = {s.value for s in tables.staged.values() if s.state != PUBLISHED}
+            for row in list(tables.staged.values()):
+                if row.state == PUBLISHED and _gone(tables, row) and row.value not in others:
+                    del tables.staged[row.id]
+
+        self._change(change)
 
     def unstage(self, ids: Sequence[UUID]) -> None:
         self._change(lambda tables, _: [tables.staged.pop(i, None) for i in ids])
@@ -201,6 +245,12 @@ class _Looker:
 def _ours(tables: Tables, lease: LeaseToken) -> LeaseRow | None:
     row = tables.leases.get(lease.name)
     return row if row is not None and (row.token, row.incarnation) == (lease.token, lease.incarnation) else None
+
+
+def _gone(tables: Tables, staged: Staged) -> bool:
+    """Whether the token that something was staged under is no lease's any more."""
+    row = tables.leases.get(staged.lease)
+    return row is None or (row.id, row.token) != (staged.lease_id, staged.token)
 
 
 def _free(tables: Tables, row: LeaseRow, action: str, event: tuple[UUID, int, str | None, int, str]) -> None:

@@ -6,7 +6,7 @@ is a walk over all rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -141,24 +141,21 @@ class MemorySnapshot:
 
     def _all(self, table: str) -> list[dict[str, Any]]:
         tables = self._tables
-        if table == "guard":
-            return [stand._asdict() for stand in tables.stands.values()]
-        if table == "entity":
-            return [{"id": i, **body._asdict()} for i, body in tables.bodies.items()]
-        if table == "owned":
-            return [row._asdict() for row in tables.owned.values()]
-        if table == "info":
-            return [{"id": 1, "collected_seq": self._collected_seq, "forgotten": tables.drawn["forgotten"]}]
-        if table == "lease":
-            overs = {(s.entity_id, s.version) for s in tables.steps if s.action == "takeover"}
-            return [{**row._asdict(), "took_over": (row.id, row.token) in overs} for row in tables.leases.values()]
-        if table == "lease_waiter":
-            rows = tables.waiters.items()
-            return [{"name": n, "ticket": t, "owner": owner, "alive_until": u} for (n, t), (owner, u) in rows]
-        if table == "staged":
-            return [row._asdict() for row in tables.staged.values()]
-        assert table == "operation", f"there is no table {table}"
-        return [step._asdict() for step in tables.steps]
+        overs = {(s.entity_id, s.version) for s in tables.steps if s.action == "takeover"}
+        waiters = tables.waiters.items()
+        found: dict[str, Callable[[], list[dict[str, Any]]]] = {
+            "guard": lambda: [stand._asdict() for stand in tables.stands.values()],
+            "entity": lambda: [{"id": i, **body._asdict()} for i, body in tables.bodies.items()],
+            "owned": lambda: [row._asdict() for row in tables.owned.values()],
+            "operation": lambda: [step._asdict() for step in tables.steps],
+            "lease": lambda: [{**r._asdict(), "took_over": (r.id, r.token) in overs} for r in tables.leases.values()],
+            "lease_waiter": lambda: [
+                {"name": n, "ticket": t, "owner": owner, "alive_until": u} for (n, t), (owner, u) in waiters
+            ],
+            "staged": lambda: [row._asdict() for row in tables.staged.values()],
+            "info": lambda: [{"id": 1, "collected_seq": self._collected_seq, "forgotten": tables.drawn["forgotten"]}],
+        }
+        return found[table]()
 
     def numbers(self) -> tuple[int, int]:
         return self._tables.drawn["id"], self._tables.drawn["seq"]

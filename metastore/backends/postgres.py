@@ -211,7 +211,10 @@ class PostgresBackend(PostgresReads):
 
     @property
     def leases(self) -> LeaseRows:
-        return PostgresLeases(self.pool, self._rows)
+        def send(statements: list[Statement]) -> list[Row]:
+            return self._read(lambda connection: _rows_of_writes(connection, statements))
+
+        return PostgresLeases(self.pool, self._rows, send)
 
     def restorer(self) -> Restorer:
         return PostgresRestorer(self.pool)

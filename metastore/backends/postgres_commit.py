@@ -274,7 +274,7 @@ def _batch(
     parameters |= _inserts(inserts) if inserts else {}
     parameters |= _owned(owned) if owned else {}
     first = not stage or stage[0] == 0  # what it locks stays locked for the stages after it
-    if first and commit.leases:
+    if commit.leases:
         parameters |= {**leases(commit.leases), "publishes": plain(commit.publishes)}
     text = sql.batch(
         bool(updates),
@@ -284,6 +284,7 @@ def _batch(
         must=must,
         overlook=commit.overlook or commit.withdraw,
         fenced=first and bool(commit.leases),
+        noted=bool(commit.leases),
         publishes=first and bool(commit.publishes),
     )
     return Statement(text, parameters, writes=True)

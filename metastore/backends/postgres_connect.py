@@ -47,6 +47,8 @@ _CONNECT_TIMEOUT = (2, 10)
 The call's deadline ends it earlier."""
 _COMING_BACK = (None, "57P03", "57P01", "57P02", "53300")
 """SQLSTATEs of a server that is not there at the moment: no answer, starting, stopping, or too many connections."""
+_KEPT_OWN = 2
+"""How many connections are kept that somebody listened on (what they listen to is nobody's any more)."""
 _LONGEST = 2**31 - 1
 """The longest statement_timeout, in milliseconds."""
 _POOLED, _MOST = 5, 25
@@ -159,6 +161,8 @@ class Pool:
         self._closed = False
         self._warm: deque[PoolProxiedConnection] = deque()
         self._of_parent: list[object] = []
+        self._own: deque[_Connection] = deque()
+        self._own_pid = self._pid
 
     def _new_pool(self) -> QueuePool:
         return _QueuePool(
@@ -209,16 +213,44 @@ class Pool:
             )
         return connection
 
-    def own_connection(self) -> psycopg.Connection[Any] | None:
-        """Open a connection for oneself, in which a session lasts; None behind a pooler, which has none to give."""
+    def own_connection(self, first: str) -> psycopg.Connection[Any] | None:
+        """Lend a connection in which a session lasts, and execute ``first`` in it.
+
+        None behind a pooler, which has none to give.
+        """
         if self._closed:
             raise InvalidArgument("the store is closed; open it again")
-        connection: _Connection = self._connect()
-        if connection.prepare_threshold is None:
-            connection.close()
+        while True:
+            kept = self._kept_own()
+            connection: _Connection = self._connect() if kept is None else kept
+            if connection.prepare_threshold is None:
+                connection.close()
+                return None
+            connection.timeout = math.inf
+            try:
+                connection.execute(first.encode())
+                return connection
+            except psycopg.Error:
+                connection.close()
+                if kept is None:
+                    raise
+
+    def _kept_own(self) -> _Connection | None:
+        if self._own_pid != os.getpid():
+            self._of_parent.append(self._own)
+            self._own, self._own_pid = deque(), os.getpid()
+        try:
+            return self._own.pop()
+        except IndexError:
             return None
-        connection.timeout = math.inf
-        return connection
+
+    def take_back_own(self, connection: psycopg.Connection[Any], *, usable: bool) -> None:
+        """Keep such a connection for the next one who wants it; some, and not after :meth:`close`."""
+        mine = self._own_pid == os.getpid()
+        if usable and mine and not self._closed and not connection.closed and len(self._own) < _KEPT_OWN:
+            self._own.append(cast(_Connection, connection))
+        elif mine:
+            connection.close()
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
@@ -307,6 +339,8 @@ class Pool:
     def close(self) -> None:
         """Close the connections that are not lent; no more are."""
         self._closed = True
+        while (own := self._kept_own()) is not None:
+            own.close()
         if os.getpid() == self._pid:
             while self._warm:
                 self._warm.pop().close()

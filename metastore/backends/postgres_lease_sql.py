@@ -7,14 +7,17 @@ are locked in the order of their names. The position of an event is drawn after 
 
 from __future__ import annotations
 
-from metastore.backends.lease_port import ALIVE
+from metastore.backends.lease_port import ALIVE, DOOMED, PUBLISHED, STAGED
 from metastore.backends.postgres_sql import DURABLE, NOW
 
 __all__ = [
     "BREAK",
+    "CALM",
     "CHANNEL",
+    "DOOM",
     "ENTER",
     "FENCED_BY",
+    "FORGET_PUBLISHED",
     "FORGET_WAITERS",
     "LEAVE",
     "LEFT_BEHIND",
@@ -23,13 +26,13 @@ __all__ = [
     "RENEW",
     "ROWS",
     "STAGE",
-    "STAGED",
     "TAKE",
+    "UNDER",
     "UNSTAGE",
 ]
 
-CHANNEL = "metastore_lease"
-"""Where the next waiter's ticket is told when a lease becomes free. A hint: who misses it asks again by himself."""
+CHANNEL = "metastore_lease_"
+"""With a waiter's ticket, the channel on which he is told that he is next. A hint: who misses it asks by himself."""
 
 _LOGGED = f"""logged AS (
   INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time, path_after,
@@ -38,11 +41,17 @@ _LOGGED = f"""logged AS (
     {{action}}, %(principal)s::text, {{time}}, w.path, {{changes}}
   FROM done d JOIN wanted w ON w.name = d.name WHERE {DURABLE})"""
 
+
+def _alive(of: str = "") -> str:
+    """Whether a waiter is: heard of not long ago, and not in the future, where a clock that was set back left him."""
+    return f"{of}alive_until > {NOW} AND {of}alive_until <= {NOW} + {ALIVE}"
+
+
 _PATHS = "unnest(%(names)s::text[], %(paths)s::text[])"
 
 TAKE = f"""WITH ahead AS MATERIALIZED (
   SELECT name FROM lease_waiter
-  WHERE name = ANY(%(names)s::text[]) AND ticket < %(ticket)s::bigint AND alive_until > {NOW}
+  WHERE name = ANY(%(names)s::text[]) AND ticket < %(ticket)s::bigint AND {_alive()}
   ORDER BY ticket LIMIT 1),
 seen AS MATERIALIZED (
   SELECT name, id, token, owner, incarnation, acquired_at, expires_at FROM lease WHERE name = ANY(%(names)s::text[])),
@@ -120,8 +129,8 @@ SELECT (SELECT count(*) FROM done) + (SELECT count(*) {_SENT_BEFORE}), (SELECT c
 def _woken(names: str, besides: str = "") -> str:
     """Tell the first who waits for each of the names that it may be his turn."""
     return f"""woken AS MATERIALIZED (
-  SELECT pg_notify('{CHANNEL}', min(w.ticket)::text) FROM lease_waiter w
-  WHERE w.name IN {names} AND w.alive_until > {NOW}{besides} GROUP BY w.name)"""
+  SELECT pg_notify('{CHANNEL}' || min(w.ticket), '') FROM lease_waiter w
+  WHERE w.name IN {names} AND {_alive("w.")}{besides} GROUP BY w.name)"""
 
 
 RELEASE = _free(_WITH_TOKENS, "release")
@@ -143,7 +152,7 @@ done AS MATERIALIZED (SELECT * FROM taken),
 SELECT d.id, d.token, s.id, s.token, s.incarnation
 FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN seen s ON true"""
 
-_WAITING = f"(SELECT count(*) FROM lease_waiter w WHERE w.name = l.name AND w.alive_until > {NOW})"
+_WAITING = f"(SELECT count(*) FROM lease_waiter w WHERE w.name = l.name AND {_alive('w.')})"
 _ROWS = f"""SELECT {NOW}, l.name, l.id, l.token, l.owner, l.incarnation, l.acquired_at, l.expires_at, {_WAITING}
 FROM lease l WHERE {{which}} ORDER BY l.name"""
 ROWS = {
@@ -167,19 +176,30 @@ free AS MATERIALIZED (
 SELECT count(*) FROM woken"""
 
 STAGE = f"""WITH fenced AS MATERIALIZED (
-  SELECT id, token, name FROM lease WHERE name = ANY(%(names)s::text[]) AND {_WITH_TOKENS} FOR KEY SHARE)
-INSERT INTO staged (id, lease_id, token, lease, entity_id, key, value, principal, time, published)
-SELECT %(id)s::uuid, id, token, name, %(entity_id)s::bigint, %(key)s::text, %(value)s::text, %(principal)s::text,
-  {NOW}, false
-FROM fenced WHERE {DURABLE} ON CONFLICT (id) DO UPDATE SET time = staged.time RETURNING 1"""
+  SELECT id, token, name FROM lease WHERE name = ANY(%(names)s::text[]) AND {_WITH_TOKENS} FOR KEY SHARE),
+made AS (
+  INSERT INTO staged (id, lease_id, token, lease, entity_id, key, value, principal, time, number, state)
+  SELECT %(id)s::uuid, id, token, name, %(entity_id)s::bigint, %(key)s::text, %(value)s::text, %(principal)s::text,
+    {NOW}, nextval('entity_id_seq'), {STAGED}
+  FROM fenced WHERE {DURABLE} AND NOT EXISTS (SELECT FROM staged WHERE value = %(value)s::text AND state = {DOOMED})
+  ON CONFLICT (id) DO UPDATE SET time = staged.time RETURNING 1)
+SELECT EXISTS (SELECT FROM made), EXISTS (SELECT FROM fenced)"""
 
-_STAGED_COLUMNS = "id, lease_id, token, lease, entity_id, key, value, principal, time, published"
-STAGED = f"""SELECT {_STAGED_COLUMNS} FROM staged
-WHERE lease_id = %(lease_id)s::bigint AND token = %(token)s::bigint ORDER BY time, id"""
-LEFT_BEHIND = f"""SELECT {_STAGED_COLUMNS} FROM staged s
-WHERE id > %(after)s::uuid AND NOT EXISTS (SELECT FROM lease l WHERE l.name = s.lease AND l.token = s.token
-  AND l.id = s.lease_id)
-ORDER BY id LIMIT %(limit)s"""
+CALM = {True: "SELECT 1 FROM info FOR UPDATE", False: "SELECT 1 FROM info FOR KEY SHARE"}
+"""Sent before what stages (False) and what dooms (True): who waited sees then what the other one wrote."""
+
+_COLUMNS = "id, lease_id, token, lease, entity_id, key, value, principal, time, number, state"
+UNDER = f"""SELECT {_COLUMNS} FROM staged
+WHERE lease_id = %(lease_id)s::bigint AND token = %(token)s::bigint AND state = {STAGED} ORDER BY number"""
+_GONE = """NOT EXISTS (SELECT FROM lease l WHERE l.name = s.lease AND l.token = s.token AND l.id = s.lease_id)"""
+_TWIN = "SELECT FROM staged o WHERE o.value = s.value AND o.id <> s.id AND"
+LEFT_BEHIND = f"""SELECT {_COLUMNS}, EXISTS ({_TWIN} o.state = {PUBLISHED}) FROM staged s
+WHERE id > %(after)s::uuid AND state <> {PUBLISHED} AND {_GONE} ORDER BY id LIMIT %(limit)s"""
+DOOM = f"""UPDATE staged s SET state = {DOOMED} WHERE id = %(id)s::uuid AND state <> {PUBLISHED} AND {_GONE}
+  AND NOT EXISTS ({_TWIN} (o.state = {PUBLISHED} OR EXISTS (SELECT FROM lease l
+    WHERE l.name = o.lease AND l.token = o.token AND l.id = o.lease_id))) RETURNING 1"""
+FORGET_PUBLISHED = f"""DELETE FROM staged s WHERE state = {PUBLISHED} AND {_GONE}
+  AND NOT EXISTS ({_TWIN} o.state <> {PUBLISHED}) RETURNING 1"""
 UNSTAGE = "DELETE FROM staged WHERE id = ANY(%(ids)s::uuid[]) RETURNING 1"
 
 FENCED_BY = """SELECT seq, operation_id, principal, time, coalesce(path_after, path_before), fences FROM operation

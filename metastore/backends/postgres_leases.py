@@ -12,7 +12,7 @@ import psycopg
 from metastore.backends import postgres_lease_sql as sql
 from metastore.backends import postgres_outcomes as outcomes
 from metastore.backends.lease_port import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
-from metastore.backends.postgres_commit import plain, texts
+from metastore.backends.postgres_commit import Statement, plain, texts
 from metastore.backends.postgres_connect import Pool
 from metastore.clock import SYSTEM
 from metastore.commit import Committed, Conflicted, LeaseToken, Unknown
@@ -34,11 +34,17 @@ class Asking(Protocol):
     def __call__(self, text: str, parameters: dict[str, Any]) -> list[Row]: ...
 
 
+class Sending(Protocol):
+    """Sends several as one transaction, likewise; returns the rows of those that write."""
+
+    def __call__(self, statements: list[Statement]) -> list[Row]: ...
+
+
 class PostgresLeases:
     """Keeps the promises of :class:`metastore.backends.lease_port.LeaseRows`."""
 
-    def __init__(self, pool: Pool, ask: Asking) -> None:
-        self._pool, self._ask = pool, ask
+    def __init__(self, pool: Pool, ask: Asking, send: Sending) -> None:
+        self._pool, self._ask, self._send = pool, ask, send
 
     def _attempt(self, text: str, parameters: dict[str, Any]) -> list[Row] | Conflicted | Unknown:
         """Send a statement once; return its rows, or what its error means."""
@@ -124,28 +130,41 @@ class PostgresLeases:
     @contextmanager
     def waker(self, ticket: int, names: Sequence[str]) -> Iterator[Waker]:
         """Listen on a connection of its own; where that cannot be had, the waiter looks now and then."""
+        channel = f"{sql.CHANNEL}{ticket}"
         connection: psycopg.Connection[Any] | None = None
         with suppress(psycopg.Error, MetastoreError):
-            connection = self._pool.own_connection()
-            if connection is not None:
-                connection.execute(f"LISTEN {sql.CHANNEL}")
+            connection = self._pool.own_connection(f"UNLISTEN *; LISTEN {channel}")
+        listener = _Listener(connection, channel)
         try:
-            yield _Listener(connection, str(ticket))
+            yield listener
         finally:
             if connection is not None:
-                connection.close()
+                self._pool.take_back_own(connection, usable=listener.works)
 
     # --- staging
 
-    def stage(self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None) -> bool:
+    def stage(
+        self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
+    ) -> bool | None:
         what = {"id": staged_id, "entity_id": entity_id, "key": key, "value": value, "principal": by}
-        return bool(self._ask(sql.STAGE, {**_tokens([under]), **what}))
+        ((staged, held),) = self._together(False, sql.STAGE, {**_tokens([under]), **what})
+        return bool(staged) if staged or not held else None
 
     def staged(self, lease_id: int, token: int) -> list[Staged]:
-        return [Staged(*row) for row in self._ask(sql.STAGED, {"lease_id": lease_id, "token": token})]
+        return [Staged(*row) for row in self._ask(sql.UNDER, {"lease_id": lease_id, "token": token})]
 
     def left_behind(self, after: UUID, limit: int) -> list[Staged]:
         return [Staged(*row) for row in self._ask(sql.LEFT_BEHIND, {"after": after, "limit": limit})]
+
+    def doom(self, staged_id: UUID) -> bool:
+        return bool(self._together(True, sql.DOOM, {"id": staged_id}))
+
+    def _together(self, alone: bool, text: str, parameters: dict[str, Any]) -> list[Row]:
+        """Send a statement after the one that keeps stagings and clean-ups apart, in one transaction."""
+        return self._send([Statement(sql.CALM[alone], {}), Statement(text, parameters, writes=True)])
+
+    def forget_published(self) -> None:
+        self._ask(sql.FORGET_PUBLISHED, {})
 
     def unstage(self, ids: Sequence[UUID]) -> None:
         self._ask(sql.UNSTAGE, {"ids": plain(ids)})
@@ -167,10 +186,15 @@ def _tokens(held: Sequence[LeaseToken]) -> dict[str, Any]:
 
 
 class _Listener:
-    """Waits for its own ticket to be called. Without a connection that listens, only for the time to pass."""
+    """Waits for its own channel to be called. Without a connection that listens, only for the time to pass."""
 
-    def __init__(self, connection: psycopg.Connection[Any] | None, ticket: str) -> None:
-        self._connection, self._ticket = connection, ticket
+    def __init__(self, connection: psycopg.Connection[Any] | None, channel: str) -> None:
+        self._connection, self._channel = connection, channel
+
+    @property
+    def works(self) -> bool:
+        """Whether the connection can be used again."""
+        return self._connection is not None
 
     def wait(self, seconds: float) -> None:
         ends = SYSTEM.monotonic() + min(seconds, _BLIND_POLL if self._connection is None else _POLL)
@@ -184,7 +208,7 @@ class _Listener:
         assert self._connection is not None
         try:
             calls = list(self._connection.notifies(timeout=seconds, stop_after=1))
-            return any(call.payload == self._ticket for call in calls)
+            return any(call.channel == self._channel for call in calls)
         except psycopg.Error:
             self._connection = None
             return False

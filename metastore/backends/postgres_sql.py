@@ -266,14 +266,14 @@ _LOCKED_OWNED = """locked_owned AS MATERIALIZED (
 _OK = f"""ok AS MATERIALIZED (
   SELECT {ALL_GUARDED} AND (SELECT count(*) FROM barred) = cardinality(%(bar_ids)s::bigint[]) AS guards,
     (SELECT count(*) FROM read) + (SELECT count(*) FROM read_owned)
-      = cardinality(%(read_ids)s::bigint[]) + cardinality(%(owned_ids)s::bigint[]) AS reads,
+      = cardinality(%(read_ids)s::bigint[]) + cardinality(%(owned_ids)s::bigint[]){{staged}} AS reads,
     {{own}} AS own, {{free}} AS free, {{fenced}} AS fenced),
 go AS MATERIALIZED (SELECT FROM ok WHERE fenced AND guards AND reads AND own AND free AND {DURABLE})"""
 
 _STAGED = """staged_rows AS MATERIALIZED (
-  SELECT id FROM staged WHERE id = ANY(%(publishes)s::uuid[]) AND NOT published ORDER BY id FOR UPDATE)"""
+  SELECT id FROM staged WHERE id = ANY(%(publishes)s::uuid[]) AND state = 0 ORDER BY id FOR UPDATE)"""
 _PUBLISHED = """published AS (
-  UPDATE staged s SET published = true FROM staged_rows r, go
+  UPDATE staged s SET state = 1 FROM staged_rows r, go
   WHERE s.id = r.id AND s.id = ANY(%(publishes)s::uuid[]))"""
 _ALL_STAGED = "(SELECT count(*) FROM staged_rows) = cardinality(%(publishes)s::uuid[])"
 
@@ -403,12 +403,14 @@ def batch(
     must: bool,
     overlook: bool,
     fenced: bool,
+    noted: bool,
     publishes: bool,
 ) -> str:
     """Return the statement for a commit that has these kinds of writes; with none, it only checks.
 
-    With ``must``, it fails (LEASE, MARKED, PENDING or READ) when a precondition does not hold, so
-    that what is sent with it is not applied either.
+    ``fenced``: leases must hold; ``noted``: they are noted with each write. With ``must``, it fails
+    (LEASE, MARKED, PENDING or READ) when a precondition does not hold, so that what is sent with it
+    is not applied either.
     """
     skip = "ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING" if skip_existing else ""
     parts = [FENCED] if fenced else []
@@ -420,11 +422,9 @@ def batch(
     own = [_OWN_UPDATES] if updates else []
     own += [_OWN_WRITES] if owned else []
     leases = [_ALL_FENCED] if fenced else []
-    leases += [_ALL_STAGED] if publishes else []
     parts += [_STAGED] if publishes else []
-    parts += [
-        _OK.format(**{k: " AND ".join(v) or "true" for k, v in (("own", own), ("free", free), ("fenced", leases))})
-    ]
+    conditions = {k: " AND ".join(v) or "true" for k, v in (("own", own), ("free", free), ("fenced", leases))}
+    parts += [_OK.format(staged=f" AND {_ALL_STAGED}" if publishes else "", **conditions)]
     parts += [_PUBLISHED] if publishes else []
     must_be = _must_be(updates, fenced) if must else ""
     if not (updates or inserts or owned):
@@ -440,8 +440,8 @@ def batch(
             parts="\n  UNION ALL ".join(done),
             ordinal=_ORDINAL[skip_existing],
             must=must_be,
-            column=", fences" if fenced else "",
-            fences=f", CASE {_ORDINAL[skip_existing]} WHEN 0 THEN %(fences)s::text END" if fenced else "",
+            column=", fences" if noted else "",
+            fences=", %(fences)s::text" if noted else "",
             marked=_any_marked(updates),
         )
     )

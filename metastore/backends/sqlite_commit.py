@@ -101,9 +101,9 @@ def _check_leases(connection: Any, commit: Commit) -> None:
         if connection.execute(sql, (lease.name, lease.token, lease.incarnation)).fetchone() is None:
             raise Refused("lease")
     for staged in commit.publishes:
-        sql = "UPDATE staged SET published = 1 WHERE id = ? AND published = 0 RETURNING 1"
+        sql = "UPDATE staged SET state = 1 WHERE id = ? AND state = 0 RETURNING 1"
         if not connection.execute(sql, (str(staged),)).fetchall():
-            raise Refused("lease")
+            raise Refused("read")
 
 
 def next_id(connection: Any) -> int:
@@ -284,9 +284,8 @@ class _Writer:
         """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
         seq = next_seq(self._connection)
         event, commit = write.event, self._commit
-        first = self._logged == 0
-        digest = commit.caller.digest if commit.caller is not None and first else None
-        held = fences(commit.leases) if commit.leases and first else None
+        digest = commit.caller.digest if commit.caller is not None and self._logged == 0 else None
+        held = fences(commit.leases) if commit.leases else None
         self._run(
             """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
             time, path_before, path_after, changes, scope_version, in_use, doc, digest, fences)

@@ -8,7 +8,20 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from metastore.backends.lease_port import ALIVE, Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
+from metastore.backends.lease_port import (
+    ALIVE,
+    DOOMED,
+    PUBLISHED,
+    STAGED,
+    Fenced,
+    LeaseRow,
+    Mirror,
+    Staged,
+    Take,
+    Taken,
+    Waker,
+    changes_of,
+)
 from metastore.backends.sqlite_commit import next_id, next_seq, take_row
 from metastore.clock import Clock
 from metastore.commit import Conflicted, LeaseToken, Unknown
@@ -22,16 +35,20 @@ _LOOKS = 0.02
 """How often a waiter looks whether it may be its turn (seconds): a read, which keeps nobody from writing."""
 
 _COLUMNS = "name, id, token, owner, incarnation, acquired_at, expires_at"
-_WAITING = "(SELECT count(*) FROM lease_waiter w WHERE w.name = lease.name AND w.alive_until > :now)"
+_ALIVE = f"alive_until > :now AND alive_until <= :now + {ALIVE}"
+"""Heard of not long ago, and not in the future, where a clock that was set back left him."""
+_WAITING = f"(SELECT count(*) FROM lease_waiter w WHERE w.name = lease.name AND {_ALIVE})"
 _BY_NAME = f"SELECT {_COLUMNS}, {_WAITING} FROM lease WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name"
 _AFTER = (
     f"SELECT {_COLUMNS}, {_WAITING} FROM lease WHERE name > :after AND owner IS NOT NULL ORDER BY name LIMIT :limit"
 )
-_AHEAD = """SELECT name FROM lease_waiter WHERE name IN (SELECT value FROM json_each(:names))
-  AND (:ticket IS NULL OR ticket < :ticket) AND alive_until > :now ORDER BY ticket LIMIT 1"""
+_AHEAD = f"""SELECT name FROM lease_waiter WHERE name IN (SELECT value FROM json_each(:names))
+  AND (:ticket IS NULL OR ticket < :ticket) AND {_ALIVE} ORDER BY ticket LIMIT 1"""
 _FREE = """UPDATE lease SET token = token + 1, owner = NULL, incarnation = NULL, took_over = 0, acquired_at = NULL,
   expires_at = NULL WHERE name = ? RETURNING id, token"""
-_STAGED = "id, lease_id, token, lease, entity_id, key, value, principal, time, published"
+_COLUMNS_STAGED = "id, lease_id, token, lease, entity_id, key, value, principal, time, number, state"
+_GONE = "NOT EXISTS (SELECT 1 FROM lease l WHERE l.name = s.lease AND l.token = s.token AND l.id = s.lease_id)"
+_TWIN = "SELECT 1 FROM staged o WHERE o.value = s.value AND o.id <> s.id AND"
 
 
 class Change(Protocol):
@@ -176,27 +193,45 @@ class SqliteLeases:
 
     # --- staging
 
-    def stage(self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None) -> bool:
-        def change(connection: Any, now: int) -> bool:
+    def stage(
+        self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
+    ) -> bool | None:
+        def change(connection: Any, now: int) -> bool | None:
+            doomed = "SELECT 1 FROM staged WHERE value = ? AND state = ?"
+            if connection.execute(doomed, (value, DOOMED)).fetchone() is not None:
+                return None
             return bool(
                 connection.execute(
-                    f"""INSERT INTO staged ({_STAGED}) SELECT ?, id, token, name, ?, ?, ?, ?, ?, 0 FROM lease
+                    f"""INSERT INTO staged ({_COLUMNS_STAGED})
+                    SELECT ?, id, token, name, ?, ?, ?, ?, ?, ?, ? FROM lease
                     WHERE name = ? AND token = ? AND incarnation = ?
                     ON CONFLICT (id) DO UPDATE SET time = time RETURNING 1""",
-                    (str(staged_id), entity_id, key, value, by, now, *_own(under)),
+                    (str(staged_id), entity_id, key, value, by, now, next_id(connection), STAGED, *_own(under)),
                 ).fetchall()
             )
 
         return self._written(change)
 
     def staged(self, lease_id: int, token: int) -> list[Staged]:
-        sql = f"SELECT {_STAGED} FROM staged WHERE lease_id = :lease_id AND token = :token ORDER BY time, id"
+        sql = f"""SELECT {_COLUMNS_STAGED} FROM staged
+          WHERE lease_id = :lease_id AND token = :token AND state = {STAGED} ORDER BY number"""
         return [_staged(row) for row in self._ask(sql, {"lease_id": lease_id, "token": token})]
 
     def left_behind(self, after: UUID, limit: int) -> list[Staged]:
-        sql = f"""SELECT {_STAGED} FROM staged s WHERE id > :after AND NOT EXISTS (SELECT 1 FROM lease l
-          WHERE l.name = s.lease AND l.token = s.token AND l.id = s.lease_id) ORDER BY id LIMIT :limit"""
+        sql = f"""SELECT {_COLUMNS_STAGED}, EXISTS ({_TWIN} o.state = {PUBLISHED}) FROM staged s
+          WHERE id > :after AND state <> {PUBLISHED} AND {_GONE} ORDER BY id LIMIT :limit"""
         return [_staged(row) for row in self._ask(sql, {"after": str(after), "limit": limit})]
+
+    def doom(self, staged_id: UUID) -> bool:
+        sql = f"""UPDATE staged AS s SET state = {DOOMED} WHERE id = ? AND state <> {PUBLISHED} AND {_GONE}
+          AND NOT EXISTS ({_TWIN} (o.state = {PUBLISHED} OR EXISTS (SELECT 1 FROM lease l
+            WHERE l.name = o.lease AND l.token = o.token AND l.id = o.lease_id))) RETURNING 1"""
+        return self._written(lambda c, _: bool(c.execute(sql, (str(staged_id),)).fetchall()))
+
+    def forget_published(self) -> None:
+        sql = f"""DELETE FROM staged AS s WHERE state = {PUBLISHED} AND {_GONE}
+          AND NOT EXISTS ({_TWIN} o.state <> {PUBLISHED})"""
+        self._written(lambda c, _: c.execute(sql).rowcount)
 
     def unstage(self, ids: Sequence[UUID]) -> None:
         self._written(lambda c, _: c.executemany("DELETE FROM staged WHERE id = ?", [(str(i),) for i in ids]).rowcount)
@@ -244,4 +279,5 @@ def _log(connection: Any, event: tuple[UUID, int, int, int, str, str | None, int
 
 
 def _staged(row: Row) -> Staged:
-    return Staged(*row)._replace(id=UUID(row[0]), published=bool(row[9]))
+    found = Staged(*row)
+    return found._replace(id=UUID(row[0]), visible=bool(found.visible))

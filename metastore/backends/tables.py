@@ -195,7 +195,8 @@ staged = Table(
     Column("value", Text, nullable=False),
     Column("principal", Text),
     Column("time", _Id, nullable=False),
-    Column("published", Boolean, nullable=False),  # it stays until the token is gone: a late original must find it
+    Column("number", _Id, nullable=False),  # in the order of staging
+    Column("state", SmallInteger, nullable=False),  # staged, published (until the token is gone), or being cleaned up
     PrimaryKeyConstraint("id", name="staged_pkey"),
     Index("staged_under", "lease_id", "token"),
 )

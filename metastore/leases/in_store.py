@@ -19,7 +19,9 @@ class StoreLeases(Leases):
 
     def __init__(self, session: Session) -> None:
         self._database = DatabaseBook(session)
-        super().__init__(self._database, session.clock, session.policy.deadline, StoreStaging(session))
+        self.staging = StoreStaging(session)
+        """For leases that are kept elsewhere, and whose tokens are noted here."""
+        super().__init__(self._database, session.clock, session.policy.deadline, self.staging)
 
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
         """Note the token of a lease that is kept elsewhere, so that commits in this store can require it.

@@ -12,7 +12,8 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
@@ -45,8 +46,8 @@ class Staging(Protocol):
         """Write down one thing, if the lease still has this token."""
         ...
 
-    def publish(self, hold: Hold, changes: object) -> tuple[Entity, ...]:
-        """Make all that was staged under the lease visible, in one commit under it."""
+    def publish(self, hold: Hold, changes: object, only: object) -> tuple[Entity, ...]:
+        """Make what was staged under the lease visible, in one commit under it."""
         ...
 
 
@@ -103,7 +104,7 @@ class Hold:
         self._beating: threading.Thread | None = None
         self._stop = threading.Event()
         self._guard = threading.Lock()  # of the three below, and of telling once
-        self._told = False
+        self._told = self._watching = False
         self._claims = 1  # how often it was handed out
         self._entered = 0
 
@@ -161,6 +162,17 @@ class Hold:
             self.lose("its time was over before it was renewed")
         return left
 
+    def refused(self) -> MetastoreError:
+        """Return the error for a commit that did not find the token: it is lost, or was used in another store."""
+        with suppress(MetastoreError):
+            found = [self._book.granted(g.name, g.token) for g in self._grants if g.token is not None]
+            if found and all(f is not None and f[1].incarnation == self.incarnation for f in found):
+                return InvalidArgument(
+                    f"the lease {self.names[0]!r} is kept elsewhere: this store does not know its token; take one from "
+                    "this store's leases"
+                )
+        return self.lose("it has another token by now: somebody took it over, or it was broken")
+
     def lose(self, why: str) -> LeaseLost:
         """Note that it is lost, tell the holder, and return the error to raise."""
         with self._guard:
@@ -177,29 +189,26 @@ class Hold:
         return self._error(self._why)
 
     def _error(self, why: str) -> LeaseLost:
-        name, token = self.names[0], self._grants[0].token
-        number = "" if token is None else f" (token {token})"
-        return LeaseLost(
-            name,
-            token,
-            f"the lease {name!r}{number} is lost: {why}; nothing was written; stop the work it was for, "
-            "and acquire it anew",
-        )
+        name, token = ", ".join(self.names), self._grants[0].token
+        number = "" if token is None or len(self._grants) > 1 else f" (token {token})"
+        again = "stop the work it was for, and acquire it anew"
+        return LeaseLost(name, token, f"the lease {name!r}{number} is lost: {why}; {again}")
 
     # --- keeping it
 
     def renew(self) -> None:
         """Let it last for its ttl from now on. Raises LeaseLost; what the book raises, which leaves it as it was."""
         self.check()
+        if self._validity is None:
+            raise InvalidArgument("a lease that was joined is renewed by the process that acquired it")
         since = Instant.now(self.clock)
         expires_at = self._book.renew(self._grants, self.incarnation, self._ttl)
         if expires_at is None:
             self.check()  # it may have been released meanwhile
             raise self.lose("somebody else has it, or it was broken")
         self._expires_at = expires_at
-        if self._validity is not None:
-            self._validity.extend(since)
-            self.check()  # the answer may have come too late
+        self._validity = Validity(self.clock, self._ttl, since)
+        self.check()  # the answer may have come too late
 
     def keep(self) -> None:
         """Renew it from now on, in a thread of its own, until it is released, or the acquiring thread ends."""
@@ -209,12 +218,18 @@ class Hold:
             self._beating = threading.Thread(target=self._beat, name=f"lease {self.names[0]}", daemon=True)
         try:
             self._beating.start()
-            if self._on_lost is not None:
-                threading.Thread(target=self._watch, name=f"lease {self.names[0]}, its time", daemon=True).start()
         except BaseException:
             self._beating = None
             self._stop.set()
             raise
+
+    def watch(self) -> None:
+        """Call ``on_lost`` in time from now on, if there is one."""
+        with self._guard:
+            if self._on_lost is None or self._watching:
+                return
+            self._watching = True
+        threading.Thread(target=self._watch, name=f"lease {self.names[0]}, its time", daemon=True).start()
 
     def _watch(self) -> None:
         """Tell in time that the time is over, also while a renewal hangs."""
@@ -256,16 +271,34 @@ class Hold:
         self._given_back = True  # what raised may be tried again
         return given_back
 
-    def again(self) -> bool:
-        """Hand it out once more to the same holder; False: it is over."""
+    def end(self) -> None:
+        """Give it back, if that is possible at once; it is not renewed any more, and there is nothing more to give."""
+        with until(self.clock.monotonic() + _LAST_TRY), suppress(MetastoreError):
+            self.release()
+        if os.getpid() == self._pid:
+            self._released = self._given_back = True
+
+    def again(self, ttl: float, renew_every: float | None, on_lost: OnLost | None) -> bool:
+        """Hand it out once more to the same holder, for ``ttl`` from now on; False: it is over."""
         if self.is_over():
+            return False
+        self._ttl = ttl
+        try:
+            self.renew()
+        except LeaseLost:
             return False
         with self._guard:
             self._claims += 1
+            self._on_lost = on_lost or self._on_lost
+            self._renew_every = renew_every or min(self._renew_every, ttl / 4)
+        self.watch()
+        if renew_every is not None:
+            self.keep()
         return True
 
     def __enter__(self) -> Self:
         self.check()
+        self._thread = threading.current_thread()
         try:
             self.keep()
         except BaseException:
@@ -296,20 +329,22 @@ class Hold:
 
         For example ``lease.stage(table, "metadata_location", "s3://…/v7.json")``: it will be the property ``key``.
         What was staged by a holder who is late is never seen; ``store.gc(clean_up=…)`` hands it over to be removed.
-        Staged again, the newer value counts. Raises LeaseLost, InvalidArgument.
+        Staged again, the newer value counts. Raises LeaseLost; InvalidArgument, also for a value that is being cleaned
+        up at this moment.
         """
         if not self._staged().stage(self.tokens()[0], entity, key, value):
             raise self.lose("it has another token by now: somebody took it over, or it was broken")
 
-    def publish(self, changes: object = ()) -> tuple[Entity, ...]:
+    def publish(self, changes: object = (), *, only: Iterable[Entity] | None = None) -> tuple[Entity, ...]:
         """Make all that was staged visible, in one commit that requires the token; return the entities.
 
         Each staged value becomes a property of its entity. ``changes``: what else is to be done in the same commit:
         one or several changes, of the one entity that something was staged for; a mapping from entities to changes; or
-        a function that is called with the transaction. Raises LeaseLost, and what the changes raise; then nothing
+        a function that is called with the transaction. ``only``: what was staged for these entities; the rest stays
+        staged. Raises LeaseLost, EntityNotFound for an entity that is gone, and what the changes raise; then nothing
         was published, and it stays staged.
         """
-        return self._staged().publish(self, changes)
+        return self._staged().publish(self, changes, only)
 
     def _staged(self) -> Staging:
         if self._staging is None:

@@ -23,6 +23,7 @@ H = TypeVar("H", bound=Hold)
 
 _SHARE = 3
 """A renewal must come at least this often within the ttl: two of them may be lost."""
+_SHORTEST = 0.01
 _LAST_LOOK = 1.0
 """How long an attempt may take at the end of the timeout (seconds)."""
 
@@ -64,7 +65,7 @@ class Leases:
         already; 0: try once. ``owner``: who others are told has it (this machine and process). ``on_lost`` is called
         with the lease when it is found to be lost. All times are in seconds.
 
-        The same owner, in the same thread, gets the lease that it has once more; ``with`` blocks nest then.
+        The same owner, in the same thread, gets the lease that it has once more, renewed; ``with`` blocks nest then.
 
         Raises LeaseHeld (who has it, until when); BackendUnavailable, DeadlineExceeded, OutcomeUnknown if the
         database did not answer: then it is not acquired; LeaseLost if it answered when the ttl was over. Raises
@@ -101,7 +102,8 @@ class Leases:
         renew_every: float | None,
         on_lost: OnLost | None,
     ) -> H:
-        ttl = positive_seconds(ttl, "a ttl")
+        if (ttl := positive_seconds(ttl, "a ttl")) < _SHORTEST:
+            raise InvalidArgument(f"a ttl of {ttl} s would be over before its answer; take {_SHORTEST} s at least")
         if timeout != 0 or isinstance(timeout, bool):
             timeout = positive_seconds(timeout, "a timeout, unless it is 0,")
         if renew_every is not None and positive_seconds(renew_every, "renew_every") >= ttl / _SHARE:
@@ -118,7 +120,7 @@ class Leases:
         key = (names, owner, threading.current_thread())
         with self._lock:
             held = self._held.get(key)
-        if isinstance(held, cls) and held.again():
+        if isinstance(held, cls) and held.again(ttl, renew_every, on_lost):
             return held
         want = Want(names, owner, self._incarnation, ttl)
         grants, since = self._wait_for(want, timeout)
@@ -136,13 +138,17 @@ class Leases:
         )
         try:
             hold.check()  # the answer may have come after its time
+            hold.watch()
             if renew_every is not None:
                 hold.keep()
         except BaseException:
             self._book.release(grants, self._incarnation)
             raise
+        over = [k for k, h in list(self._held.items()) if h.is_over()]  # which may call on_lost: not under the lock
         with self._lock:
-            self._held = {k: h for k, h in self._held.items() if not h.is_over()} | {key: hold}
+            for k in over:
+                self._held.pop(k, None)
+            self._held[key] = hold
         return hold
 
     def _wait_for(self, want: Want, timeout: float) -> tuple[tuple[Grant, ...], Instant]:
@@ -152,7 +158,7 @@ class Leases:
             with self._book.queue(want) as queue:
                 answer, since = self._wait_in(queue, want._replace(ticket=queue.ticket), answer, ends)
         if isinstance(answer, Refusal):
-            raise LeaseHeld(answer.name, answer.owner, answer.expires_at)
+            raise LeaseHeld(answer.name, answer.owner, answer.expires_at, waited=timeout)
         return answer, since
 
     def _wait_in(
@@ -200,7 +206,7 @@ class Leases:
         """
         name, token = clean_lease(name), positive_integer(token, "a token")
         found = self._book.granted(name, token)
-        if found is None:
+        if found is None or found[1].expired:
             raise LeaseLost(name, token)
         grant, holder = found
         ttl = (holder.expires_at - holder.acquired_at).total_seconds()
@@ -216,6 +222,12 @@ class Leases:
             None,
             self._staging,
         )
+
+    def close(self) -> None:
+        """Give back what this process holds. What cannot be given back at once ends with its ttl."""
+        if os.getpid() == self._pid:
+            for hold in list(self._held.values()):
+                hold.end()
 
     # --- looking, and breaking
 

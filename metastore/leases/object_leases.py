@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from metastore.arguments import positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
@@ -54,8 +55,17 @@ class ObjectStoreLeases(Leases):
         request_timeout = positive_seconds(request_timeout, "request_timeout")
         objects, place = open_objects(url, request_timeout, options, clock)
         mirror = None if store is None else store.leases.mirror
+        staging = None if store is None else store.leases.staging
         self._place = place
-        super().__init__(ObjectBook(objects, form, place, clock, max_drift, mirror), clock)
+        super().__init__(ObjectBook(objects, form, place, clock, max_drift, mirror), clock, staging=staging)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def audit(self, name: str) -> Iterator[LeaseEvent]:
         """Yield who acquired, took over, released and broke a lease, oldest first: the last 32 times.

@@ -6,14 +6,15 @@ that nobody has any more: no commit can publish it, no reader sees it, and gc ha
 
 from __future__ import annotations
 
-import threading
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from metastore.arguments import shown
-from metastore.backends.lease_port import LeaseRows, Staged
+from metastore.arguments import items, shown
+from metastore.backends.lease_port import Staged
+from metastore.backends.port import Backend
 from metastore.changes import EntityChange, SetProperty
 from metastore.commit import LeaseToken
 from metastore.entity import Entity, utc
@@ -49,7 +50,6 @@ class StoreStaging:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._one_at_a_time = threading.Lock()  # what one thread publishes the other need not find published
 
     def stage(self, token: LeaseToken, entity: Entity, key: str, value: str) -> bool:
         if not isinstance(entity, Entity):
@@ -57,55 +57,75 @@ class StoreStaging:
         key, value = _text(key, "the key of what is staged"), _text(value, "what is staged")
         session = self._session
         rows, staged_id = session.backend.leases, session.clock.operation_id()
-        return rows.stage(token, staged_id, entity.id, key, value, session.principal)
+        staged = rows.stage(token, staged_id, entity.id, key, value, session.principal)
+        if staged is None:
+            raise InvalidArgument(f"{shown(value)} was left behind, and is being cleaned up; give new work a new name")
+        return staged
 
-    def publish(self, hold: Hold, changes: object) -> tuple[Entity, ...]:
-        with self._one_at_a_time:
+    def publish(self, hold: Hold, changes: object, only: object) -> tuple[Entity, ...]:
+        wanted = None if only is None else {_entity(e).id for e in items(only, "entities")}
+        work = changes if callable(changes) and not isinstance(changes, type) else None
+        given = () if work is not None else list(_given(changes))  # once: fn runs again
+
+        def fn(tx: Transaction) -> tuple[Entity, ...]:
             rows = self._session.backend.leases
-            staged = [s for t in hold.tokens() for s in rows.staged(t.id, t.token) if not s.published]
+            staged = [s for t in hold.tokens() for s in rows.staged(t.id, t.token)]
+            staged = [s for s in staged if wanted is None or s.entity_id in wanted]
             newest = {(s.entity_id, s.key): s.value for s in staged}
-            ids = tuple([s.id for s in staged if newest[s.entity_id, s.key] == s.value])
-            entities = self._entities(sorted({s.entity_id for s in staged}))
-            work = changes if callable(changes) and not isinstance(changes, type) else None
-            more_changes = list(_by_entity(changes, entities)) if work is None else []  # once: fn runs again
+            tx.publishes = tuple([s.id for s in staged if s.value in newest.values()])
+            alters: dict[int, tuple[Entity, list[EntityChange]]] = {
+                e.id: (e, [SetProperty(k, v) for (i, k), v in newest.items() if i == e.id])
+                for e in self._entities(sorted({s.entity_id for s in staged}))
+            }
+            if work is not None:
+                work(tx)
+            for entity, more in _by_entity(given, [e for e, _ in alters.values()]):
+                alters.setdefault(entity.id, (entity, []))[1].extend(more)
+            return tuple([tx.manager(e.kind).alter(e, *all_of_it) for e, all_of_it in alters.values()])
 
-            def fn(tx: Transaction) -> tuple[Entity, ...]:
-                tx.publishes = ids
-                wanted: dict[int, tuple[Entity, list[EntityChange]]] = {
-                    e.id: (e, [SetProperty(k, v) for (i, k), v in newest.items() if i == e.id]) for e in entities
-                }
-                if work is not None:
-                    work(tx)
-                for entity, more in more_changes:
-                    wanted.setdefault(entity.id, (entity, []))[1].extend(more)
-                return tuple([tx.manager(e.kind).alter(e, *all_of_it) for e, all_of_it in wanted.values()])
-
-            return run_transaction(self._session, fn, Call(lease=hold))
+        return run_transaction(self._session, fn, Call(lease=hold))
 
     def _entities(self, ids: Sequence[int]) -> list[Entity]:
         found: list[Entity] = []
         for entity_id, known in zip(ids, self._session.backend.by_id(ids), strict=True):
-            if known is None:
-                message = f"the entity {entity_id}, for which something was staged, was purged; stage it for another"
-                raise EntityNotFound(str(entity_id), message)
+            if known is None or not known.live:
+                gone = "purged" if known is None else "dropped"
+                raise EntityNotFound(
+                    str(entity_id),
+                    f"the entity {entity_id}, for which something was staged, was {gone}; publish the rest with only=, "
+                    "and what was staged for it will be cleaned up",
+                )
             found.append(kind_named(known.record.chain[-1].kind).entity(known.record))
         return found
 
 
-def _by_entity(changes: object, entities: Sequence[Entity]) -> Iterator[tuple[Entity, list[EntityChange]]]:
+def _entity(entity: object) -> Entity:
+    if not isinstance(entity, Entity):
+        raise InvalidArgument(f"what is meant is an entity that was loaded, not {shown(entity)}")
+    return entity
+
+
+def _given(changes: object) -> Iterator[tuple[Entity | None, list[EntityChange]]]:
+    """Yield changes with the entity that they are for; None: the one that something was staged for."""
     if isinstance(changes, Mapping):
-        for entity, more in changes.items():
-            if not isinstance(entity, Entity):
-                raise InvalidArgument(f"changes are given by entities that were loaded, not by {shown(entity)}")
-            yield entity, _changes(more)
-        return
-    more = _changes(changes)
-    if more and len(entities) != 1:
-        raise InvalidArgument(
-            f"something is staged for {len(entities)} entities: say which changes are for which, "
-            "publish({entity: [change]})"
-        )
-    yield from ((entity, more) for entity in entities)
+        yield from ((_entity(entity), _changes(more)) for entity, more in changes.items())
+    else:
+        yield None, _changes(changes)
+
+
+def _by_entity(
+    given: Iterable[tuple[Entity | None, list[EntityChange]]], entities: Sequence[Entity]
+) -> Iterator[tuple[Entity, list[EntityChange]]]:
+    for entity, more in given:
+        if entity is not None:
+            yield entity, more
+        elif more and len(entities) != 1:
+            raise InvalidArgument(
+                f"something is staged for {len(entities)} entities: say which changes are for which, "
+                "publish({entity: [change]})"
+            )
+        else:
+            yield from ((e, more) for e in entities)
 
 
 def _changes(changes: object) -> list[EntityChange]:
@@ -128,21 +148,39 @@ def _text(text: object, what: str) -> str:
     return found
 
 
-def clear_away(rows: LeaseRows, clean_up: Callable[[LeftBehind], None] | None) -> int:
-    """Forget what was published; hand over what nobody can publish any more, and then forget that. Return how many.
+def clear_away(backend: Backend, clean_up: Callable[[LeftBehind], None] | None) -> int:
+    """Hand over what was left behind, and then forget it; return how much. Without ``clean_up``, that waits.
 
-    What ``clean_up`` raises ends it; what it was given then comes again. Without it, only what was published goes.
+    Never handed over is what is visible: what was published, and what its entity shows. What ``clean_up`` raises ends
+    it; what it was given then comes again.
     """
+    rows = backend.leases
     after, count = _FIRST, 0
     while staged := rows.left_behind(after, _PAGE):
         after = staged[-1].id
-        rows.unstage([s.id for s in staged if s.published])
-        for work in [s for s in staged if not s.published] if clean_up is not None else []:
+        shown_now = _shown(backend, staged)
+        rows.unstage([s.id for s in staged if s.visible or s.id in shown_now])
+        for work in [s for s in staged if not s.visible and s.id not in shown_now] if clean_up is not None else []:
             assert clean_up is not None
-            clean_up(_left_behind(work))
-            rows.unstage([work.id])
-            count += 1
+            if rows.doom(work.id):
+                clean_up(_left_behind(work))
+                rows.unstage([work.id])
+                count += 1
+    rows.forget_published()
     return count
+
+
+def _shown(backend: Backend, staged: Sequence[Staged]) -> set[UUID]:
+    """Return which of it its entity shows, however that came about."""
+    known = backend.by_id([s.entity_id for s in staged])
+    there = [(s, json.loads(k.record.doc)) for s, k in zip(staged, known, strict=True) if k is not None]
+    return {s.id for s, document in there if _holds(document, s.value)}
+
+
+def _holds(document: object, value: str) -> bool:
+    if isinstance(document, Mapping):
+        return any(_holds(inner, value) for inner in document.values())
+    return any(_holds(inner, value) for inner in document) if isinstance(document, list) else document == value
 
 
 def _left_behind(staged: Staged) -> LeftBehind:

@@ -54,7 +54,8 @@ def upgrade() -> None:
         sa.Column("value", sa.Text, nullable=False),
         sa.Column("principal", sa.Text),
         sa.Column("time", _ID, nullable=False),
-        sa.Column("published", sa.Boolean, nullable=False),
+        sa.Column("number", _ID, nullable=False),
+        sa.Column("state", sa.SmallInteger, nullable=False),
         sa.PrimaryKeyConstraint("id", name="staged_pkey"),
     )
     op.create_index("staged_under", "staged", ["lease_id", "token"])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import metastore as ms
+from metastore.backends.lease_port import PUBLISHED
 from metastore.transaction import Transaction
 from tests.concurrency.raw import rows
 
@@ -113,6 +114,6 @@ def picture(url: str) -> dict[str, list[tuple[object, ...]]]:
         "guards": rows(url, "SELECT * FROM guard ORDER BY id"),
         "entities": rows(url, "SELECT * FROM entity ORDER BY id"),
         "owned": rows(url, "SELECT * FROM owned ORDER BY id"),
-        "published": rows(url, "SELECT * FROM staged WHERE published ORDER BY id"),
+        "published": rows(url, f"SELECT * FROM staged WHERE state = {PUBLISHED} ORDER BY id"),
         "operations": rows(url, "SELECT * FROM operation WHERE kind <> 'lease' ORDER BY seq, operation_id, ordinal"),
     }

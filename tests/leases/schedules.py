@@ -162,7 +162,10 @@ class Model:
 
     def acquire(self, n: int) -> str:
         if self._believes(n):
-            return f"token {self.beliefs[n].token}"
+            if self._holds(n):  # it is renewed then
+                self.until, self.beliefs[n].since = self.world.database.wall + TTL, self._now(n)
+                return f"token {self.token}"
+            self.beliefs[n].lost = True
         if self.holder is not None and self.until > self.world.database.wall:
             return "LeaseHeld"
         self.token, self.holder, self.until = self.token + 1, n, self.world.database.wall + TTL

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -175,9 +176,12 @@ def test_cut_at_every_message(proxied: tuple[PostgresProxy, Ground], step: Step)
     """All of the message is lost, or its second half, or the answer to it: it is settled before it returns."""
     proxy, ground = proxied
     fired = 0
-    for how in HOW:
+    pool: Any = ground.holder._session.backend.leases._pool  # type: ignore[attr-defined]
+    for how, fresh in product(HOW, (True, False)):
         for nth in range(1, 30):
             ground.number += 1
+            if fresh:
+                pool.forget()  # on a new connection nothing is prepared: other messages
             cuts: list[Any] = []
 
             def fault(how: str = how, nth: int = nth, cuts: list[Any] = cuts) -> None:

@@ -65,6 +65,7 @@ def test_a_forked_child_holds_nothing(store: ms.Store) -> None:
             assert held.value.owner == "we"
             with store.leases.acquire("the child's own", ttl=30.0) as own:
                 assert own.token == 1
+                assert own.incarnation != lease.incarnation
                 store.tables.alter(PATH, ms.SetComment("child"), lease=own)
             store.leases.acquire("left behind", ttl=0.2)
             joined = store.leases.join("work", lease.token or 0)

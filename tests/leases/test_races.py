@@ -142,9 +142,9 @@ def test_the_check_finds_a_token_that_is_only_looked_at(
             assert taken_in_the_middle(postgres_url, what) == ("committed", False)
         finally:
             postgres_sql.batch.cache_clear()
-    assert len(late_commits(postgres_url)) == 1
+    assert late_commits(postgres_url) != []
     with ms.open(postgres_url) as store:
-        assert [violation.invariant for violation in store.verify()] == [9]
+        assert {violation.invariant for violation in store.verify()} == {9}
 
 
 TTL, PROCESSES, SECONDS = 0.05, 4, 1.2
@@ -159,7 +159,9 @@ def commit_while_it_lasts(turn: Turn, number: int, broken: bool) -> dict[str, in
     def commit(value: Commit) -> Outcome:
         if broken and not all(_has(turn.url, lease) for lease in value.leases):
             return Conflicted("lease")
-        if dice.random() < 0.3:
+        if broken and dice.random() < 0.5:
+            wait_until(lambda: not all(_has(turn.url, lease) for lease in value.leases), 1.0)
+        elif dice.random() < 0.3:
             time.sleep(dice.uniform(0.5 * TTL, 2 * TTL))
         return original(value)
 

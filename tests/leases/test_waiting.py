@@ -30,6 +30,8 @@ _SPAWN = multiprocessing.get_context("spawn")
 DEAD = ALIVE / 1_000_000
 """When a waiter who was not heard of counts as dead (seconds)."""
 NEVER = 60.0
+LISTENS = """FROM pg_stat_activity
+    WHERE query LIKE '%LISTEN metastore%' AND datname = current_database() AND pid <> pg_backend_pid()"""
 
 
 def in_line(url: str) -> int:
@@ -65,7 +67,7 @@ def test_who_comes_later_does_not_overtake(store: ms.Store, url: str) -> None:
         now = "(SELECT max(acquired_at) FROM lease)"
         store.leases.acquire("work").release()
         held = store.leases.acquire("other")
-        connection.execute(f"INSERT INTO lease_waiter SELECT 'work', 1, 'first', {now} + 60000000")
+        connection.execute(f"INSERT INTO lease_waiter SELECT 'work', 1, 'first', {now} + {ALIVE}")
         with pytest.raises(ms.LeaseHeld, match="others, who have waited longer") as error:
             store.leases.acquire("work")
         assert (error.value.owner, error.value.expires_at) == (None, None)
@@ -226,8 +228,7 @@ def test_a_waiter_is_woken(
         with ms.open(proxy.url_for(postgres_url)) as waiter:
             waiting = pool.submit(waiter.leases.acquire, "work", timeout=30.0)
             lines_up(postgres_url, waiting)
-            listens = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
-            assert wait_until(lambda: rows(postgres_url, listens) == [(1,)], 5)
+            assert wait_until(lambda: rows(postgres_url, f"SELECT count(*) {LISTENS}") == [(1,)], 5)
             last = -1
             while last != (last := proxy.round_trips):
                 time.sleep(0.05)  # until it has looked once more, and listens
@@ -282,8 +283,7 @@ def test_a_listener_whose_connection_was_closed_looks_by_himself(postgres_url: s
         lease = store.leases.acquire("work")
         waiting = pool.submit(waiter.leases.acquire, "work", timeout=30.0)
         lines_up(postgres_url, waiting)
-        listening = "pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
-        assert wait_until(lambda: rows(postgres_url, f"SELECT count(*) FROM {listening}") == [(1,)], 5)
-        assert rows(postgres_url, f"SELECT pg_terminate_backend(pid) FROM {listening}") == [(True,)]
+        assert wait_until(lambda: rows(postgres_url, f"SELECT count(*) {LISTENS}") == [(1,)], 5)
+        assert rows(postgres_url, f"SELECT pg_terminate_backend(pid) {LISTENS}") == [(True,)]
         lease.release()
         assert waiting.result(5).token == 3
