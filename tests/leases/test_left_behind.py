@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -220,3 +221,18 @@ def test_a_waiter_from_the_future_is_no_waiter(url: str) -> None:
                 "INSERT INTO lease_waiter (name, ticket, owner, alive_until) VALUES ('job', 1, 'x', 9000000000000000)"
             )
         assert store.leases.acquire("job").token == 3
+
+
+def test_staged_under_a_lease_that_is_kept_elsewhere(store: ms.Store, table: ms.Table, tmp_path: Path) -> None:
+    with ms.ObjectStoreLeases(tmp_path, store=store) as leases:
+        with leases.acquire("job") as lease:
+            lease.stage(table, KEY, OLD)
+            (found,) = lease.publish()
+            assert found.properties[KEY] == OLD
+        late = leases.acquire("job")
+        late.stage(table, KEY, NEW)
+        leases.break_("job")
+        with pytest.raises(ms.LeaseLost):
+            late.publish()
+    assert left(store) == [NEW]
+    assert store.tables.load(table).properties[KEY] == OLD

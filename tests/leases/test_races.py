@@ -153,39 +153,49 @@ TTL, PROCESSES, SECONDS = 0.05, 4, 1.2
 def commit_while_it_lasts(turn: Turn, number: int, broken: bool) -> dict[str, int]:
     """Take the lease, and commit under it until it is lost; some of the commits are sent late. Count how they ended."""
     store, dice, counts = turn.store, random.Random(number), {"committed": 0, "lost": 0}
-    backend = store._session.backend
+    with pytest.MonkeyPatch.context() as patch:
+        _send_late(patch, turn, dice, broken)
+        turn.meet()
+        ends = time.monotonic() + SECONDS
+        while time.monotonic() < ends:
+            with suppress(ms.LeaseHeld, ms.LeaseLost):  # the latter: the answer came after its time
+                _hold_once(store, dice, f"{S}.t{number}", counts)
+    return counts
+
+
+def _hold_once(store: ms.Store, dice: random.Random, path: str, counts: dict[str, int]) -> None:
+    lease = store.leases.acquire("work", ttl=TTL, timeout=1.0)
+    with suppress(ms.LeaseLost):
+        for _ in range(dice.randrange(1, 9)):
+            store.tables.alter(path, ms.SetComment(str(uuid4())), lease=lease)
+            counts["committed"] += 1
+    counts["lost"] += lease.lost.is_set()
+    if dice.random() < 0.7:
+        lease.release()
+    if dice.random() < 0.2:
+        store.leases.break_("work")
+
+
+def _send_late(patch: pytest.MonkeyPatch, turn: Turn, dice: random.Random, broken: bool) -> None:
+    """Let some commits come late. Broken: the token is compared before, in a question of its own."""
+    backend = turn.store._session.backend
     original = backend.commit
 
+    def has_all(value: Commit) -> bool:
+        return all(_has(turn.url, lease) for lease in value.leases)
+
     def commit(value: Commit) -> Outcome:
-        if broken and not all(_has(turn.url, lease) for lease in value.leases):
+        if broken and not has_all(value):
             return Conflicted("lease")
         if broken and dice.random() < 0.5:
-            wait_until(lambda: not all(_has(turn.url, lease) for lease in value.leases), 1.0)
+            wait_until(lambda: not has_all(value), 1.0)
         elif dice.random() < 0.3:
             time.sleep(dice.uniform(0.5 * TTL, 2 * TTL))
         return original(value)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "commit", commit)
-        if broken:
-            _accept_all(patch, turn.url)
-        turn.meet()
-        ends = time.monotonic() + SECONDS
-        while time.monotonic() < ends:
-            try:
-                lease = store.leases.acquire("work", ttl=TTL, timeout=1.0)
-            except (ms.LeaseHeld, ms.LeaseLost):  # the answer came after its time
-                continue
-            with suppress(ms.LeaseLost):
-                for _ in range(dice.randrange(1, 9)):
-                    store.tables.alter(f"{S}.t{number}", ms.SetComment(str(uuid4())), lease=lease)
-                    counts["committed"] += 1
-            counts["lost"] += lease.lost.is_set()
-            if dice.random() < 0.7:
-                lease.release()
-            if dice.random() < 0.2:
-                store.leases.break_("work")
-    return counts
+    patch.setattr(backend, "commit", commit)
+    if broken:
+        _accept_all(patch, turn.url)
 
 
 def _has(url: str, lease: LeaseToken) -> bool:
