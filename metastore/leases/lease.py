@@ -83,7 +83,6 @@ class Hold:
         ttl: float,
         since: Instant | None,
         renew_every: float | None,
-        on_lost: OnLost | None,
         staging: Staging | None,
     ) -> None:
         """Hold what was granted. ``since``: when it was asked for; None: a process above this one renews it."""
@@ -94,7 +93,7 @@ class Hold:
         self._validity = None if since is None else Validity(clock, ttl, since)
         self._expires_at = min(grant.expires_at for grant in grants)
         self._renew_every = ttl / 4 if renew_every is None else renew_every
-        self._on_lost = on_lost
+        self._on_lost: OnLost | None = None
         self.lost: threading.Event = _Lost(self)
         """Set when the lease is lost. Wait for it, or look at it, between the steps of long work."""
         self._why = ""
@@ -223,9 +222,10 @@ class Hold:
             self._stop.set()
             raise
 
-    def watch(self) -> None:
-        """Call ``on_lost`` in time from now on, if there is one."""
+    def watch(self, on_lost: OnLost | None) -> None:
+        """Call ``on_lost`` from now on, in time, if that is not None."""
         with self._guard:
+            self._on_lost = on_lost or self._on_lost
             if self._on_lost is None or self._watching:
                 return
             self._watching = True
@@ -289,9 +289,8 @@ class Hold:
             return False
         with self._guard:
             self._claims += 1
-            self._on_lost = on_lost or self._on_lost
             self._renew_every = renew_every or min(self._renew_every, ttl / 4)
-        self.watch()
+        self.watch(on_lost)
         if renew_every is not None:
             self.keep()
         return True

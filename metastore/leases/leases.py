@@ -133,16 +133,15 @@ class Leases:
             ttl,
             since,
             renew_every,
-            on_lost,
             self._staging,
         )
         try:
             hold.check()  # the answer may have come after its time
-            hold.watch()
+            hold.watch(on_lost)
             if renew_every is not None:
                 hold.keep()
         except BaseException:
-            self._book.release(grants, self._incarnation)
+            hold.end()
             raise
         over = [k for k, h in list(self._held.items()) if h.is_over()]  # which may call on_lost: not under the lock
         with self._lock:
@@ -217,7 +216,6 @@ class Leases:
             holder.owner,
             holder.incarnation,
             ttl,
-            None,
             None,
             None,
             self._staging,
