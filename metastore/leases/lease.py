@@ -24,6 +24,7 @@ from metastore.deadlines import until
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument, LeaseLost, MetastoreError
 from metastore.leases.book import Book, Grant
+from metastore.leases.heartbeat import Heartbeat, Lost
 from metastore.leases.validity import Instant, Validity
 
 __all__ = ["Hold", "Lease", "LeaseSet", "OnLost", "Staging"]
@@ -51,25 +52,6 @@ class Staging(Protocol):
         ...
 
 
-class _Lost(threading.Event):
-    """Whoever looks at it, or waits for it, finds by the clocks that the time is over: no other thread is needed."""
-
-    def __init__(self, hold: Hold) -> None:
-        super().__init__()
-        self._hold = hold
-
-    def is_set(self) -> bool:
-        return super().is_set() or self._hold.seconds_left() <= 0
-
-    def wait(self, timeout: float | None = None) -> bool:
-        now = self._hold.clock.monotonic
-        ends = math.inf if timeout is None else now() + timeout
-        while not self.is_set() and (left := ends - now()) > 0:
-            seconds = min(left, self._hold.seconds_left())
-            super().wait(None if seconds == math.inf else max(0.0, seconds))
-        return self.is_set()
-
-
 class Hold:
     """One or several leases of one holder. Use it as a context manager: it is renewed, and given back at the end."""
 
@@ -92,18 +74,15 @@ class Hold:
         self._ttl = ttl
         self._validity = None if since is None else Validity(clock, ttl, since)
         self._expires_at = min(grant.expires_at for grant in grants)
-        self._renew_every = ttl / 4 if renew_every is None else renew_every
+        self._heart = Heartbeat(self, ttl / 4 if renew_every is None else renew_every)
         self._on_lost: OnLost | None = None
-        self.lost: threading.Event = _Lost(self)
+        self.lost: threading.Event = Lost(self)
         """Set when the lease is lost. Wait for it, or look at it, between the steps of long work."""
         self._why = ""
         self._released = self._given_back = False
         self._pid = os.getpid()
-        self._thread = threading.current_thread()
-        self._beating: threading.Thread | None = None
-        self._stop = threading.Event()
-        self._guard = threading.Lock()  # of the three below, and of telling once
-        self._told = self._watching = False
+        self._guard = threading.Lock()  # of the three below
+        self._told = False
         self._claims = 1  # how often it was handed out
         self._entered = 0
 
@@ -179,7 +158,7 @@ class Hold:
             if not told:
                 self._why = why
         self.lost.set()
-        self._stop.set()
+        self._heart.stop()
         if not told and self._on_lost is not None:
             try:
                 self._on_lost(self)
@@ -210,62 +189,25 @@ class Hold:
         self.check()  # the answer may have come too late
 
     def keep(self) -> None:
-        """Renew it from now on, in a thread of its own, until it is released, or the acquiring thread ends."""
-        with self._guard:
-            if self._beating is not None or self._validity is None:
-                return
-            self._beating = threading.Thread(target=self._beat, name=f"lease {self.names[0]}", daemon=True)
-        try:
-            self._beating.start()
-        except BaseException:
-            self._beating = None
-            self._stop.set()
-            raise
+        """Renew it from now on, until it is released, or the holder's thread ends."""
+        if self._validity is not None:
+            self._heart.keep()
 
     def watch(self, on_lost: OnLost | None) -> None:
         """Call ``on_lost`` from now on, in time, if that is not None."""
-        with self._guard:
-            self._on_lost = on_lost or self._on_lost
-            if self._on_lost is None or self._watching:
-                return
-            self._watching = True
-        threading.Thread(target=self._watch, name=f"lease {self.names[0]}, its time", daemon=True).start()
-
-    def _watch(self) -> None:
-        """Tell in time that the time is over, also while a renewal hangs."""
-        while not self._stop.wait(max(0.0, self._left())):
-            self.seconds_left()
-
-    def _beat(self) -> None:
-        wait = self._renew_every
-        while not self._stop.wait(max(0.0, min(wait, self._left()))):
-            if not self._thread.is_alive():
-                return  # nobody is left who could release it: its time ends
-            try:
-                self._renew_in_time()
-                wait = self._renew_every
-            except LeaseLost:
-                return
-            except MetastoreError as error:
-                _log.warning("the lease %r was not renewed, and is tried again: %s", self.names[0], error)
-                wait = self._renew_every / 4
+        self._on_lost = on_lost or self._on_lost
+        if self._on_lost is not None:
+            self._heart.watch()
 
     def _left(self) -> float:
         return self._ttl if self._validity is None else self._validity.left()
-
-    def _renew_in_time(self) -> None:
-        with until(self.clock.monotonic() + max(0.0, self._left())):
-            self.renew()
 
     def release(self) -> bool:
         """Give it back. False: it was given back before, or is somebody else's. It may be repeated."""
         if os.getpid() != self._pid or self._given_back or self._validity is None:
             return False
         self._released = True
-        self._stop.set()
-        beating = self._beating
-        if beating is not None and beating is not threading.current_thread():
-            beating.join(_PATIENCE)  # one that hangs may come late: it finds another token
+        self._heart.stop(_PATIENCE)
         with until(self.clock.monotonic() + max(self._left(), _LAST_TRY)):  # after its time it is free by itself
             given_back = self._book.release(self._grants, self.incarnation)
         self._given_back = True  # what raised may be tried again
@@ -289,7 +231,7 @@ class Hold:
             return False
         with self._guard:
             self._claims += 1
-            self._renew_every = renew_every or min(self._renew_every, ttl / 4)
+            self._heart.every = renew_every or min(self._heart.every, ttl / 4)
         self.watch(on_lost)
         if renew_every is not None:
             self.keep()
@@ -297,7 +239,7 @@ class Hold:
 
     def __enter__(self) -> Self:
         self.check()
-        self._thread = threading.current_thread()
+        self._heart.holder = threading.current_thread()
         try:
             self.keep()
         except BaseException:

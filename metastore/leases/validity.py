@@ -36,10 +36,6 @@ class Validity:
         self._ttl = ttl
         self._since = since
 
-    def extend(self, since: Instant) -> None:
-        """Count from ``since``, when a renewal that succeeded was sent."""
-        self._since = since
-
     def left(self) -> float:
         """Return how many seconds are left, 0 or less when it is over."""
         now, since = Instant.now(self._clock), self._since

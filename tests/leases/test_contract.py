@@ -174,9 +174,9 @@ def test_48_when_the_thread_ends_the_heartbeat_does(world: World) -> None:
     thread.start()
     thread.join()
     (lease,) = found
-    assert lease._beating is not None
-    lease._beating.join(10)
-    assert not lease._beating.is_alive()
+    assert lease._heart.beating is not None
+    lease._heart.beating.join(10)
+    assert not lease._heart.beating.is_alive()
     with pytest.raises(ms.LeaseHeld):
         acquire(second, world, "bob")
     world.go(LONG)
