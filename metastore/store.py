@@ -207,7 +207,7 @@ class Store(Managers):
         self._session.backend.ping()
 
     def close(self) -> None:
-        """Give back the leases that this process holds, and close all connections."""
+        """Give back the leases that are being renewed here, and close all connections."""
         self.leases.close()
         self._session.backend.close()
 

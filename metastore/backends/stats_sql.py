@@ -76,7 +76,7 @@ recent AS MATERIALIZED (
   WHERE seq IS NOT NULL ORDER BY seq DESC LIMIT {newest}),
 hot AS MATERIALIZED (
   SELECT id, count(*) AS writes FROM recent
-  WHERE id IS NOT NULL AND kind <> 'lease' AND time >= (SELECT at FROM now) - CAST(:since AS bigint)
+  WHERE id IS NOT NULL AND coalesce(kind, '') <> 'lease' AND time >= (SELECT at FROM now) - CAST(:since AS bigint)
   GROUP BY id ORDER BY count(*) DESC, id LIMIT :page_size),
 marks AS MATERIALIZED (
   SELECT id, mark, marked_at, marked_until FROM guard WHERE mark IS NOT NULL

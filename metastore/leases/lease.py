@@ -114,7 +114,7 @@ class Hold:
         if os.getpid() != self._pid:
             raise self._error("it belongs to the process that acquired it, not to its child")
         if self._released:
-            raise self._error("it was released")
+            raise self._error("it was released, or its store was closed")
         if self.lost.is_set():
             raise self._error(self._why)
 
@@ -217,8 +217,18 @@ class Hold:
         """Give it back, if that is possible at once; it is not renewed any more, and there is nothing more to give."""
         with until(self.clock.monotonic() + _LAST_TRY), suppress(MetastoreError):
             self.release()
+        self._leave()
+
+    def closed(self) -> None:
+        """What kept it is not there any more: give back what is renewed; another one lasts for its ttl."""
+        if self._heart.beating is not None:
+            self.end()
+        self._leave()
+
+    def _leave(self) -> None:
         if os.getpid() == self._pid:
             self._released = self._given_back = True
+            self._heart.stop()
 
     def again(self, ttl: float, renew_every: float | None, on_lost: OnLost | None) -> bool:
         """Hand it out once more to the same holder, for ``ttl`` from now on; False: it is over."""

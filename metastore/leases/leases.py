@@ -222,10 +222,10 @@ class Leases:
         )
 
     def close(self) -> None:
-        """Give back what this process holds. What cannot be given back at once ends with its ttl."""
+        """Give back what this process holds and renews. What it does not renew lasts for its ttl."""
         if os.getpid() == self._pid:
             for hold in list(self._held.values()):
-                hold.end()
+                hold.closed()
 
     # --- looking, and breaking
 

@@ -132,11 +132,15 @@ class _Clock(Clock):
 class _Proxy:
     """A backend whose answers are those that were given so far."""
 
-    def __init__(self, run: _Run) -> None:
-        self._run = run
+    def __init__(self, run: _Run, part: str = "") -> None:
+        self._run, self._part = run, part
+
+    @property
+    def leases(self) -> _Proxy:
+        return _Proxy(self._run, "leases.")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args, **kwargs: self._run.call(Call(name, args, tuple(kwargs.items())))
+        return lambda *args, **kwargs: self._run.call(Call(f"{self._part}{name}", args, tuple(kwargs.items())))
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from metastore.backends.memory import MemoryBackend
@@ -100,7 +101,7 @@ class Database:
         if call.name not in READS:
             backend._tables = backend._tables.copy()
         try:
-            answer = getattr(backend, call.name)(*call.args, **dict(call.kwargs))
+            answer = attrgetter(call.name)(backend)(*call.args, **dict(call.kwargs))
         except MetastoreError as error:
             answer = Raised(error)
         return (number if call.name in READS else self.keep()), answer
@@ -118,5 +119,6 @@ class Database:
 def _key(value: Any) -> Any:
     if not isinstance(value, Tables):
         return value
-    parts = (value.stands.values(), value.bodies.items(), value.owned.items(), value.steps, value.drawn.items())
-    return tuple([frozenset(part) for part in parts])
+    entities = (value.stands.values(), value.bodies.items(), value.owned.items(), value.steps, value.drawn.items())
+    leases = (value.leases.items(), value.waiters.items(), value.staged.items())
+    return tuple([frozenset(part) for part in (*entities, *leases)])

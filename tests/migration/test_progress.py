@@ -135,7 +135,7 @@ def test_a_program_of_format_1_is_kept_out(old_url: str, monkeypatch: pytest.Mon
     """It would neither see intents nor marks."""
     ms.migrate(old_url)
     monkeypatch.setattr(store, "FORMAT", 1)
-    with pytest.raises(ms.MigrationNeeded, match=r"format 3, which programs older than format 2 cannot use; this one has 1: upgrade it"):
+    with pytest.raises(ms.MigrationNeeded, match=r"older than format 2 cannot use; this one has 1: upgrade it"):
         ms.open(old_url)
 
 

@@ -57,8 +57,8 @@ DAMAGE: dict[str, tuple[str, int, str]] = {
         "under token 1",
     ),
     "leases that cannot be read": (f"UPDATE operation SET fences = 'x' WHERE {LATE}", 9, "cannot be read"),
-    "a token that goes back": ("UPDATE lease SET token = 2 WHERE name = 'job'", 1, "has token 2, its events end at 4"),
-    "a holder without an event": ("UPDATE lease SET owner = 'x' WHERE name = 'job'", 1, "is release, and it is held by x"),
+    "a token that goes back": ("UPDATE lease SET token = 2 WHERE name = 'job'", 1, "has token 2, its events end at 3"),
+    "a holder without an event": ("UPDATE lease SET owner = NULL WHERE name = 'job'", 1, "held by nobody"),
     "an event that is missing": (f"DELETE FROM operation WHERE {JOB} AND version = 2", 1, "after token 1 comes 3"),
     "an event too early": (
         f"UPDATE operation SET seq = -seq WHERE {JOB} AND version = 2",
