@@ -10,4 +10,8 @@ writes, so that a holder who was paused, cut off, or has a wrong clock changes n
 ``lease``      what the holder has in hand; ``heartbeat`` renews it
 ``leases``     acquiring, in the order of arrival
 ``staging``    work outside the store: staged where nobody sees it, published in one fenced commit
+``in_store``   all of that for one store: ``store.leases``
+``object_…``   the book as objects with conditional writes: ``object_client`` sends requests, ``object_cells`` settles
+               compare-and-swap on lock files, ``object_book`` keeps the promises; ``lock_file`` is our format,
+               ``hudi`` Hudi's
 """

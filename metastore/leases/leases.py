@@ -24,6 +24,7 @@ H = TypeVar("H", bound=Hold)
 _SHARE = 3
 """A renewal must come at least this often within the ttl: two of them may be lost."""
 _SHORTEST = 0.01
+"""The shortest ttl (seconds): a shorter one would be over before its answer."""
 _LAST_LOOK = 1.0
 """How long an attempt may take at the end of the timeout (seconds)."""
 

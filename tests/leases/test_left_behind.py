@@ -184,6 +184,12 @@ def test_on_lost_may_acquire_anew(store: ms.Store) -> None:
     assert store.leases.acquire("another").token == 1
 
 
+def test_a_ttl_that_is_over_before_its_answer(store: ms.Store) -> None:
+    with pytest.raises(ms.InvalidArgument, match="would be over before its answer"):
+        store.leases.acquire("job", ttl=0.001)
+    assert list(store.changes()) == []
+
+
 def test_an_expired_lease_cannot_be_joined(store: ms.Store) -> None:
     lease = store.leases.acquire("job", ttl=0.02)
     while store.leases.holder("job") is not None:
