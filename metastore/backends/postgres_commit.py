@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -62,8 +63,9 @@ def guards(held: Sequence[Guard]) -> dict[str, Any]:
     return {"guard_ids": f"{{{ids}}}", "guard_scopes": f"{{{scopes}}}"}
 
 
-def leases(held: Sequence[LeaseToken]) -> dict[str, Any]:
-    """Return the parameters of leases whose tokens must hold."""
+@lru_cache(256)
+def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
+    """Return the parameters of leases whose tokens must hold: the same for all commits of a holder."""
     ordered = sorted(held, key=lambda lease: lease.name)
     return {
         "lease_names": texts([lease.name for lease in ordered]),
