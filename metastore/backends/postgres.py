@@ -71,15 +71,11 @@ class PostgresBackend(PostgresReads):
 
     def commit(self, commit: Commit) -> Outcome:
         """Apply ``commit`` in one round trip."""
-        if len(commit.writes) == 1 and not commit.reads and not any(g.exclusive for g in commit.guards):
+        if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
-            if commit.publishes or commit.claim or commit.held is not None:
-                pass  # rare: the general form knows these
-            elif commit.skip_existing or commit.overlook or commit.withdraw:
-                pass  # likewise
-            elif isinstance(write, Insert) and write.id is None:
+            if isinstance(write, Insert) and write.id is None:
                 return self._last([*preludes(commit), create(commit, write)], lambda row: outcomes.created(commit, row))
-            elif isinstance(write, Update) and write.scope_version is None and write.doc is not None:
+            if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
                 return self._last(
                     [*preludes(commit), alter(commit, write)], lambda row: outcomes.altered(commit, write, row)
                 )
@@ -246,6 +242,13 @@ class PostgresBackend(PostgresReads):
 
     def close(self) -> None:
         self.pool.close()
+
+
+def _is_rare(commit: Commit) -> bool:
+    """Whether a commit has what only the general form of the statement knows."""
+    if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
+        return True
+    return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes)
 
 
 def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:

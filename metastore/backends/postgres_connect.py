@@ -230,9 +230,9 @@ class Pool:
             try:
                 connection.execute(first.encode())
                 return connection
-            except psycopg.Error:
+            except BaseException as error:
                 connection.close()
-                if kept is None:
+                if kept is None or not isinstance(error, psycopg.Error):
                     raise
 
     def _kept_own(self) -> _Connection | None:
