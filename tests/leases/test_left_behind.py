@@ -66,6 +66,18 @@ def test_what_an_entity_shows_is_not_garbage(store: ms.Store, table: ms.Table) -
         lease.stage(table, KEY, OLD)
         store.tables.alter(table, ms.SetProperty(KEY, OLD), lease=lease)
     assert left(store) == []
+    store.tables.alter(table, ms.SetProperty(KEY, NEW))  # nor later: it was visible
+    assert left(store) == []
+
+
+def test_what_was_published_is_remembered_as_long_as_it_is_left_behind_too(store: ms.Store, table: ms.Table) -> None:
+    lost(store, table, OLD)
+    with store.leases.acquire("job", owner="again") as lease:
+        lease.stage(table, KEY, OLD)
+        lease.publish()
+    store.tables.alter(table, ms.SetProperty(KEY, NEW))
+    store._session.backend.leases.forget_published()
+    assert left(store) == []
 
 
 def test_one_value_for_several_things(store: ms.Store, table: ms.Table) -> None:

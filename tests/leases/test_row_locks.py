@@ -159,6 +159,25 @@ def test_every_shape_of_commit_waits(postgres_url: str, two: tuple[ms.Store, ms.
     assert rows(postgres_url, "SELECT (SELECT count(*) FROM operation), (SELECT count(*) FROM staged)") == before
 
 
+def test_a_clean_up_waits_for_the_staging_in_flight(postgres_url: str, two: tuple[ms.Store, ms.Store]) -> None:
+    """What is staged again at this moment under a token that a lease has must not be cleaned up."""
+    one, _ = two
+    lake, value = one.metalakes.load("lake"), "s3://b/v1"
+    late = one.leases.acquire("x")
+    late.stage(lake, "pointer", value)
+    one.leases.break_("x")
+    one.leases.acquire("x", owner="again")
+    staging = f"""INSERT INTO staged SELECT gen_random_uuid(), id, token, name, {lake.id}, 'pointer', '{value}', NULL, 1, 1, 0
+      FROM lease WHERE name = 'x'"""
+    garbage: list[str] = []
+    with in_flight(postgres_url, "SELECT 1 FROM info FOR KEY SHARE", staging) as staged:
+        collecting = started(lambda: one.gc(clean_up=lambda work: garbage.append(work.value)))
+        until_it_waits(postgres_url, collecting)
+        staged.commit()
+    assert collecting.result(30).staged == 0
+    assert garbage == []
+
+
 def test_round_trips(postgres_server: Any, postgres_url: str) -> None:
     """Acquire, release and renew are one round trip each; a commit under a lease has none more."""
     with PostgresProxy("127.0.0.1", postgres_server.port) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
