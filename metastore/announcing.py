@@ -41,6 +41,7 @@ class Announced(OperationRow[T]):
         self._others = 0  # how many intents were there before
         self._batch = Batch()
         self._lost_to: int | None = None  # the entity of the last conflict
+        self._expected: int | None = None  # the version of it that was expected
         self._held: int | None = None  # the guard that carries our mark, or may
         self._in_the_way: UUID | None = None  # whose mark we stepped aside for
 
@@ -109,7 +110,7 @@ class Announced(OperationRow[T]):
         if seen.own is None or seen.own.action != PENDING:
             return self._resolved(seen.own, seen)
         planned = self._plan(seen, seen.own)
-        self._lost_to = entity_id
+        self._lost_to, self._expected = entity_id, planned.help.version
         try:
             outcome = self._backend.help(planned.help)
         except InvalidArgument:

@@ -114,7 +114,9 @@ class Operation(Announced[T]):
     def run(self) -> T:
         """Return the operation's result, or raise its error."""
         session, metrics = self._session, self._session.metrics
-        effort = Effort(self._policy, session.clock, session.bucket, self._request.what, self.id, self._winner)
+        effort = Effort(
+            self._policy, session.clock, session.bucket, self._request.what, self.id, self._winner, self._was_helped
+        )
         started = session.clock.monotonic()
         metrics.begun()
         try:
@@ -139,7 +141,7 @@ class Operation(Announced[T]):
         return result
 
     def _attempt(self, number: int) -> T:
-        self._attempts, self._lost_to = number, None
+        self._attempts, self._lost_to, self._expected = number, None, None
         try:
             return self._try(number)
         except Conflict as conflict:
@@ -147,6 +149,7 @@ class Operation(Announced[T]):
             if conflict.cause != "marked":
                 self._in_the_way = None
             self._session.metrics.conflict(self._request.verb, conflict.cause, self._lost_to)
+            conflict.entity_id, conflict.expected = self._lost_to, self._expected
             raise
         except BackendUnavailable as error:
             if not error.transient:
@@ -261,6 +264,7 @@ class Operation(Announced[T]):
         cause = conflict.cause
         updated = next((w for w in commit.writes if isinstance(w, Update)), None)
         self._lost_to = conflict.id if updated is None else updated.id
+        self._expected = None if updated is None else updated.version
         if cause == "lease":
             raise self._lease_lost()
         if cause == "stale_id":
@@ -328,6 +332,9 @@ class Operation(Announced[T]):
             if self._announced is not None:
                 self._backend.cancel(self.id)
             self._unmark()
+
+    def _was_helped(self) -> bool:
+        return self._decided_by == "other"
 
     def _winner(self) -> str:
         """Who won the last conflict, as far as the database can still be asked."""

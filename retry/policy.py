@@ -23,6 +23,12 @@ class Attempt:
     """Since the call began."""
     wait: float
     """How long is waited before the next one; 0 if there is none."""
+    entity_id: int | None = None
+    """The entity that it lost on, where that is known."""
+    expected: int | None = None
+    """The version of that entity which it expected."""
+    helped: bool = False
+    """The call is done, and it was another operation's commit that did it."""
 
 
 Hook = Callable[[Attempt], None]

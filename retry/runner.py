@@ -45,6 +45,8 @@ class Conflict(Exception):
         self.cause = cause
         self.detail = detail
         self.wait = wait
+        self.entity_id: int | None = None
+        self.expected: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Effort:
     operation_id: UUID | None = None
     winner: Callable[[], str] | None = None
     """Asked once, when the call gives up: who won."""
+    helped: Callable[[], bool] | None = None
+    """Asked when the call is done, if there are hooks: whether another operation's commit did it."""
 
 
 def run(attempt: Callable[[int], T], effort: Effort) -> T:
@@ -108,9 +112,18 @@ class _Progress:
     def report(self, wait: float) -> None:
         if not self._policy.hooks:
             return
-        cause = None if self.last is None else self.last.cause
-        effort = self._effort
-        seen = Attempt(effort.what(), effort.operation_id, self.number, cause, self.elapsed(), wait)
+        effort, last = self._effort, self.last
+        seen = Attempt(
+            effort.what(),
+            effort.operation_id,
+            self.number,
+            None if last is None else last.cause,
+            self.elapsed(),
+            wait,
+            None if last is None else last.entity_id,
+            None if last is None else last.expected,
+            last is None and effort.helped is not None and effort.helped(),
+        )
         for hook in self._policy.hooks:
             try:
                 hook(seen)

@@ -1,0 +1,153 @@
+"""What a run left behind, gathered: the clients' logs, the feed and the tables, as Parquet in the record folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from metastore.backends.snapshot import Snapshot
+from metastore.checker.records import OPERATIONS
+from metastore.commit import LIVE, ROOT_ID
+from metastore.names import format_path
+from metastore.store import open_store
+
+__all__ = ["gather", "operations", "position", "since"]
+
+_ROWS: Final = 50_000
+_EVENT: Final = pa.schema(
+    [
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("operation_id", pa.string(), nullable=False),
+        pa.field("principal", pa.string()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("entity_id", pa.int64(), nullable=False),
+        pa.field("owner_id", pa.int64()),
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("path_before", pa.string()),
+        pa.field("path_after", pa.string()),
+        pa.field("time", pa.int64(), nullable=False),
+    ]
+)
+_ENTITY: Final = pa.schema(
+    [
+        pa.field("entity_id", pa.int64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("version", pa.int64(), nullable=False),
+    ]
+)
+
+
+def position(url: str) -> int:
+    """Return the last position that was drawn, as a number: what a run's own events come after."""
+    with open_store(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
+        return snapshot.numbers()[1]
+
+
+def since(folder: Path) -> int:
+    """Return the position before a run's first call, which its ``run.json`` may say as ``since``; else 0.
+
+    What came before is nobody's of this run, whatever principal it carries.
+    """
+    path = folder / "run.json"
+    return int(json.loads(path.read_text()).get("since") or 0) if path.exists() else 0
+
+
+def gather(spark: SparkSession, folder: Path, url: str) -> None:
+    """Write ``operations/``, ``feed/`` and ``tables/`` of a record folder whose clients have ended.
+
+    Raises BackendUnavailable if the database cannot be asked.
+    """
+    with open_store(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
+        _write(folder / "feed", _EVENT, _events(snapshot))
+        _write(folder / "tables", _ENTITY, _entities(snapshot))
+    operations(spark, folder).write.mode("overwrite").parquet(str(folder / "operations"))
+
+
+def operations(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return the operations as the clients' logs and the feed tell them; those that never returned among them."""
+    columns = ", ".join(part for part in _split(OPERATIONS) if not part.startswith("position"))
+    lines = spark.read.schema(f"begin struct<{_nested(columns)}>, end struct<{_nested(columns)}>").json(
+        str(folder / "log")
+    )
+    ended = lines.where("end is not null").select("end.*")
+    begun = lines.where("begin is not null").select("begin.*")
+    open_ = begun.join(ended.select("client", "number"), ["client", "number"], "left_anti")
+    positions = (
+        spark.read.parquet(str(folder / "feed"))
+        .where(f"principal is not null and seq > {since(folder)}")
+        .groupBy("principal")
+        .agg(F.max("seq").alias("position"), F.first("operation_id").alias("_id"))
+    )
+    told = ended.unionByName(open_)
+    told = told.join(positions, F.concat_ws("/", told.client, told.number) == positions.principal, "left")
+    return told.withColumn("operation_id", F.coalesce("operation_id", "_id")).drop("_id", "principal")
+
+
+def _split(schema: str) -> Iterator[str]:
+    """Yield the columns of a schema."""
+    depth, begin = 0, 0
+    for at, letter in enumerate(schema):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and depth == 0:
+            yield schema[begin:at].strip()
+            begin = at + 1
+    yield schema[begin:].strip()
+
+
+def _nested(columns: str) -> str:
+    """Return columns as the fields of a struct: ``name: type``, any of which may be missing in a line."""
+    fields = [part.replace(" not null", "").split(" ", 1) for part in _split(columns)]
+    return ", ".join(f"{name}: {kind}" for name, kind in fields)
+
+
+def _events(snapshot: Snapshot) -> Iterator[Mapping[str, Any]]:
+    names = [field.name for field in _EVENT]
+    for row in snapshot.rows("operation", names, ["seq"]):
+        event = dict(zip(names, row, strict=True))
+        if event["kind"] != "lease" and event["entity_id"] is not None:
+            yield event | {"operation_id": str(event["operation_id"])}
+
+
+def _entities(snapshot: Snapshot) -> Iterator[Mapping[str, Any]]:
+    """Yield what a path leads to."""
+    stands: dict[int, tuple[int, str, str]] = {}
+    for row_id, parent_id, kind, name, state in snapshot.rows(
+        "guard", ["id", "parent_id", "kind", "name", "state"], ["id"]
+    ):
+        if state == LIVE:
+            stands[row_id] = parent_id, kind, name
+    for row_id, version in snapshot.rows("entity", ["id", "version"], ["id"]):
+        path = _path(stands, row_id)
+        if path is not None:
+            yield {"entity_id": row_id, "kind": stands[row_id][1], "path": path, "version": version}
+
+
+def _path(stands: Mapping[int, tuple[int, str, str]], row_id: int) -> str | None:
+    names: list[str] = []
+    while row_id != ROOT_ID:
+        if row_id not in stands:
+            return None
+        row_id, _, name = stands[row_id]
+        names.append(name)
+    return format_path(reversed(names))
+
+
+def _write(folder: Path, schema: pa.Schema, rows: Iterator[Mapping[str, Any]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with pq.ParquetWriter(folder / "part-0.parquet", schema) as writer:
+        while some := list(islice(rows, _ROWS)):
+            writer.write_table(_table(some, schema))
+
+
+def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=schema)

@@ -1,0 +1,93 @@
+"""Writes down what a client does, so that even a killed one has told what it was about to do.
+
+Each operation that may write leaves a line before it begins, and each one a line when it has returned; a line is one
+``write``, which the system keeps when the process dies. One recorder belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+from metastore.checker.records import Operation, Outcome
+from metastore.clock import SYSTEM
+
+__all__ = ["Recorder", "clock_name"]
+
+_READS: Final = frozenset({"load", "exists", "list", "names", "load_many"})
+
+
+def clock_name() -> str:
+    """Return the name of this machine's monotonic clock, which all its processes share until it is started anew."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
+
+
+_FIELDS: Final = tuple([field.name for field in fields(Operation)])
+
+
+class Recorder:
+    """The log of one client, ``log/<client>.jsonl`` in a record folder. ``client`` must be new."""
+
+    def __init__(self, folder: Path, client: str) -> None:
+        (folder / "log").mkdir(parents=True, exist_ok=True)
+        self._file = os.open(folder / "log" / f"{client}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
+        self._client = client
+        self._clock = clock_name()
+        self._number = 0
+
+    def begin(
+        self,
+        action: str,
+        kind: str | None,
+        path: str | None,
+        *,
+        to: str | None = None,
+        operation_id: str | None = None,
+    ) -> Operation:
+        """Note that an operation begins now; what it writes is to carry its ``principal``."""
+        self._number += 1
+        operation = Operation(
+            self._client,
+            self._number,
+            action,
+            kind,
+            path,
+            to,
+            self._clock,
+            0,
+            SYSTEM.micros() / 1e6,
+            operation_id=operation_id,
+        )
+        operation.start = time.monotonic_ns()
+        if action not in _READS:
+            self._write({"begin": _as_json(operation)})
+        return operation
+
+    def end(self, operation: Operation, outcome: Outcome, error: BaseException | None = None) -> None:
+        """Note that it has returned. What was seen is in its fields by now."""
+        operation.end = time.monotonic_ns()
+        operation.outcome = outcome
+        operation.error = None if error is None else type(error).__name__
+        self._write({"end": _as_json(operation)})
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+
+def _as_json(operation: Operation) -> dict[str, Any]:
+    found = {name: getattr(operation, name) for name in _FIELDS}
+    found["conflicts"] = [lost._asdict() for lost in operation.conflicts]
+    found["reads"] = [seen._asdict() for seen in operation.reads]
+    return found

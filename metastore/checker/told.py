@@ -1,0 +1,34 @@
+"""One operation as the checker takes it: what its client noted, and what the feed has of it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from metastore.checker.records import Lost, Seen
+from metastore.checker.tree import Placed
+
+__all__ = ["READS", "Told"]
+
+
+class Told(NamedTuple):
+    """See :class:`metastore.checker.records.Operation`, of which these are the fields that are checked."""
+
+    client: str
+    number: int
+    action: str
+    kind: str | None
+    path: str | None
+    clock: str
+    start: int
+    end: int | None
+    outcome: str
+    entity_id: int | None
+    version_after: int | None
+    conflicts: tuple[Lost, ...]
+    reads: tuple[Seen, ...]
+    events: tuple[Placed, ...]
+    """By position."""
+
+
+READS: Final = frozenset({"load", "exists", "list", "names", "load_many"})
+"""The actions that never write."""

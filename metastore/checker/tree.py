@@ -1,0 +1,238 @@
+"""The feed, replayed from its start: versions in chains, one live entity to a name, nothing below what is not live.
+
+What is kept grows with the number of entities, not with the length of the feed. Each event comes out *placed*: with
+the names that it gave and took, so that :mod:`metastore.checker.sweep` can say what a path meant at a position.
+Names are compared as they are written: a folding catalog's other spellings are ``store.verify``'s to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from metastore.checker.finding import Finding
+from metastore.commit import ROOT_ID
+from metastore.kinds import kind_named
+from metastore.names import format_path, parse_path
+from metastore.placing import families_of
+
+__all__ = ["EXCLUSIVE", "Event", "Named", "Placed", "Tree"]
+
+EXCLUSIVE: Final = frozenset({"rename", "move", "drop", "restore", "enable", "disable", "purge"})
+_PLACING: Final = frozenset({"create", "rename", "move", "restore"})
+_names = lru_cache(maxsize=100_000)(parse_path)
+
+
+class Event(NamedTuple):
+    """One row of the feed. ``asked``: the action that its client noted, None if no client did."""
+
+    seq: int
+    operation_id: str
+    principal: str | None
+    kind: str
+    action: str
+    entity_id: int
+    owner_id: int | None
+    version: int
+    path_before: str | None
+    path_after: str | None
+    asked: str | None = None
+
+    def __str__(self) -> str:
+        path = self.path_after or self.path_before
+        who = self.principal or f"operation {self.operation_id}"
+        return (
+            f"{who}: {self.action} {self.kind} {path} (entity {self.entity_id}), version {self.version} at {self.seq}"
+        )
+
+
+class Named(NamedTuple):
+    """From a position on, a name means this entity; None: nothing."""
+
+    parent_id: int
+    family: str
+    name: str
+    entity_id: int | None
+
+
+class Placed(NamedTuple):
+    """What one event changed."""
+
+    seq: int
+    operation_id: str
+    principal: str | None
+    entity_id: int
+    version: int | None
+    """None: it is not there any more."""
+    exclusive: bool
+    names: tuple[Named, ...]
+
+
+@dataclass(slots=True)
+class _Node:
+    parent_id: int
+    family: str
+    kind: str
+    name: str
+    live: bool
+    last: Event
+    children: int = 0
+
+
+class Tree:
+    """What the feed has made so far."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, _Node] = {}
+        self._taken: dict[tuple[int, str, str], int] = {}
+        self._owned: dict[int, Event] = {}
+
+    def apply(self, event: Event) -> tuple[Placed, list[Finding]]:
+        """Take the next event; return where it is placed, and what it contradicts."""
+        found: list[Finding] = []
+        if event.owner_id is not None:
+            found.extend(self._own(event, event.owner_id))
+            return self._placed(event, event.action != "drop", ()), found
+        node = self._nodes.get(event.entity_id)
+        found.extend(_follows(event, None if node is None else node.last))
+        if node is not None and event.path_before is not None and event.action not in ("purge", "restore"):
+            found.extend(self._leads(event, node, _names(event.path_before)))
+        names: tuple[Named, ...] = ()
+        if event.action in _PLACING:
+            names, problems = self._place(event, node)
+            found.extend(problems)
+        elif node is not None and event.action in ("drop", "purge"):
+            names = self._forget(event.entity_id, node)
+            if event.action == "drop" and event.asked == "drop" and node.children:
+                child = next(n for n in self._nodes.values() if n.parent_id == event.entity_id and n.live)
+                message = f"{event.path_before} was dropped at {event.seq} as if it were empty"
+                found.append(Finding("orphan", message, (str(child.last), str(event))))
+        if event.action == "purge":
+            self._nodes.pop(event.entity_id, None)
+        elif event.entity_id in self._nodes:
+            self._nodes[event.entity_id].last = event
+        there = self._nodes.get(event.entity_id)
+        return self._placed(event, there is not None and there.live, names), found
+
+    def live(self) -> Iterator[tuple[int, str, str, int]]:
+        """Yield (id, kind, path, version) of all that a path leads to."""
+        for entity_id, node in self._nodes.items():
+            path = self._path(node)
+            if path is not None:
+                yield entity_id, node.kind, path, node.last.version
+
+    def _placed(self, event: Event, there: bool, names: tuple[Named, ...]) -> Placed:
+        version = event.version if there else None
+        exclusive = event.action in EXCLUSIVE and event.owner_id is None
+        return Placed(event.seq, event.operation_id, event.principal, event.entity_id, version, exclusive, names)
+
+    def _own(self, event: Event, owner_id: int) -> Iterator[Finding]:
+        owner, path = self._nodes.get(owner_id), event.path_after or event.path_before
+        yield from _follows(event, self._owned.get(event.entity_id))
+        if owner is not None and path is not None:
+            yield from self._leads(event, owner, _names(path)[:-1], "orphan" if event.action == "create" else "replay")
+        if event.action == "drop":
+            self._owned.pop(event.entity_id, None)
+        else:
+            self._owned[event.entity_id] = event
+
+    def _place(self, event: Event, node: _Node | None) -> tuple[tuple[Named, ...], list[Finding]]:
+        assert event.path_after is not None
+        names, found = _names(event.path_after), list[Finding]()
+        families = families_of(kind_named(event.kind), len(names)) or ("",) * len(names)
+        parent_id = self._find(names[:-1], families)
+        if parent_id is None:
+            message = f"{event.path_after} came to be at {event.seq} below a parent that was not live"
+            culprit = self._who_took(names[:-1], families)
+            found.append(Finding("orphan", message, (*culprit, str(event))))
+            parent_id = -1
+        given = () if node is None else self._forget(event.entity_id, node)
+        label = (parent_id, families[-1], names[-1])
+        other = self._taken.get(label)
+        if other is not None and parent_id >= 0:
+            message = f"{event.path_after} is the name of entities {other} and {event.entity_id} at {event.seq}"
+            found.append(Finding("name", message, (str(self._nodes[other].last), str(event))))
+        self._taken[label] = event.entity_id
+        if node is None:
+            node = self._nodes[event.entity_id] = _Node(parent_id, families[-1], event.kind, names[-1], True, event)
+        else:
+            node.parent_id, node.name, node.live = parent_id, names[-1], True
+        if parent_id in self._nodes:
+            self._nodes[parent_id].children += 1
+        return (*given, Named(*label, event.entity_id)), found
+
+    def _forget(self, entity_id: int, node: _Node) -> tuple[Named, ...]:
+        """Take its name away."""
+        if not node.live:
+            return ()
+        node.live = False
+        if node.parent_id in self._nodes:
+            self._nodes[node.parent_id].children -= 1
+        label = (node.parent_id, node.family, node.name)
+        if self._taken.get(label) != entity_id:
+            return ()
+        del self._taken[label]
+        return (Named(*label, None),)
+
+    def _find(self, names: tuple[str, ...], families: tuple[str, ...]) -> int | None:
+        here = ROOT_ID
+        for family, name in zip(families, names, strict=False):
+            child = self._taken.get((here, family, name))
+            if child is None:
+                return None
+            here = child
+        return here
+
+    def _who_took(self, names: tuple[str, ...], families: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the last event of what stood at a path, or above it, and is gone."""
+        while names and self._find(names[:-1], families) is None:
+            names = names[:-1]
+        above = self._find(names[:-1], families) if names else None
+        gone = [n.last for n in self._nodes.values() if n.parent_id == above and n.name == names[-1] and not n.live]
+        moved = [n.last for n in self._nodes.values() if n.last.path_before == format_path(names)]
+        last = max([*gone, *moved], key=lambda event: event.seq, default=None)
+        return () if last is None else (str(last),)
+
+    def _leads(self, event: Event, node: _Node, names: tuple[str, ...], rule: str = "replay") -> Iterator[Finding]:
+        """Whether a path leads to a node; if not, say so."""
+        here: _Node | None = node
+        for name in reversed(names):
+            if here is None or here.name != name or not here.live:
+                break
+            parent_id = here.parent_id
+            here = self._nodes.get(parent_id)
+        else:
+            if here is None:
+                return
+        message = f"at {event.seq} {event.action} by {format_path(names)}, a path that did not lead there any more"
+        culprit = node if here is None else here
+        who = () if culprit.last == event else (str(culprit.last),)
+        yield Finding("orphan" if rule == "orphan" else "replay", message, (*who, str(event)))
+
+    def _path(self, node: _Node) -> str | None:
+        names: list[str] = []
+        here: _Node | None = node
+        while here is not None:
+            if not here.live:
+                return None
+            names.append(here.name)
+            if here.parent_id == ROOT_ID:
+                return format_path(reversed(names))
+            here = self._nodes.get(here.parent_id)
+        return None
+
+
+def _follows(event: Event, last: Event | None) -> Iterator[Finding]:
+    """Whether a version follows the one before it. Of what gc has shortened the first one seen is taken as it is."""
+    if last is None:
+        if event.action == "create" and event.version != 1:
+            yield Finding("chain", f"entity {event.entity_id} begins with version {event.version}", (str(event),))
+        return
+    if event.version != last.version + 1:
+        message = f"entity {event.entity_id}: version {event.version} follows {last.version}"
+        yield Finding("chain", message, (str(last), str(event)))
+    if event.operation_id == last.operation_id:
+        message = f"operation {event.operation_id} made two versions of entity {event.entity_id}"
+        yield Finding("chain", message, (str(last), str(event)))
