@@ -79,8 +79,8 @@ def operations(spark: SparkSession, folder: Path) -> DataFrame:
     lines = spark.read.schema(f"begin struct<{_nested(columns)}>, end struct<{_nested(columns)}>").json(
         str(folder / "log")
     )
-    ended = lines.where("end is not null").select("end.*")
-    begun = lines.where("begin is not null").select("begin.*")
+    ended = lines.where("end.outcome is not null").select("end.*")
+    begun = lines.where("begin.start is not null").select("begin.*")
     open_ = begun.join(ended.select("client", "number"), ["client", "number"], "left_anti")
     positions = (
         spark.read.parquet(str(folder / "feed"))

@@ -34,7 +34,7 @@ FOUND_COLUMNS: Final = ("rule", "message", "operations", "count")
 FOUND: Final = "rule string, message string, operations array<string>, count long"
 """A finding; those of a rule beyond :data:`MOST` are only counted, in a row without a message."""
 _PLACED: Final = (
-    "seq long, operation_id string, principal string, entity_id long, version long, exclusive boolean, "
+    "seq long, operation_id string, principal string, entity_id long, version long, gone boolean, exclusive boolean, "
     "names array<struct<parent_id: long, family: string, name: string, entity_id: long>>"
 )
 TREE: Final = f"what string, {_PLACED}, kind string, path string, {FOUND}"
@@ -61,6 +61,7 @@ _TREE = pa.schema(
         ("principal", pa.string()),
         ("entity_id", pa.int64()),
         ("version", pa.int64()),
+        ("gone", pa.bool_()),
         ("exclusive", pa.bool_()),
         ("names", pa.list_(_name)),
         ("kind", pa.string()),

@@ -75,6 +75,7 @@ class Sweep:
     def __init__(self, since: int = 0) -> None:
         self._names: Timelines[Label, int] = Timelines()
         self._versions: Timelines[int, _Version] = Timelines()
+        self._stands: Timelines[int, Label] = Timelines()
         self._since = since
         self._returned: tuple[int, str | None] = since, None
         self._open: list[_Open] = []
@@ -84,10 +85,15 @@ class Sweep:
     def place(self, events: Iterable[Placed]) -> None:
         """Take what somebody wrote."""
         for event in events:
-            new = None if event.version is None else _Version(event.version, event.principal or event.operation_id)
+            new = None if event.gone else _Version(event.version, event.principal or event.operation_id)
             self._versions.put(event.entity_id, event.seq, new)
             for name in event.names:
-                self._names.put((name.parent_id, name.family, name.name), event.seq, name.entity_id)
+                label = (name.parent_id, name.family, name.name)
+                self._names.put(label, event.seq, name.entity_id)
+                if name.entity_id is not None:
+                    self._stands.put(name.entity_id, event.seq, label)
+            if event.gone:
+                self._stands.put(event.entity_id, event.seq, None)
             if event.seq <= self._since:
                 self._require(event)
             self._justice.wrote(event)
@@ -138,9 +144,21 @@ class Sweep:
     # --- from where on it is to be seen
 
     def _require(self, event: Placed) -> None:
-        self._versions.require(event.entity_id, event.seq)
+        """What was written must be seen by all who are called later, and so must what it rests on: the path to it."""
         for name in event.names:
             self._names.require((name.parent_id, name.family, name.name), event.seq)
+        self._require_entity(event.entity_id, event.seq)
+
+    def _require_entity(self, entity_id: int, seq: int) -> None:
+        self._versions.require(entity_id, seq)
+        here = entity_id
+        while here != ROOT_ID:
+            self._stands.require(here, seq)
+            label, _ = self._stands.at(here, seq)
+            if label is None:
+                return
+            self._names.require(label, seq)
+            here = label[0]
 
     def _least(self, told: Told, seen: Seen) -> int:
         """Return the position that what one reads now must not be older than."""
@@ -161,7 +179,7 @@ class Sweep:
             self._names.require(label, at)
             latest = max(latest, self._names.required(label))
         if meant.entity_id is not None:
-            self._versions.require(meant.entity_id, at)
+            self._require_entity(meant.entity_id, at)
             latest = max(latest, self._versions.required(meant.entity_id))
         return min(latest, at)
 
@@ -247,6 +265,7 @@ class Sweep:
             self._epoch_began = self._count
             self._names.next_epoch()
             self._versions.next_epoch()
+            self._stands.next_epoch()
 
 
 def _sooner(one: int | None, other: int | None) -> int | None:

@@ -64,8 +64,9 @@ class Placed(NamedTuple):
     operation_id: str
     principal: str | None
     entity_id: int
-    version: int | None
-    """None: it is not there any more."""
+    version: int
+    gone: bool
+    """It is not there any more."""
     exclusive: bool
     names: tuple[Named, ...]
 
@@ -124,9 +125,17 @@ class Tree:
                 yield entity_id, node.kind, path, node.last.version
 
     def _placed(self, event: Event, there: bool, names: tuple[Named, ...]) -> Placed:
-        version = event.version if there else None
         exclusive = event.action in EXCLUSIVE and event.owner_id is None
-        return Placed(event.seq, event.operation_id, event.principal, event.entity_id, version, exclusive, names)
+        return Placed(
+            event.seq,
+            event.operation_id,
+            event.principal,
+            event.entity_id,
+            event.version,
+            not there,
+            exclusive,
+            names,
+        )
 
     def _own(self, event: Event, owner_id: int) -> Iterator[Finding]:
         owner, path = self._nodes.get(owner_id), event.path_after or event.path_before

@@ -1,0 +1,98 @@
+"""The whole check on Spark: histories that are as they should be, faults planted into them, and one of a real store."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra [spark]")
+
+from pyspark.sql import SparkSession
+
+import metastore as ms
+from metastore.checker.check import check
+from metastore.checker.gather import gather, position
+from metastore.crawl.spark_context import spark_context
+from tests.checker.client import Client
+from tests.checker.folders import write
+from tests.checker.lanes import FAULTS
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("checker"), pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_context("local[2]") as context:
+        session = SparkSession(context)
+        session.conf.set("spark.sql.shuffle.partitions", "2")
+        yield session
+        session.stop()
+
+
+def test_a_clean_history(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark, tmp_path, 10_000, 4)
+    checked = check(spark, tmp_path)
+    assert checked.clean, checked.findings
+    assert checked.operations == 10_000
+    assert checked.events > 1_500
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(spark: SparkSession, tmp_path: Path, fault: str) -> None:
+    write(spark, tmp_path, 2_000, 2, fault=fault)
+    checked = check(spark, tmp_path)
+    rule = FAULTS[fault][1]
+    assert rule in checked.counts, checked.counts
+    smallest = min((f for f in checked.findings if f.rule == rule), key=lambda f: len(f.operations))
+    assert 1 <= len(smallest.operations) <= 3
+    assert sum(checked.counts.values()) < 40, "one fault must not drown in what follows from it"
+
+
+@pytest.fixture
+def history(url: str, tmp_path: Path) -> Path:
+    """What four clients of one store recorded."""
+    with ms.open(url) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.schemas.create("lake.c.s")
+        for n in range(2):
+            store.tables.create(f"lake.c.s.t{n}")
+    (tmp_path / "run.json").write_text(json.dumps({"since": position(url)}))
+    clients = [Client(url, tmp_path, f"c{n}") for n in range(4)]
+    threads = [threading.Thread(target=client.work, args=(40,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return tmp_path
+
+
+def test_what_clients_of_a_store_recorded(spark: SparkSession, url: str, history: Path) -> None:
+    gather(spark, history, url)
+    checked = check(spark, history)
+    assert checked.clean, checked.findings
+    assert checked.operations == 4 * 40 * 5
+    operations = spark.read.parquet(str(history / "operations"))
+    assert operations.where("outcome = 'applied' and position is null").count() == 0
+    assert operations.where("size(conflicts) > 0").count() > 0, "they never met"
+
+
+def test_one_who_was_killed_before_he_was_told(spark: SparkSession, url: str, history: Path) -> None:
+    """His operation is open: it was applied, or it was not; one that he never noted must not be there."""
+    log = history / "log" / "c0.jsonl"
+    lines = log.read_text().splitlines()
+    at = max(n for n, line in enumerate(lines) if line.startswith('{"end"') and '"applied"' in line)
+    begun, told = [json.loads(line) for line in lines[at - 1 : at + 1]]
+    assert begun["begin"]["number"] == told["end"]["number"]
+    log.write_text("\n".join([*lines[:at], *lines[at + 1 :]]) + '\n{"begin": {"client": "c0", "num')  # a torn line
+    gather(spark, history, url)
+    checked = check(spark, history)
+    assert checked.clean, checked.findings
+    assert spark.read.parquet(str(history / "operations")).where("outcome = 'open'").count() == 1
+    log.write_text("\n".join([*lines[: at - 1], *lines[at + 1 :]]) + "\n")
+    gather(spark, history, url)
+    assert check(spark, history).counts == {"once": 1}

@@ -1,0 +1,140 @@
+"""The feed, replayed: event by event, as it should be and as it must not be."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore.checker.finding import Finding
+from metastore.checker.tree import Event, Tree
+
+
+class Feed:
+    """Events in a row."""
+
+    def __init__(self) -> None:
+        self.tree, self.seq, self.versions = Tree(), 0, dict[int, int]()
+        self.findings: list[Finding] = []
+
+    def add(
+        self,
+        action: str,
+        entity_id: int,
+        before: str | None,
+        after: str | None,
+        *,
+        kind: str = "schema",
+        version: int | None = None,
+        owner_id: int | None = None,
+        operation_id: str | None = None,
+        asked: str | None = None,
+    ) -> Feed:
+        self.seq += 1
+        makes = self.versions.get(entity_id, 0) + 1 if version is None else version
+        self.versions[entity_id] = makes
+        event = Event(
+            self.seq,
+            operation_id or f"o{self.seq}",
+            f"c/{self.seq}",
+            kind,
+            action,
+            entity_id,
+            owner_id,
+            makes,
+            before,
+            after,
+            asked,
+        )
+        self.findings += self.tree.apply(event)[1]
+        return self
+
+    def made(self, entity_id: int, path: str, **more: str) -> Feed:
+        return self.add("create", entity_id, None, path, **more)  # type: ignore[arg-type]
+
+    @property
+    def rules(self) -> list[str]:
+        return [finding.rule for finding in self.findings]
+
+
+@pytest.fixture
+def feed() -> Feed:
+    """A tree: l.c.s with a table t, and l.c.r."""
+    feed = Feed().made(1, "l", kind="metalake").made(2, "l.c", kind="catalog")
+    return feed.made(3, "l.c.s").made(4, "l.c.r").made(5, "l.c.s.t", kind="table")
+
+
+def test_what_follows_is_right(feed: Feed) -> None:
+    feed.add("alter", 5, "l.c.s.t", "l.c.s.t", kind="table")
+    feed.add("move", 5, "l.c.s.t", "l.c.r.u", kind="table")
+    feed.add("drop", 3, "l.c.s", None, asked="drop")
+    feed.add("rename", 4, "l.c.r", "l.c.s")
+    feed.add("alter", 5, "l.c.s.u", "l.c.s.u", kind="table")
+    feed.add("drop", 2, "l.c", None, kind="catalog")
+    feed.add("restore", 2, None, "l.c", kind="catalog")
+    feed.add("create", 9, None, "l.c.s.u.p", kind="partition", owner_id=5)
+    assert feed.findings == []
+    assert sorted(feed.tree.live()) == [
+        (1, "metalake", "l", 1),
+        (2, "catalog", "l.c", 3),
+        (4, "schema", "l.c.s", 2),
+        (5, "table", "l.c.s.u", 4),
+    ]
+
+
+@pytest.mark.parametrize(("version", "rules"), [(2, []), (3, ["chain"]), (1, ["chain"])])
+def test_versions_are_a_chain(feed: Feed, version: int, rules: list[str]) -> None:
+    feed.add("alter", 5, "l.c.s.t", "l.c.s.t", kind="table", version=version)
+    assert feed.rules == rules
+    if rules:
+        assert [one.split(":")[0] for one in feed.findings[0].operations] == ["c/5", "c/6"]
+
+
+def test_two_versions_of_one_operation(feed: Feed) -> None:
+    for _ in range(2):
+        feed.add("alter", 5, "l.c.s.t", "l.c.s.t", kind="table", operation_id="one")
+    assert feed.rules == ["chain"]
+
+
+def test_one_name_for_two(feed: Feed) -> None:
+    feed.made(6, "l.c.s.t", kind="view")
+    assert feed.rules == ["name"]
+    feed.add("rename", 4, "l.c.r", "l.c.s")
+    assert feed.rules == ["name", "name"]
+
+
+@pytest.mark.parametrize("how", ["drop", "rename"])
+def test_below_a_parent_that_is_gone(feed: Feed, how: str) -> None:
+    feed.add(how, 4, "l.c.r", None if how == "drop" else "l.c.q")
+    feed.made(6, "l.c.r.t", kind="table")
+    assert feed.rules == ["orphan"]
+    assert [one.split(":")[0] for one in feed.findings[0].operations] == ["c/6", "c/7"]
+
+
+def test_a_parent_that_was_not_empty(feed: Feed) -> None:
+    feed.add("drop", 3, "l.c.s", None, asked="drop")
+    assert feed.rules == ["orphan"]
+
+
+def test_with_all_below_it(feed: Feed) -> None:
+    feed.add("drop", 3, "l.c.s", None, asked="drop_cascade").add("drop", 4, "l.c.r", None)
+    assert feed.rules == []
+    feed.add("alter", 5, "l.c.s.t", "l.c.s.t", kind="table")
+    assert feed.rules == ["replay"]
+
+
+@pytest.mark.parametrize("action", ["alter", "rename", "drop"])
+def test_by_a_path_that_led_elsewhere(feed: Feed, action: str) -> None:
+    feed.add("rename", 3, "l.c.s", "l.c.q")
+    feed.add(action, 5, "l.c.s.t", {"alter": "l.c.s.t", "rename": "l.c.q.u", "drop": None}[action], kind="table")
+    assert feed.rules == ["replay"]
+
+
+def test_an_owned_row_of_what_is_gone(feed: Feed) -> None:
+    feed.add("drop", 5, "l.c.s.t", None, kind="table")
+    feed.add("create", 9, None, "l.c.s.t.p", kind="partition", owner_id=5)
+    assert feed.rules == ["orphan"]
+
+
+def test_a_feed_that_gc_has_shortened() -> None:
+    feed = Feed()
+    feed.add("alter", 1, "l", "l", kind="metalake", version=7)
+    assert feed.rules == []
