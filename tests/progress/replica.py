@@ -25,6 +25,7 @@ class Replica(PostgresServer):
     def __init__(self, leader: PostgresServer) -> None:
         super().__init__(settings=leader.settings)
         self._leader = leader
+        self.promoted = False
 
     def start(self) -> None:
         super().start()
@@ -40,6 +41,7 @@ class Replica(PostgresServer):
             assert connection.execute("SELECT pg_promote(true, 30)").fetchone() == (True,)
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
             connection.execute("SELECT pg_reload_conf()")
+        self.promoted = True
 
     def _initialize(self) -> None:
         leader = f"{self._leader.dsn()}?application_name={NAME}"
