@@ -15,13 +15,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from metastore.backends.snapshot import Snapshot
 from metastore.checker.records import OPERATIONS
+from metastore.clock import SYSTEM
 from metastore.commit import LIVE, ROOT_ID
+from metastore.errors import BackendUnavailable
 from metastore.names import format_path
-from metastore.store import open_store
+from metastore.store import Store, open_store
 
 __all__ = ["gather", "operations", "position", "since"]
 
 _ROWS: Final = 50_000
+_PATIENCE, _AGAIN = 30.0, 0.5
+"""Seconds for a database that is away to come back, and between two looks."""
 _EVENT: Final = pa.schema(
     [
         pa.field("seq", pa.int64(), nullable=False),
@@ -65,12 +69,23 @@ def since(folder: Path) -> int:
 def gather(spark: SparkSession, folder: Path, url: str) -> None:
     """Write ``operations/``, ``feed/`` and ``tables/`` of a record folder whose clients have ended.
 
-    Raises BackendUnavailable if the database cannot be asked.
+    A database that is away is waited for, for half a minute. Raises BackendUnavailable.
     """
-    with open_store(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
+    with _opened(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
         _write(folder / "feed", _EVENT, _events(snapshot))
         _write(folder / "tables", _ENTITY, _entities(snapshot))
     operations(spark, folder).write.mode("overwrite").parquet(str(folder / "operations"))
+
+
+def _opened(url: str) -> Store:
+    ends = SYSTEM.monotonic() + _PATIENCE
+    while True:
+        try:
+            return open_store(url)
+        except BackendUnavailable as error:
+            if not error.transient or SYSTEM.monotonic() > ends:
+                raise
+            SYSTEM.sleep(_AGAIN)
 
 
 def operations(spark: SparkSession, folder: Path) -> DataFrame:

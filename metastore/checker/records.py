@@ -54,7 +54,8 @@ class Operation:
     client: str
     number: int
     action: str
-    """load, exists, list, create, alter, rename, move, drop, restore, transaction, freeze, …"""
+    """load, exists, list, create, alter, rename, move, drop (of what must be empty), drop_cascade, restore,
+    transaction, freeze, …"""
     kind: str | None
     path: str | None
     path_to: str | None
