@@ -5,7 +5,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 UV ?= $(shell command -v uv 2>/dev/null)
 WORKERS ?= 2
-EXTRAS := spark,sample,sqlite,metrics,test,dev
+EXTRAS := spark,sample,sqlite,metrics,loadtest,test,dev
 
 BIN := .venv/bin
 STAMP := .venv/.stamp-installed
@@ -17,7 +17,7 @@ SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup java run test check bench bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	interleavings soak soak-leases clean
+	bench-peers load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,7 @@ run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the
 
 test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in one process
 	-@$(MAKE) --no-print-directory $(JAVA)
+	-@$(BIN)/python tests/setup/browser.py
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## check style, types and the direction of imports
@@ -56,6 +57,21 @@ bench-crawl: $(STAMP) $(JAVA) ## measure the crawler against bare footers, and e
 
 bench-leases: $(BENCH) ## measure leases, and the locks of Redis, etcd and ZooKeeper where they are installed, 15 minutes
 	$(BIN)/python -m tests.bench.leases $(ARGS)
+
+bench-peers: $(BENCH) $(JAVA) ## measure one mix beside locks in the database, Redis, etcd, ZooKeeper and a lock tree, 12 minutes
+	$(SPARK) $(BIN)/python -m tests.bench.peers $(ARGS)
+
+load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, below 10 minutes
+	$(SPARK) $(BIN)/python -m tests.load $(ARGS)
+
+load-faults: $(STAMP) $(JAVA) ## load tests whose clients, connections and servers are killed, stopped, cut, partitioned: 10 minutes
+	$(SPARK) $(BIN)/python -m tests.load.faults $(ARGS)
+
+check-history: $(STAMP) $(JAVA) ## check clean histories of ten million operations, and one with a fault
+	$(SPARK) $(BIN)/python -m tests.checker.many $(ARGS)
+
+interleavings-sql: $(STAMP) ## explore every interleaving of statements of every pair of operations, on real databases
+	$(BIN)/python -m tests.statements --full $(ARGS)
 
 interleavings: $(STAMP) ## explore every interleaving of small programs: 3 minutes
 	$(BIN)/python -m tests.interleaving --full --workers $(WORKERS) $(ARGS)
