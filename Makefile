@@ -70,8 +70,8 @@ load-faults: $(STAMP) $(JAVA) ## load tests whose clients, connections and serve
 check-history: $(STAMP) $(JAVA) ## check clean histories of ten million operations, and one with a fault
 	$(SPARK) $(BIN)/python -m tests.checker.many $(ARGS)
 
-interleavings-sql: $(STAMP) ## explore every interleaving of statements of every pair of operations, on real databases
-	$(BIN)/python -m tests.statements --full $(ARGS)
+interleavings-sql: $(STAMP) ## explore every interleaving of statements on PostgreSQL and SQLite, of each pair: 15 minutes
+	$(BIN)/python -m tests.statements --full --workers $(WORKERS) $(ARGS)
 
 interleavings: $(STAMP) ## explore every interleaving of small programs: 3 minutes
 	$(BIN)/python -m tests.interleaving --full --workers $(WORKERS) $(ARGS)

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from metastore.arguments import positive_seconds
-from metastore.commit import Committed, Mark, Unknown
+from metastore.commit import Committed, Guard, Mark, Unknown
 from metastore.deadlines import until
 from metastore.entity import Record
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, ScopeFrozen
@@ -67,6 +67,7 @@ class Freeze(Transaction):
         self._find = find
         self._what = what
         self._ttl = ttl
+        self._above: tuple[Guard, ...] = ()
         self._overlook = True
 
     def __enter__(self) -> Self:
@@ -85,6 +86,8 @@ class Freeze(Transaction):
             raise
         assert self._held is not None
         self._overlay.require(self._held, scope_version)
+        for guard in self._above:  # whatever the block reads of them later
+            self._overlay.require(guard.id, guard.scope_version)
         return super().__enter__()
 
     def _freeze(self) -> int:
@@ -99,7 +102,8 @@ class Freeze(Transaction):
         try:
             outcome = session.backend.mark(mark)  # first, so that no stream of writers keeps the next one waiting
             if isinstance(outcome, Committed):
-                freeze = Mark(self._id, own.id, self._ttl, own.scope_version, guards_of(parents))
+                self._above = guards_of(parents)
+                freeze = Mark(self._id, own.id, self._ttl, own.scope_version, self._above)
                 outcome = session.backend.mark(freeze)
         except BackendUnavailable as error:
             if not error.transient:

@@ -6,6 +6,8 @@ for :class:`metastore.session.Session`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +15,20 @@ from metastore.arguments import positive_integer
 from metastore.backends.port import Lookup
 from metastore.commit import DROPPED, LIVE, PURGING, Event, Guard, Place, Update
 from metastore.entity import Entity, Node, Record
-from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, NotEmpty, VersionConflict
+from metastore.errors import (
+    EntityAlreadyExists,
+    EntityNotFound,
+    InvalidArgument,
+    MetastoreError,
+    NotEmpty,
+    VersionConflict,
+)
 from metastore.kinds import kind_named
 from metastore.kinds.kind import Kind
 from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import both, check_in_use, guards_of, key_under, lookup
+from metastore.retry.runner import Conflict
 from metastore.session import Proposal, Results, View
 
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
@@ -35,6 +45,20 @@ def check_version(record: Record, expected: int | None) -> None:
 
 def _path(record: Record) -> str:
     return format_path([n.name for n in record.chain])
+
+
+@contextmanager
+def _standing(view: View, record: Record) -> Iterator[None]:
+    """What a second look refuses is the call's error only if what the first one found stood there still.
+
+    Otherwise the two were of different instants, and together say what never was: the call is tried again.
+    """
+    try:
+        yield
+    except MetastoreError:
+        if not view.guessed and not view.backend.hold([(n.id, n.scope_version) for n in record.chain]):
+            raise Conflict("ancestor", f"{_path(record)} was renamed, moved, dropped or restored meanwhile") from None
+        raise
 
 
 @dataclass(frozen=True)
@@ -81,9 +105,10 @@ def rename(
         record = find(View(view.backend, False), kind, target)  # a move reads anyway
         parents, node = record.chain[:-1], record.chain[-1]
     # the unique index knows whether the name is free; after it has refused, we look
-    new_parents = parents if view.trusting and not moves else _new_parents(view, kind, record, wanted)
     check_in_use(parents)
-    check_in_use(new_parents)
+    with _standing(view, record):
+        new_parents = parents if view.trusting and not moves else _new_parents(view, kind, record, wanted)
+        check_in_use(new_parents)
     same_parent = root_or_last(new_parents).id == root_or_last(parents).id
     if same_parent and wanted[-1] == node.name:
         return kind.entity(record)
@@ -126,7 +151,8 @@ def drop(
     check_in_use(record.chain[:-1])
     empty = kind.container and not cascade
     if empty and not view.trusting:  # the commit checks it as well; after it has refused, we look
-        check_empty(view, record)
+        with _standing(view, record):
+            check_empty(view, record)
     proposal = _Exclusive(kind, record, actor).propose(
         "drop", None, guards_of(record.chain[:-1]), state=DROPPED, empty=empty
     )
@@ -150,15 +176,17 @@ def restore(
     wanted = (*names[:-1], own_name) if to is None else parse_path(to)
     if to is not None and len(wanted) == 1 and len(names) > 1:
         wanted = (*names[:-1], wanted[0])
-    (found,) = view.backend.resolve([lookup(kind, wanted)])
-    if len(found.nodes) == len(wanted):
-        raise EntityAlreadyExists(format_path(wanted))
-    if len(found.nodes) < len(wanted) - 1:
-        raise missing_parent(wanted, found.nodes)
-    parents, node = found.nodes, record.chain[-1]
-    if any(n.id == node.id for n in parents):
-        raise InvalidArgument(f"{format_path(names)} cannot be restored below itself")
-    check_in_use(parents)
+    node = record.chain[-1]
+    with _standing(view, record):
+        (found,) = view.backend.resolve([lookup(kind, wanted)])
+        if len(found.nodes) == len(wanted):
+            raise EntityAlreadyExists(format_path(wanted))
+        if len(found.nodes) < len(wanted) - 1:
+            raise missing_parent(wanted, found.nodes)
+        parents = found.nodes
+        if any(n.id == node.id for n in parents):
+            raise InvalidArgument(f"{format_path(names)} cannot be restored below itself")
+        check_in_use(parents)
     parent = root_or_last(parents)
     if kind.container and len(parents) > 1 and parent.fold != node.fold:
         raise InvalidArgument(f"{format_path(names)} cannot be restored to a catalog that compares names differently")

@@ -1,0 +1,173 @@
+"""Faults planted in the statements, one by one. Each must be found by its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from metastore.backends import postgres, postgres_commit, sqlite_commit
+from metastore.commit import Commit, Guard, Update
+from tests.statements.explore import Program
+from tests.statements.programs import PAIRS, TRIPLES
+
+__all__ = ["MUTANTS", "Mutant"]
+
+Rewrite = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault, and the program that finds it."""
+
+    name: str
+    on: str
+    """Which database."""
+    program: str
+    texts: tuple[tuple[str, str], ...] = ()
+    """Parts of statements, and what stands there instead."""
+    schema: str = ""
+    """What is changed in the database."""
+    planted: Callable[[], AbstractContextManager[object]] = nullcontext
+
+    def rewrite(self, text: str) -> str:
+        for old, new in self.texts:
+            text = text.replace(old, new)
+        return text
+
+    def found_by(self) -> Program:
+        (found,) = [p for p in (*PAIRS, *TRIPLES) if p.name == self.program]
+        return found
+
+
+_GUARDS = postgres_commit.guards
+_STATEMENTS = postgres_commit.statements
+_CHECK_GUARDS = sqlite_commit.check_guards
+_CHECK_UPDATE = sqlite_commit._check_update
+_NO_BUMP = "DROP TRIGGER guard_scope_bump"
+
+
+def _nearest(guards: Sequence[Guard]) -> Sequence[Guard]:
+    return sorted(guards, key=lambda g: g.id)[-1:]
+
+
+@contextmanager
+def _parent_only_on_postgres() -> Iterator[None]:
+    with patch.object(postgres_commit, "guards", lambda held: _GUARDS(_nearest(held))):
+        yield
+
+
+@contextmanager
+def _parent_only_on_sqlite() -> Iterator[None]:
+    def check(connection: Any, guards: Sequence[Guard], operation_id: Any) -> None:
+        _CHECK_GUARDS(connection, _nearest(guards), operation_id)
+
+    with patch.object(sqlite_commit, "check_guards", check):
+        yield
+
+
+@contextmanager
+def _empty_in_one_statement() -> Iterator[None]:
+    """Whether there are children is asked by the statement that drops, with its snapshot from before the wait."""
+
+    def statements(commit: Commit) -> list[postgres_commit.Statement]:
+        found = _STATEMENTS(commit)
+        if not any(isinstance(w, Update) and w.empty for w in commit.writes):
+            return found
+        childless = "NOT EXISTS (SELECT FROM guard WHERE parent_id = ANY(%(u_ids)s::bigint[]) AND state = 0)"
+        return [found[-1]._replace(text=found[-1].text.replace(" AS guards,", f" AND {childless} AS guards,", 1))]
+
+    with patch.object(postgres, "statements", statements):
+        yield
+
+
+@contextmanager
+def _any_version_on_sqlite() -> Iterator[None]:
+    def check(run: Any, commit: Commit, write: Update, now: int) -> None:
+        (version,) = run("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
+        _CHECK_UPDATE(run, commit, replace(write, version=version), now)
+
+    with patch.object(sqlite_commit, "_check_update", check):
+        yield
+
+
+_PG, _LITE = "PostgreSQL", "SQLite"
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("no guard on the grandparent", _PG, "create | rename the catalog", planted=_parent_only_on_postgres),
+    Mutant("no guard on the grandparent", _LITE, "create | rename the catalog", planted=_parent_only_on_sqlite),
+    Mutant(
+        "guard without a row lock",
+        _PG,
+        "create in the empty schema | drop the empty schema",
+        (("ORDER BY id FOR KEY SHARE", "ORDER BY id"),),
+    ),
+    Mutant(
+        "drop if empty in one statement",
+        _PG,
+        "create in the empty schema | drop the empty schema",
+        planted=_empty_in_one_statement,
+    ),
+    Mutant(
+        "rename without a bump of the scope version",
+        _PG,
+        "create | rename the schema",
+        (("scope_version = g.scope_version + 1", "scope_version = g.scope_version"),),
+        f"{_NO_BUMP} ON guard",
+    ),
+    Mutant(
+        "rename without a bump of the scope version",
+        _LITE,
+        "create | rename the schema",
+        (("SET scope_version = scope_version + 1, parent_id", "SET scope_version = scope_version, parent_id"),),
+        _NO_BUMP,
+    ),
+    Mutant(
+        "reads of a transaction without FOR SHARE", _PG, "copy | copy back", (("ORDER BY id FOR SHARE", "ORDER BY id"),)
+    ),
+    Mutant(
+        "absent names without a lock on the parent",
+        _PG,
+        "create | write down what is absent",
+        (("ORDER BY id FOR UPDATE", "ORDER BY id"),),
+    ),
+    Mutant(
+        "create without a check of the name",
+        _PG,
+        "create | create in hand",
+        (("ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING", ""),),
+        "DROP INDEX guard_live_name",
+    ),
+    Mutant(
+        "create without a check of the name",
+        _LITE,
+        "create | create in hand",
+        (
+            (
+                "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0",
+                "SELECT id FROM guard WHERE false AND parent_id = ? AND family = ? AND key = ? AND state = 0",
+            ),
+        ),
+        "DROP INDEX guard_live_name",
+    ),
+    Mutant(
+        "lease checked without a row lock",
+        _PG,
+        "alter under the lease | break the lease, load",
+        (("ORDER BY name FOR KEY SHARE", "ORDER BY name"),),
+    ),
+    Mutant(
+        "alter without the version",
+        _PG,
+        "alter | alter in hand",
+        (("AND version = %(version)s::bigint AND", "AND"),),
+    ),
+    Mutant("alter without the version", _LITE, "alter | alter in hand", planted=_any_version_on_sqlite),
+    Mutant(
+        "a commit without a transaction",
+        _LITE,
+        "create | create in hand",
+        (("BEGIN IMMEDIATE", "SELECT 1"), ("COMMIT", "SELECT 1")),
+    ),
+)

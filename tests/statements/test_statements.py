@@ -1,0 +1,130 @@
+"""Some interleavings of statements on both databases, and the planted faults that they must find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.servers.postgres import Databases
+from tests.statements.explore import Explored, Program, Violated, explore
+from tests.statements.matrix import GROUPS, NEVER, read_tables
+from tests.statements.mutants import MUTANTS, Mutant
+from tests.statements.on_postgres import PostgresDatabase
+from tests.statements.on_sqlite import SqliteDatabase
+from tests.statements.programs import FEW, PAIRS, TRIPLES
+from tests.statements.running import opened, seen_in
+from tests.statements.schedule import Database, Workers
+
+pytestmark = pytest.mark.xdist_group("statements")
+
+_DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "conflict-matrix.md"
+_LIMIT = 2_000
+"""Interleavings of one program: one that has more belongs to ``--full``."""
+_FEW = [p for p in PAIRS if p.name in FEW]
+_SEVERAL = [
+    "alter under the lease | break the lease, load",
+    "create | drop the schema, names",
+    "rename | alter, drop, create",
+    "restore | restore, drop",
+    "drop the empty schema | rename it, create in it",
+    "restore | restore",
+    "freeze | rename the catalog",
+    "create in the empty schema | drop the empty schema | rename the catalog",
+]
+"""What was wrong once, and some with more than two operations: on SQLite, where they are quick."""
+_SIBLINGS = ["create | create a sibling", "alter | alter a sibling", "create | alter", "create a sibling | drop"]
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    with Workers(3) as threads:
+        yield threads
+
+
+@pytest.fixture(scope="module")
+def sqlite() -> Iterator[Database]:
+    with opened(SqliteDatabase.name, None) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def postgres(postgres_databases: Databases, postgres_template: str) -> Iterator[Database]:
+    url = postgres_databases.create_database(template=postgres_template.rpartition("/")[2])
+    with opened(PostgresDatabase.name, url) as database:
+        yield database
+    postgres_databases.drop_database(url)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database(request: pytest.FixtureRequest) -> Database:
+    chosen: Database = request.getfixturevalue(request.param)
+    return chosen
+
+
+@pytest.mark.parametrize("program", _FEW, ids=lambda p: p.name)
+def test_each_interleaving_is_a_sequential_order(program: Program, database: Database, workers: Workers) -> None:
+    explored = explore(program, database, workers, _LIMIT)
+    assert explored.schedules > 0
+    assert not explored.cut_off
+    _check_document(program, database, explored)
+
+
+@pytest.mark.parametrize("name", _SEVERAL)
+def test_some_with_more_operations(name: str, sqlite: Database, workers: Workers) -> None:
+    explored = explore(_named(name), sqlite, workers, _LIMIT)
+    assert not explored.cut_off
+    assert not explored.diverged
+
+
+@pytest.mark.parametrize("name", _SIBLINGS)
+def test_siblings_never_make_each_other_retry(name: str, database: Database, workers: Workers) -> None:
+    assert explore(_named(name), database, workers, _LIMIT).retried == {}
+
+
+@pytest.mark.parametrize("name", ["create | create a sibling", "alter | copy", "create | write down what is listed"])
+def test_what_is_left_out_differs_in_nothing(name: str, database: Database, workers: Workers) -> None:
+    some = explore(_named(name), database, workers, _LIMIT)
+    every = explore(_named(name), database, workers, _LIMIT, every=True)
+    assert every.schedules >= some.schedules
+    assert every.different == some.different
+
+
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.on == SqliteDatabase.name], ids=lambda m: m.name)
+def test_a_planted_fault_is_found_on_sqlite(mutant: Mutant, workers: Workers) -> None:
+    _find(mutant, None, workers)
+
+
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.on == PostgresDatabase.name], ids=lambda m: m.name)
+def test_a_planted_fault_is_found_on_postgres(mutant: Mutant, postgres_url: str, workers: Workers) -> None:
+    _find(mutant, postgres_url, workers)
+
+
+def test_the_document_has_all_groups() -> None:
+    tables = read_tables(_DOCUMENT)
+    assert set(tables) == {SqliteDatabase.name, PostgresDatabase.name}
+    for cells in tables.values():
+        assert set(cells) == {(a, b) for a in GROUPS for b in GROUPS}
+
+
+def _find(mutant: Mutant, url: str | None, workers: Workers) -> None:
+    with opened(mutant.on, url, mutant) as database, pytest.raises(Violated):
+        explore(mutant.found_by(), database, workers, 10 * _LIMIT)
+
+
+def _named(name: str) -> Program:
+    (found,) = [p for p in (*PAIRS, *TRIPLES) if p.name == name]
+    return found
+
+
+_read = cache(read_tables)
+
+
+def _check_document(program: Program, database: Database, explored: Explored) -> None:
+    """Where the document says that one never makes the other retry, it does not."""
+    cells = _read(_DOCUMENT)[database.name]
+    for seen in seen_in(program, explored):
+        if seen.retried:
+            assert cells[seen.group, seen.other] != NEVER, f"{seen.group} retries because of {seen.other}"
