@@ -26,7 +26,7 @@ _Answer = tuple[int, Any, str]
 def together(tasks: Sequence[Task], seconds: float) -> list[Any]:
     """Run each task in a process of its own; return what they return. ``seconds``: how long the window is."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.bench.contention.window", "tests.bench.contention.exclusive"])
+    context.set_forkserver_preload(sorted({function.__module__ for function, _ in tasks}))
     barrier, answers = context.Barrier(len(tasks)), context.Queue()
     workers = [
         context.Process(target=_work, args=(number, task, barrier, answers), daemon=True)

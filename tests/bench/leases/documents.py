@@ -26,13 +26,13 @@ def write(run: Run, *, docs: bool) -> Path:
     return path
 
 
-def filled(document: str, figures: str) -> str:
+def filled(document: str, figures: str, begin: str = BEGIN) -> str:
     """Return the document with these figures between its two marks. Raises ValueError if they are not there."""
-    before, _, rest = document.partition(BEGIN)
+    before, _, rest = document.partition(begin)
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError(f"there is no place for figures: {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n{figures}{END}{after}"
+        raise ValueError(f"there is no place for figures: {begin} … {END}")
+    return f"{before}{begin}\n{figures}{END}{after}"
 
 
 def _circumstances(run: Run) -> str:

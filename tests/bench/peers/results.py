@@ -1,0 +1,109 @@
+"""The figures as a table, in the terminal and as Markdown; and where a peer is ahead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.peers.contenders import CONTENDERS
+from tests.bench.peers.measure import OURS, Run
+
+__all__ = ["ahead", "markdown", "show"]
+
+_COLUMNS = (
+    "clients",
+    "contender",
+    "ops/s",
+    "p50 ms",
+    "p99 ms",
+    "client µs/op",
+    "round trips/op",
+    "lost attempts/op",
+    "failed %",
+)
+_FOUND = ("contender", "recorded", "by the checker", "by our own count, timed windows too", "refused by a constraint")
+
+
+def show(run: Run, console: Console) -> None:
+    """Print the tables."""
+    table = Table(title="the mix, medians of the turns")
+    for column in _COLUMNS:
+        table.add_column(column, justify="left" if column == "contender" else "right", no_wrap=True)
+    before = None
+    for row in _rows(run):
+        if before not in (None, row[0]):
+            table.add_section()
+        before = row[0]
+        table.add_row(*row)
+    console.print(table)
+    table = Table(title="what was found in their histories")
+    for column in _FOUND:
+        table.add_column(column, justify="right" if column == "recorded" else "left")
+    for row in _found(run):
+        table.add_row(*row)
+    console.print(table)
+    for line in ahead(run):
+        console.print(f"a peer is ahead: {line}", highlight=False)
+
+
+def markdown(run: Run) -> str:
+    """Return the same as Markdown."""
+    lines = [_line(_COLUMNS), _line(["---:", "---", *["---:"] * 7]), *map(_line, _rows(run)), ""]
+    lines += [_line(_FOUND), _line(["---", "---:", *["---"] * 3]), *map(_line, _found(run)), ""]
+    lines += ["Round trips of each operation, with the most clients:", ""]
+    actions = ("load", "alter", "create", "drop", "rename")
+    lines += [_line(["contender", *actions]), _line(["---", *["---:"] * len(actions)])]
+    most = max(run.clients)
+    for name in run.ground.contenders:
+        trips = run.figures[name, most][0].trips_by_action
+        lines.append(_line([name, *(f"{trips[action]:.2f}" if action in trips else "" for action in actions)]))
+    lines += ["", "Where a peer is ahead:", "", *(f"- {line}" for line in ahead(run) or ["nowhere"])]
+    return "\n".join(lines)
+
+
+def ahead(run: Run) -> list[str]:
+    """Say in which figures a correct peer is better than ours by path."""
+    found = []
+    for clients in run.clients:
+        for name in run.ground.contenders:
+            if name.startswith(OURS) or run.wrong(name) or (OURS, clients) not in run.figures:
+                continue
+            better = []
+            for what, said, more in (("rate", "ops/s", True), ("p50", "ms p50", False), ("p99", "ms p99", False)):
+                ours, theirs = (run.middle(each, clients, what) for each in (OURS, name))
+                if (theirs > ours) is more and theirs != ours:
+                    better.append(f"{theirs:,.4g} {said} against {ours:,.4g}")
+            if run.middle(name, clients, "trips") < run.middle(OURS, clients, "trips") - 0.005:
+                trips = [run.middle(each, clients, "trips") for each in (name, OURS)]
+                better.append(f"{trips[0]:.2f} round trips against {trips[1]:.2f}")
+            if better:
+                found.append(f"{name} with {clients} clients: {', '.join(better)}")
+    return found
+
+
+def _rows(run: Run) -> Iterator[list[str]]:
+    for clients in run.clients:
+        for name in [name for name in CONTENDERS if (name, clients) in run.figures]:
+            rate, p50, p99, cpu, trips, lost, failed = (
+                run.middle(name, clients, what) for what in ("rate", "p50", "p99", "cpu_us", "trips", "lost", "failed")
+            )
+            figures = [f"{rate:,.0f}", f"{p50:,.2f}", f"{p99:,.1f}", f"{cpu:,.0f}", f"{trips:.2f}", f"{lost:.3f}"]
+            yield [str(clients), name, *figures, f"{100 * failed:.1f}"]
+
+
+def _found(run: Run) -> Iterator[list[str]]:
+    for name in run.ground.contenders:
+        findings = "not asked" if run.findings is None else _named(run.findings[name], "none")
+        counted = _named(run.anomalies[name], "none")
+        yield [name, f"{run.operations[name]:,}", findings, counted, _named(run.errors[name], "")]
+
+
+def _named(counts: Counter[str], none: str) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.most_common()) or none
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
