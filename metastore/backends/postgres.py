@@ -8,7 +8,9 @@ is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -55,6 +57,7 @@ __all__ = ["PostgresBackend"]
 
 Row = tuple[Any, ...]
 
+_NAMED = re.compile(r"%\((\w+)\)s")
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
@@ -251,6 +254,14 @@ def _is_rare(commit: Commit) -> bool:
     return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes)
 
 
+@cache
+def _numbered(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a statement with numbered parameters, and their names; psycopg parses long ones anew each time."""
+    numbers: dict[str, int] = {}
+    numbered = _NAMED.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", text)
+    return numbered.replace("%%", "%"), tuple(numbers)
+
+
 def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:
     """Send the statements as one transaction; return the rows of those that write.
 
@@ -258,7 +269,9 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
     the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
     """
     if len(statements) == 1:
-        return connection.execute(statements[0].text, statements[0].parameters).fetchall()
+        text, names = _numbered(statements[0].text)
+        parameters = [statements[0].parameters[name] for name in names]
+        return psycopg.RawCursor(connection).execute(text, parameters).fetchall()
     composer = psycopg.ClientCursor(connection)
     message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in statements])
     cursor = connection.execute(message.encode(), prepare=False)
