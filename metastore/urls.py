@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metastore.errors import InvalidArgument
@@ -10,7 +11,7 @@ from metastore.errors import InvalidArgument
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-__all__ = ["DEFAULT_URL", "parse_url", "redacted"]
+__all__ = ["DEFAULT_URL", "parse_url", "reachable_url", "redacted"]
 
 DEFAULT_URL = "sqlite:///metastore.db"
 _SECRETS = ("password", "sslpassword", "oauth_client_secret")
@@ -64,6 +65,19 @@ def _check_parts(url: URL, driver: str) -> None:
         raise InvalidArgument(
             f"a SQLite URL takes no options; remove {', '.join(sorted(url.query))}, or write ? as %3F"
         )
+
+
+def reachable_url(url: str | None) -> str:
+    """Return the URL as other processes, in other folders, must write it; it has the password, if there is one.
+
+    Raises InvalidArgument for a database in memory.
+    """
+    parsed = parse_url(url)
+    if parsed.drivername == "memory" or (parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:")):
+        raise InvalidArgument("Spark runs it in several processes; give a database that they share, not one in memory")
+    if parsed.drivername == "sqlite" and parsed.database is not None:
+        parsed = parsed.set(database=str(Path(parsed.database).absolute()))
+    return parsed.render_as_string(hide_password=False)
 
 
 def redacted(url: URL) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metastore.cli import crawling, crawls, leases, looking, moving_data, past, stats, upkeep
+from metastore.cli import crawling, crawls, leases, loadtest, looking, moving_data, past, stats, upkeep
 from metastore.cli.context import Settings
 from metastore.cli.output import tell
 from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
@@ -74,7 +74,7 @@ def _settings(
     load_installed_kinds()
 
 
-for _commands in (upkeep, crawling, crawls, looking, past, stats, leases, moving_data):
+for _commands in (upkeep, crawling, crawls, looking, past, stats, leases, moving_data, loadtest):
     _commands.register(app)
 
 

@@ -14,7 +14,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from pathlib import Path
 from typing import Any, Final
 
 import metastore
@@ -27,31 +26,20 @@ from metastore.crawl.policies import OnTypeChange
 from metastore.crawl.signatures import location_row, row_name
 from metastore.crawl.sources import is_same, source_fields, unused_fields
 from metastore.entity import Entity
-from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse, VersionConflict
+from metastore.errors import EntityAlreadyExists, EntityNotFound, NotInUse, VersionConflict
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.source import Source
 from metastore.kinds.table import Table
 from metastore.managers.sources import NewTable
 from metastore.names import format_path
-from metastore.urls import parse_url
 
-__all__ = ["StoreCatalog", "check_target", "open_catalog", "prepare", "reachable_url"]
+__all__ = ["StoreCatalog", "check_target", "open_catalog", "prepare"]
 
 Names = tuple[str, ...]
 _TRIES: Final = 10
 """How often a table is planned anew because others changed it, before it is given up."""
 
 _open: dict[tuple[int, str], StoreCatalog] = {}
-
-
-def reachable_url(url: str | None) -> str:
-    """Return the database's URL as other processes, in other folders, must write it."""
-    parsed = parse_url(url)
-    if parsed.drivername == "memory" or (parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:")):
-        raise InvalidArgument("a crawl runs in several processes; give a database that they share, not one in memory")
-    if parsed.drivername == "sqlite" and parsed.database is not None:
-        parsed = parsed.set(database=str(Path(parsed.database).absolute()))
-    return parsed.render_as_string(hide_password=False)
 
 
 def check_target(store: metastore.Store, target: Names) -> None:

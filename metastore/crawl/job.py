@@ -22,7 +22,7 @@ from typing import Any
 import metastore
 from metastore.clock import SYSTEM, Clock
 from metastore.crawl.candidates import Candidate, candidates
-from metastore.crawl.catalog import check_target, prepare, reachable_url
+from metastore.crawl.catalog import check_target, prepare
 from metastore.crawl.commit import Row
 from metastore.crawl.discover import walk
 from metastore.crawl.interrupted import Interrupted
@@ -37,6 +37,7 @@ from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.catalog import Catalog
 from metastore.names import Path, format_path, parse_path
 from metastore.store import Store
+from metastore.urls import reachable_url
 
 __all__ = ["Progress", "crawl"]
 

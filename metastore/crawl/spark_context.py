@@ -1,4 +1,4 @@
-"""The Spark context that a crawl runs in: the one that is there, else a new one that is stopped at the end.
+"""The Spark context of a crawl or a load test: the one that is there, else a new one that is stopped at the end.
 
 A new one needs no environment variable: Java is looked for, the workers run this Python with this ``metastore``, and
 a local master listens on 127.0.0.1 only. There is no web page, and what the JVM prints goes to a file that is shown
@@ -14,10 +14,11 @@ import shutil
 import site
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -45,8 +46,8 @@ _QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextmanager
-def spark_context(master: str) -> Iterator[SparkContext]:
-    """Give the active context, or one on ``master`` that is stopped afterwards."""
+def spark_context(master: str, options: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkContext]:
+    """Give the active context, or one on ``master`` that is stopped afterwards; ``options`` are Spark's, for that."""
     active = SparkContext._active_spark_context  # noqa: SLF001 (there is no public way to ask)
     if active is not None:
         with _workers_like_us(active):
@@ -54,7 +55,7 @@ def spark_context(master: str) -> Iterator[SparkContext]:
         return
     folder = Path(tempfile.mkdtemp(prefix="metastore-spark-"))
     try:
-        context = _start(master, folder)
+        context = _start(master, folder, options)
         try:
             with _workers_like_us(context):
                 yield context
@@ -64,14 +65,15 @@ def spark_context(master: str) -> Iterator[SparkContext]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(master: str, folder: Path) -> SparkContext:
+def _start(master: str, folder: Path, options: Mapping[str, str]) -> SparkContext:
     log, settings = folder / "spark.log", folder / "log4j2.properties"
     settings.write_text(_LOG4J)
-    conf = SparkConf(loadDefaults=False).setAll(_options(master, folder, settings))
+    conf = SparkConf(loadDefaults=False).setAll([*(_options(master, folder, settings) | dict(options)).items()])
     gateway = None
     with _environment(master), log.open("w") as stream:
         try:
-            gateway = launch_gateway(conf, popen_kwargs={"stderr": stream, "stdout": stream})
+            # a session of its own: what ends our group (timeout(1) does) lets us end it in order
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": stream, "stdout": stream, "start_new_session": True})
             return SparkContext(conf=conf, gateway=gateway)
         except (PySparkException, Py4JError, OSError) as error:
             if gateway is not None:
@@ -79,7 +81,7 @@ def _start(master: str, folder: Path) -> SparkContext:
             raise BackendUnavailable(f"Spark does not start on {master}: {_last_words(log, error)}") from None
 
 
-def _options(master: str, folder: Path, settings: Path) -> list[tuple[str, str]]:
+def _options(master: str, folder: Path, settings: Path) -> dict[str, str]:
     options = {
         "spark.master": _repeating(master),
         "spark.app.name": "metastore crawl",
@@ -95,7 +97,7 @@ def _options(master: str, folder: Path, settings: Path) -> list[tuple[str, str]]
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(folder),
         }
-    return list(options.items())
+    return options
 
 
 def _is_local(master: str) -> bool:

@@ -26,7 +26,7 @@ from metastore.errors import BackendUnavailable
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
-__all__ = ["run"]
+__all__ = ["cause_of", "run"]
 
 _SHARES: Final = 4
 """Tasks per core in each stage."""
@@ -117,7 +117,7 @@ def _collect(context: SparkContext, rows: RDD[Any], group: str, tell: Tell) -> l
                 except NotDone:
                     tell("crawling", _fraction(context, group))
         except (PySparkException, Py4JError) as error:
-            raise BackendUnavailable(f"Spark gave up: {_cause(error)}") from None
+            raise BackendUnavailable(f"Spark gave up: {cause_of(error)}") from None
         except BaseException:
             context.cancelJobGroup(group)
             raise
@@ -134,7 +134,7 @@ def _fraction(context: SparkContext, group: str) -> float:
     return done / total if total else 0.0
 
 
-def _cause(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
     """Return the line of a Spark error that says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if ("Error" in line or "Exception" in line) and not line.startswith("at ")]

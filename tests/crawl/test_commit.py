@@ -12,12 +12,13 @@ import pytest
 
 import metastore as ms
 from metastore.crawl.candidates import candidates
-from metastore.crawl.catalog import open_catalog, prepare, reachable_url
+from metastore.crawl.catalog import open_catalog, prepare
 from metastore.crawl.commit import commit_groups
 from metastore.crawl.discover import walk
 from metastore.crawl.report import TableResult
 from metastore.crawl.stages import cut, groups_of, look_into
 from metastore.errors import BackendUnavailable, InvalidArgument, NotInUse
+from metastore.urls import reachable_url
 from tests.crawl.conftest import Crawler, Lake, crawl_here, paths_of, reasons_of
 
 MONTH = {"x": [1, 2], "y": ["a", None]}

@@ -4,7 +4,7 @@ All of a file's ```` ```python ```` blocks run in order, in one namespace, in on
 block ends with ``# raises: ErrorName``, it must raise that. Of a ```` ```console ```` block the lines that begin
 with ``$ metastore`` are run in the same folder, up to a pipe or a redirection, and must end with exit code 0, or
 with 1 if they end with ``# exit 1`` or the line shown below is an error (``metastore: …``). Not run: other
-commands, and ``metastore crawl``, which needs Spark and a lake (``make run`` and tests/crawl run it).
+commands, and ``metastore crawl`` and ``loadtest``, which need Spark (tests/crawl and tests/loadtest run them).
 """
 
 from __future__ import annotations
@@ -104,5 +104,5 @@ def _commands(text: str) -> Iterator[tuple[list[str], int]]:
             if set(word) <= set("|<>&"):
                 break
             words.append(word)
-        if "crawl" not in words:
+        if not {"crawl", "loadtest"} & set(words):
             yield words[1:], code

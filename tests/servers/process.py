@@ -58,6 +58,7 @@ class Background:
 
     name = "program"
     ending = signal.SIGTERM  # sent when the parent dies: the quickest one that leaves nothing behind
+    patience = START_TIMEOUT
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -107,7 +108,7 @@ class Background:
             self._process = subprocess.Popen(
                 self._launch(self.command()), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
             )
-        if not wait_until(lambda: self._dead() or self.ready(self.pid), START_TIMEOUT) or self._dead():
+        if not wait_until(lambda: self._dead() or self.ready(self.pid), self.patience) or self._dead():
             self._end(signal.SIGKILL)
             raise RuntimeError(f"{self.name} did not start; the end of its log:\n{self.log.read_text()[-2000:]}")
 

@@ -1,0 +1,145 @@
+"""``loadtest``: many clients at once, recorded, checked and reported."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from metastore.cli.context import Json, Settings
+from metastore.cli.output import console, safe, write_json
+from metastore.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from metastore.loadtest.job import LoadTest
+    from metastore.loadtest.watching import Progress
+
+__all__ = ["register"]
+
+Tell = Callable[["Progress"], None]
+
+
+def loadtest(
+    ctx: typer.Context,
+    scenario: Annotated[str, typer.Option("--scenario", help="Its name, or a TOML file: see docs/loadtest.md.")],
+    clients: Annotated[str, typer.Option("--clients", help="How many at once; 1,2,4,8: a ramp.")] = "8",
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="How long; else as the scenario says.", show_default=False)
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option("--master", help="The Spark cluster; else local[clients].", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="A new folder that driver and workers share; else one here.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="What the clients' choices begin with.")] = 0,
+    skew: Annotated[
+        float | None, typer.Option("--skew", help="Of zipf: 0 is even, 0.99 usual.", show_default=False)
+    ] = None,
+    trace: Annotated[str | None, typer.Option("--trace", help="Of trace: the file.", show_default=False)] = None,
+    metalake: Annotated[str, typer.Option("--metalake", help="The metalake that is made anew for it.")] = "loadtest",
+    json: Json = False,
+) -> None:
+    """Let many clients write at once, on Spark; record, check and report what happened."""
+    from metastore.loadtest.job import run  # noqa: PLC0415  (only here is it needed)
+
+    settings: Settings = ctx.obj
+    with _ended_in_order(), _progress(console(stderr=True), quiet=json) as tell:
+        done = run(
+            settings.url,
+            scenario,
+            clients=_numbers(clients),
+            seconds=seconds,
+            master=master,
+            out=out,
+            seed=seed,
+            skew=skew,
+            trace=trace,
+            metalake=metalake,
+            progress=tell,
+        )
+    _write(done, json=json)
+    if done.interrupted:
+        raise KeyboardInterrupt
+    if not done.clean:
+        raise typer.Exit(1)
+
+
+def _numbers(text: str) -> int | list[int]:
+    if not re.fullmatch(r"\d+(,\d+)*", text.replace(" ", "")):
+        raise InvalidArgument(f"clients are a number, or several: 8, or 1,2,4,8; not {text!r}")
+    found = [int(part) for part in text.split(",")]
+    return found[0] if len(found) == 1 else found
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does: the clients end, and what there is is reported."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_number: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
+    """Show a bar on a terminal; elsewhere nothing."""
+    if quiet or not out.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]}"), TimeElapsedColumn())
+    with Bar(*columns, console=out, transient=True) as bar:
+        task = bar.add_task("", total=None, done="")
+
+        def tell(at: Progress) -> None:
+            done = f"{at.operations:,} operations, {at.conflicts:,} conflicts" if at.operations else ""
+            length = None if at.of is None else f"{min(at.seconds, at.of):.0f} of {at.of:g} s"
+            what = at.what if length is None else f"{at.what}, {length}"
+            bar.update(task, description=what, total=at.of, completed=at.seconds, done=done)
+
+        yield tell
+
+
+def _write(done: LoadTest, *, json: bool) -> None:
+    from metastore.loadtest.report_png import HINT, has_matplotlib  # noqa: PLC0415
+    from metastore.loadtest.summary import summary, terminal  # noqa: PLC0415
+    from metastore.loadtest.verdict import verdict_of  # noqa: PLC0415
+
+    out = console()
+    if done.analysis is None:
+        return
+    verdict = verdict_of(done.analysis, {run.folder: run.findings for run in done.runs})
+    if json:
+        write_json(summary(done.analysis, verdict) | {"out": str(done.folder), "interrupted": done.interrupted})
+        return
+    out.print(terminal(done.analysis, verdict))
+    out.print()
+    if done.interrupted:
+        out.print("It was interrupted: this is what there was by then.")
+    out.print(f"Report: {safe(str(done.report))}", soft_wrap=True)
+    if not has_matplotlib():
+        out.print(HINT)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(loadtest)

@@ -1,0 +1,235 @@
+"""The calls of one client: the public interface, with a record of each call, and no error that ends the client.
+
+Each returns what the store returned, or None where it raised; :attr:`Calls.last` is the record. Addressed by path
+wherever a path is given; by entity, the record has no path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from metastore.changes import EntityChange
+from metastore.checker.recorder import Recorder
+from metastore.checker.records import Lost, Operation, Seen
+from metastore.entity import Entity
+from metastore.errors import BackendUnavailable, EntityNotFound, MetastoreError, OutcomeUnknown, VersionConflict
+from metastore.loadtest.outcomes import outcome_of, seen_by
+from metastore.names import parse_path
+from metastore.retry.policy import Attempt
+from metastore.store import Store
+from metastore.transaction import Transaction
+
+__all__ = ["Calls", "Within"]
+
+T = TypeVar("T")
+_READS: Final = ("load", "exists", "list")
+
+
+class Within:
+    """A transaction that notes what it read. What it wrote itself it does not read again."""
+
+    def __init__(self, tx: Transaction, operation: Operation) -> None:
+        self._tx, self._operation = tx, operation
+        self._reads = operation.reads
+        self._reads.clear()  # of the run before
+        operation.outcome = "nothing"
+
+    def load(self, path: str, kind: str = "table") -> Any:
+        """Load an entity."""
+        try:
+            found = self._tx.manager(kind).load(path)
+        except EntityNotFound:
+            self._reads.append(Seen(path, False))
+            raise
+        self._reads.append(Seen(path, True, found.id, found.version))
+        return found
+
+    def alter(self, target: str | Entity, *changes: EntityChange, kind: str = "table") -> Any:
+        """Alter an entity."""
+        return self._wrote(self._tx.manager(kind).alter(target, *changes))
+
+    def create(self, path: str, kind: str = "table", **fields: Any) -> Any:
+        """Create an entity."""
+        return self._wrote(self._tx.manager(kind).create(path, **fields))
+
+    def _wrote(self, found: Entity) -> Entity:
+        """Note whether anything is to be written."""
+        if found.modified_by == self._operation.principal:
+            self._operation.outcome = "applied"
+        return found
+
+
+class Calls:
+    """See the module. One thread's own."""
+
+    def __init__(self, store: Store, recorder: Recorder) -> None:
+        self._store, self._recorder = store, recorder
+        self.last: Operation = Operation("", 0, "", None, None, None, "", 0, 0.0)
+        self.values: dict[str, float] = {}
+        """What is noted beside the operations that follow."""
+
+    @property
+    def away(self) -> bool:
+        """Whether the last call found no database."""
+        return self.last.error in (BackendUnavailable.__name__, OutcomeUnknown.__name__)
+
+    @property
+    def missed(self) -> bool:
+        """Whether the last call found nothing where it looked."""
+        return self.last.error == EntityNotFound.__name__
+
+    def hook(self, attempt: Attempt) -> None:
+        """Note an attempt of the call that is under way."""
+        operation = self.last
+        if operation.action in _READS:
+            return
+        if attempt.operation_id is not None and operation.action not in ("transaction", "freeze"):
+            operation.operation_id = str(attempt.operation_id)
+        if attempt.cause is not None:
+            operation.conflicts.append(Lost(attempt.cause, attempt.entity_id, attempt.expected))
+        operation.helped = attempt.helped
+
+    # --- reads
+
+    def load(self, path: str, kind: str = "table") -> Any:
+        """Load an entity; None if it is not there."""
+
+        def call(operation: Operation) -> Any:
+            found = self._store.manager(kind).load(path)
+            operation.entity_id, operation.version_after = found.id, found.version
+            operation.reads = [Seen(path, True, found.id, found.version)]
+            return found
+
+        return self._call("load", kind, path, call)
+
+    def exists(self, path: str, kind: str = "table") -> bool | None:
+        """Ask whether an entity is there."""
+
+        def call(operation: Operation) -> bool:
+            found = self._store.manager(kind).exists(path)
+            operation.reads = [Seen(path, found)]
+            return found
+
+        return self._call("exists", kind, path, call)
+
+    def list(self, parent: str, kind: str = "table") -> Any:
+        """List the children of ``parent``."""
+
+        def call(operation: Operation) -> Any:
+            found = [*self._store.manager(kind).list(parent)]
+            operation.reads = [Seen(one.path, True, one.id, one.version) for one in found]
+            return found
+
+        return self._call("list", kind, parent, call)
+
+    # --- writes
+
+    def create(self, path: str, kind: str = "table", **fields: Any) -> Any:
+        """Create an entity."""
+
+        def call(operation: Operation) -> Any:
+            found = self._store.manager(kind).create(path, principal=operation.principal, **fields)
+            _note(operation, found)
+            return found
+
+        return self._call("create", kind, path, call)
+
+    def alter(self, target: str | Entity, *changes: EntityChange, kind: str = "table") -> Any:
+        """Alter an entity, by path or by an entity in hand."""
+
+        def call(operation: Operation) -> Any:
+            operation.entity_id = None if isinstance(target, str) else target.id
+            found = self._store.manager(kind).alter(target, *changes, principal=operation.principal)
+            _note(operation, found)
+            return found
+
+        return self._call("alter", kind, target if isinstance(target, str) else None, call)
+
+    def rename(self, path: str, to: str, kind: str = "table") -> Any:
+        """Rename an entity to the whole path ``to``: a move, where the parent is another."""
+
+        def call(operation: Operation) -> Any:
+            found = self._store.manager(kind).rename(path, to, principal=operation.principal)
+            _note(operation, found)
+            return found
+
+        action = "rename" if parse_path(path)[:-1] == parse_path(to)[:-1] else "move"
+        return self._call(action, kind, path, call, to=to)
+
+    def drop(self, path: str, kind: str = "table", *, cascade: bool = False) -> bool | None:
+        """Drop an entity; False: there was nothing."""
+
+        def call(operation: Operation) -> bool:
+            dropped = self._store.manager(kind).drop(path, cascade=cascade, principal=operation.principal)
+            operation.outcome = "applied" if dropped else "nothing"
+            if not dropped:
+                operation.reads = [Seen(path, False)]
+            return dropped
+
+        return self._call("drop_cascade" if cascade else "drop", kind, path, call)
+
+    def transaction(self, path: str, fn: Callable[[Within], T]) -> T | None:
+        """Run ``fn`` as one commit; ``path`` says where, for people."""
+
+        def call(operation: Operation) -> T:
+            return self._store.run(lambda tx: fn(Within(tx, operation)), principal=operation.principal)
+
+        return self._call("transaction", None, path, call)
+
+    def freeze(self, path: str, fn: Callable[[Within], T], *, ttl: float, timeout: float) -> T | None:
+        """Run ``fn`` with the schema ``path`` for itself."""
+
+        def call(operation: Operation) -> T:
+            freeze = self._store.schemas.exclusive(path, ttl=ttl, timeout=timeout, principal=operation.principal)
+            with freeze as tx:
+                return fn(Within(tx, operation))
+
+        return self._call("freeze", "schema", path, call)
+
+    # --- the record
+
+    def _call(
+        self, action: str, kind: str | None, path: str | None, call: Callable[[Operation], T], *, to: str | None = None
+    ) -> T | None:
+        operation = self.last = self._recorder.begin(action, kind, path, to=to)
+        operation.values = self.values
+        if action in _READS:
+            operation.outcome = "read"
+        try:
+            result = call(operation)
+        except MetastoreError as error:
+            self._failed(operation, error)
+            return None
+        except BaseException as error:  # a fault of ours, or a signal: nobody knows what became of it
+            self._recorder.end(operation, "unknown", error)
+            raise
+        operation.attempts = len(operation.conflicts) + 1
+        self._recorder.end(operation, operation.outcome)
+        return result
+
+    def _failed(self, operation: Operation, error: MetastoreError) -> None:
+        outcome = outcome_of(error)
+        if isinstance(error, VersionConflict):
+            operation.conflicts.append(Lost("read"))
+        operation.attempts = len(operation.conflicts) + (outcome == "failed")
+        operation.attempts = max(operation.attempts, 1)
+        operation.helped = None
+        if operation.action in ("load", "exists"):
+            operation.reads = [Seen(operation.path, False)] if isinstance(error, EntityNotFound) else []
+        elif outcome != "failed" or operation.action == "freeze":  # what a freeze read only its commit makes sure of
+            operation.reads = []
+        elif operation.path is not None and operation.action not in ("transaction", "freeze"):
+            operation.reads = seen_by(error)
+        self._recorder.end(operation, outcome, error)
+
+
+def _note(operation: Operation, found: Entity) -> None:
+    """Note an entity that a mutation returned; it wrote, if it is the one who wrote last."""
+    operation.entity_id, operation.version_after = found.id, found.version
+    if found.modified_by == operation.principal:
+        operation.outcome = "applied"
+        operation.version_before = found.version - 1 or None
+    else:
+        operation.outcome, operation.version_before = "nothing", found.version
+        operation.reads = [] if operation.path is None else [Seen(found.path, True, found.id, found.version)]

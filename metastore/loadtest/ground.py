@@ -1,0 +1,42 @@
+"""The part of the catalog that a load test has for itself: a metalake of its own, made anew for each run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metastore.errors import InvalidArgument
+from metastore.names import format_path, parse_path
+from metastore.store import Store
+
+__all__ = ["check_ground", "make_ground", "names_of"]
+
+_MARK: Final = "made-by"
+_OURS: Final = "metastore loadtest"
+
+
+def names_of(metalake: str) -> tuple[str, str]:
+    """Return the catalog's names. Raises InvalidArgument unless ``metalake`` is one name."""
+    names = parse_path(metalake)
+    if len(names) != 1:
+        raise InvalidArgument(f"a load test has a metalake for itself: {metalake!r} is not one name")
+    return names[0], "c"
+
+
+def check_ground(store: Store, metalake: str) -> None:
+    """Raise InvalidArgument if the metalake is there and no load test has made it."""
+    names = names_of(metalake)[:1]
+    (found,) = store.metalakes.load_many([names])
+    if found is not None and found.properties.get(_MARK) != _OURS:
+        raise InvalidArgument(
+            f"the metalake {found.path} is there, and not from a load test: choose another, --metalake"
+        )
+
+
+def make_ground(store: Store, metalake: str) -> str:
+    """Drop what the run before has left, and return the path of a new, empty catalog. gc collects the old one."""
+    check_ground(store, metalake)
+    names = names_of(metalake)
+    store.metalakes.drop(names[:1], cascade=True)
+    store.metalakes.create(names[:1], properties={_MARK: _OURS})
+    store.catalogs.create(names, type="relational")
+    return format_path(names)

@@ -1,0 +1,267 @@
+"""``loadtest``: many clients on Spark call one store, and everything they saw is recorded, checked and reported.
+
+    driver      the URL, the scenario, the master: what is wrong is said before anything is written
+    executors   a task for each client: connects, and waits for the others
+    driver      drops what the run before has left, makes what is there at the start, lets all begin
+    executors   call the store, and write down every call
+    driver      logs, feed and tables as Parquet; the checker; the report
+
+A ramp is that for each number of clients, one after the other, in one Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from metastore.arguments import integer, items, positive_integer, positive_seconds
+from metastore.clock import SYSTEM, Clock
+from metastore.errors import InvalidArgument
+from metastore.loadtest.client import Plan
+from metastore.loadtest.ground import check_ground, make_ground, names_of
+from metastore.loadtest.masters import check_master
+from metastore.loadtest.run_file import check_new, facts, write_facts
+from metastore.loadtest.scenarios import Ended, Scenario, scenario_named
+from metastore.loadtest.watching import Progress, Watch
+from metastore.names import format_path
+from metastore.store import open_store
+from metastore.urls import reachable_url
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from metastore.checker.check import Checked
+    from metastore.checker.finding import Finding
+    from metastore.loadtest.analysed import Analysis
+    from metastore.loadtest.spark_job import Tell
+
+__all__ = ["LoadTest", "Run", "run"]
+
+_CLIENTS: Final = 8
+_PATIENCE: Final = 10.0
+"""Seconds for the database to answer before anything is begun."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of one number of clients."""
+
+    folder: Path
+    clients: int
+    checked: Checked
+    findings: tuple[Finding, ...]
+    """The checker's, and what the scenario promises and did not keep."""
+
+
+@dataclass(frozen=True)
+class LoadTest:
+    """What became of a load test."""
+
+    folder: Path
+    runs: tuple[Run, ...]
+    interrupted: bool
+    report: Path | None
+    """None: it was interrupted before there was anything to report."""
+    analysis: Analysis | None
+
+    @property
+    def clean(self) -> bool:
+        """Whether the checker found nothing, and the scenario kept what it promises."""
+        return not any(run.findings for run in self.runs)
+
+
+def run(
+    url: str | None,
+    scenario: str | Scenario,
+    *,
+    clients: int | Sequence[int] = _CLIENTS,
+    seconds: float | None = None,
+    master: str | None = None,
+    out: str | Path | None = None,
+    seed: int = 0,
+    skew: float | None = None,
+    trace: str | None = None,
+    metalake: str = "loadtest",
+    progress: Tell | None = None,
+    clock: Clock = SYSTEM,
+) -> LoadTest:
+    """Run a load test against the database ``url``, in a metalake of its own.
+
+    ``scenario``: a name, or a file of one's own (docs/loadtest.md). ``clients``: how many at once; several numbers are
+    a ramp. ``seconds``: each run's length; None: the scenario's own. ``master``: Spark's; None: this machine. ``out``:
+    a new folder, which driver and workers must share. Raises InvalidArgument, BackendUnavailable and MigrationNeeded
+    before anything is written.
+    """
+    steps = _numbers(clients)
+    chosen = _scenario(scenario, skew, trace)
+    length = chosen.seconds if seconds is None else positive_seconds(seconds, "a run's length")
+    integer(seed, "a seed")
+    names_of(metalake)
+    reachable = reachable_url(url)
+    most = max(steps)
+    where = master or f"local[{most}]"
+    check_master(where, most)
+    folder = _folder(out, chosen, clock)
+    check_new(folder)
+    spark_job = _spark_job()
+    with open_store(reachable, deadline=_PATIENCE) as store:
+        check_ground(store, metalake)
+    job = _Job(reachable, chosen, length, folder, seed, metalake, progress or _silent, clock)
+    job.tell(Progress("starting Spark"))
+    with spark_job.loadtest_context(where, most) as context:
+        return job.all(context, steps)
+
+
+def _numbers(clients: int | Sequence[int]) -> tuple[int, ...]:
+    found = (clients,) if isinstance(clients, int) else items(clients, "numbers of clients")
+    for number in found:
+        positive_integer(number, "the number of clients")
+    if not found or len(set(found)) < len(found):
+        raise InvalidArgument("clients are one number, or several different ones: 1,2,4,8")
+    return tuple(found)
+
+
+def _scenario(scenario: str | Scenario, skew: float | None, trace: str | None) -> Scenario:
+    if isinstance(scenario, str):
+        return scenario_named(scenario, skew=skew, trace=trace)
+    if skew is not None or trace is not None:
+        raise InvalidArgument("skew and trace are for scenarios by name; a scenario in hand has its own")
+    scenario.check()
+    return scenario
+
+
+def _folder(out: str | Path | None, scenario: Scenario, clock: Clock) -> Path:
+    if out is not None:
+        return Path(out).absolute()
+    return Path(f"loadtest-{scenario.name}-{clock.micros() // 1_000_000}").absolute()
+
+
+def _spark_job() -> Any:
+    """Import what needs Spark. Raises InvalidArgument where it is missing."""
+    try:
+        from metastore.loadtest import spark_job  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise InvalidArgument(f"a load test needs the package {error.name}: pip install 'metastore[spark]'") from None
+    return spark_job
+
+
+def _silent(_: Progress) -> None:
+    pass
+
+
+class _Job:
+    """One load test, on the driver."""
+
+    def __init__(
+        self,
+        url: str,
+        scenario: Scenario,
+        seconds: float | None,
+        folder: Path,
+        seed: int,
+        metalake: str,
+        tell: Tell,
+        clock: Clock,
+    ) -> None:
+        self.url, self.scenario, self.seconds, self.folder = url, scenario, seconds, folder
+        self.seed, self.metalake, self.tell, self.clock = seed, metalake, tell, clock
+        self.interrupted = False
+
+    def all(self, context: SparkContext, steps: Sequence[int]) -> LoadTest:
+        """Run each number of clients, and report."""
+        whole = self._facts(list(steps) if len(steps) > 1 else steps[0])
+        runs: list[Run] = []
+        for clients in steps:
+            folder = self.folder if len(steps) == 1 else self.folder / f"clients-{clients}"
+            done = self._run(context, folder, clients)
+            if done is not None:
+                runs.append(done)
+            if self.interrupted:
+                break
+        if len(steps) > 1:
+            write_facts(self.folder, whole | {"state": self._state()})
+        return self._report(runs)
+
+    def _facts(self, clients: int | list[int]) -> dict[str, Any]:
+        more = {"clients": clients, "seconds": self.seconds, "seed": self.seed}
+        return facts(self.url, self.scenario.name, self.scenario.parameters(), self.clock, **more)
+
+    def _state(self) -> str:
+        return "interrupted" if self.interrupted else "done"
+
+    def _run(self, context: SparkContext, folder: Path, clients: int) -> Run | None:
+        """Run so many clients; None: it was interrupted before they began."""
+        new = [path for path in (folder, *folder.parents) if not path.exists()]
+        told = self._facts(clients)
+        ground = format_path(names_of(self.metalake))
+        name = f"r{self.clock.operation_id().hex[-8:]}"
+        plan = Plan(self.url, str(folder), name, self.scenario, clients, self.seconds, self.seed, ground)
+        watch = Watch(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            begun = self._clients(context, plan, watch, told)
+        except BaseException:
+            if "since" not in told and new:
+                shutil.rmtree(new[-1], ignore_errors=True)  # nothing has begun
+            raise
+        if not begun:
+            return None
+        watch.look()
+        write_facts(folder, told | {"state": self._state()})
+        return self._settle(context, plan, watch)
+
+    def _clients(self, context: SparkContext, plan: Plan, watch: Watch, told: dict[str, Any]) -> bool:
+        """Run the clients; return whether they began."""
+
+        def prepare() -> None:
+            from metastore.checker.gather import position  # noqa: PLC0415  (the checker needs Spark)
+
+            with open_store(self.url) as store:
+                self.scenario.prepare(store, make_ground(store, self.metalake))
+            told["since"] = position(self.url)
+            write_facts(Path(plan.folder), told | {"state": "running"})
+
+        self.interrupted = not _spark_job().run_clients(context, plan, prepare, watch, self.tell, self.clock)
+        return "since" in told
+
+    def _settle(self, context: SparkContext, plan: Plan, watch: Watch) -> Run:
+        """Gather what the clients have left, and check it."""
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        from metastore.checker.check import check  # noqa: PLC0415
+        from metastore.checker.gather import gather  # noqa: PLC0415
+
+        folder = Path(plan.folder)
+        session = SparkSession.builder.getOrCreate()
+        self.tell(Progress("gathering"))
+        gather(session, folder, self.url)
+        self.tell(Progress("checking"))
+        checked = check(session, folder)
+        with open_store(self.url) as store:
+            ended = Ended(plan.ground, plan.clients, _finished(folder, plan.clients), watch.causes)
+            broken = self.scenario.broken(store, ended)
+        return Run(folder, plan.clients, checked, (*checked.findings, *broken))
+
+    def _report(self, runs: Sequence[Run]) -> LoadTest:
+        if not runs:
+            return LoadTest(self.folder, (), self.interrupted, None, None)
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        from metastore.loadtest.analysis import analyse  # noqa: PLC0415
+        from metastore.loadtest.report import write_report  # noqa: PLC0415
+
+        self.tell(Progress("reporting"))
+        analysis = analyse(SparkSession.builder.getOrCreate(), self.folder)
+        report = write_report(analysis, self.folder, {run.folder: run.findings for run in runs})
+        return LoadTest(self.folder, tuple(runs), self.interrupted, report, analysis)
+
+
+def _finished(folder: Path, clients: int) -> bool:
+    """Whether each client came to the end of its work, at its first try."""
+    told = [json.loads(path.read_text()) for path in (folder / "metrics").glob("*.json")]
+    logs = sum(1 for _ in (folder / "log").iterdir())
+    return len(told) == logs == clients and all(one["finished"] for one in told)

@@ -1,0 +1,63 @@
+"""Spark masters: how many clients one runs at once, and whether it is there, before Spark is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from typing import Final
+
+from metastore.errors import BackendUnavailable, InvalidArgument
+
+__all__ = ["check_master", "slots"]
+
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\])?")
+_CLUSTER: Final = re.compile(r"local-cluster\[ *(\d+) *, *(\d+) *, *\d+ *\]")
+_KNOWN: Final = re.compile(r"(spark|k8s|yarn)\b")
+_PATIENCE: Final = 5.0
+"""Seconds for a master to take a connection."""
+
+
+def slots(master: str) -> int | None:
+    """Return how many tasks ``master`` runs at once; None: it does not say."""
+    if found := _LOCAL.fullmatch(master):
+        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+    if found := _CLUSTER.fullmatch(master):
+        return int(found[1]) * int(found[2])
+    return None
+
+
+def check_master(master: str, clients: int) -> None:
+    """Raise InvalidArgument or BackendUnavailable for a master that cannot run so many clients at once."""
+    room = slots(master)
+    if room is None and not _KNOWN.match(master):
+        raise InvalidArgument(
+            f"{master!r} is no Spark master: write local[{clients}], spark://host:7077, yarn or k8s://…"
+        )
+    if room is not None and room < clients:
+        raise InvalidArgument(f"{master} runs {room} of {clients} clients at once: --master local[{clients}]")
+    if master.startswith("spark:"):
+        _check_there(master)
+
+
+def _check_there(master: str) -> None:
+    """One of the masters that the URL names must take a connection."""
+    hosts = [_address(part, master) for part in master.removeprefix("spark://").split(",")]
+    reasons = []
+    for host, port in hosts:
+        try:
+            socket.create_connection((host, port), _PATIENCE).close()
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return
+    raise BackendUnavailable(
+        f"the Spark master {master} does not answer ({'; '.join(reasons)}); start it, or see to it"
+    )
+
+
+def _address(part: str, master: str) -> tuple[str, int]:
+    host, _, port = part.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise InvalidArgument(f"{master!r} is no Spark master: write spark://host:7077")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,39 @@
+"""Where the records of a run, or of a ramp, are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from metastore.errors import InvalidArgument
+
+__all__ = ["read_facts", "record_folders"]
+
+_NUMBERED: Final = re.compile(r"clients-(\d+)")
+
+
+def record_folders(folder: Path) -> tuple[Path, ...]:
+    """Return ``folder`` if it holds the records of a run, else those of its folders clients-<n> that do, by n."""
+    if (folder / "operations").is_dir():
+        return (folder,)
+    numbered = [(int(found[1]), path) for path in folder.glob("clients-*") if (found := _NUMBERED.fullmatch(path.name))]
+    folders = tuple([path for _, path in sorted(numbered) if (path / "operations").is_dir()])
+    if not folders:
+        raise InvalidArgument(f"no records in {folder}: expected operations/ or clients-<n>/operations/ in it")
+    return folders
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Return what the run says of itself in ``run.json``; nothing, if it left none that can be read."""
+    try:
+        found = json.loads((folder / "run.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return {key: _without_secret(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _without_secret(value: Any) -> Any:
+    """Hide the password of a URL, should one have come this far."""
+    return re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", value) if isinstance(value, str) else value

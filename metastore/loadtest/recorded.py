@@ -1,0 +1,53 @@
+"""How Spark reads the records of a run, or of a ramp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+
+from metastore.checker.records import OPERATIONS
+from metastore.checker.told import READS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["read_operations", "read_parquet"]
+
+_INCARNATION: Final = r"\.\d+$"
+"""A client whose task was run again goes on as <client>.<attempt>."""
+
+
+def read_operations(spark: SparkSession, folders: Sequence[Path]) -> DataFrame:
+    """Return the operations of all ``folders``. Columns beside those of the records:
+
+    ``run`` (the place of its folder), ``ms`` (from call to return; null: it never returned), ``until`` (when it
+    returned, in seconds since 1970), ``last_path`` (where its entity was then), ``looks`` (it is no write), ``lost``
+    (how many attempts). ``client`` is without the incarnation.
+    """
+    taken = F.col("end") - F.col("start")
+    return (
+        read_parquet(spark, folders, "operations", OPERATIONS)
+        .withColumn("client", F.regexp_replace("client", _INCARNATION, ""))
+        .withColumn("ms", taken / 1e6)
+        .withColumn("until", F.col("at") + taken / 1e9)
+        .withColumn("last_path", F.coalesce("path_to", "path"))
+        .withColumn("looks", (F.col("outcome") == "read") | F.col("action").isin(*sorted(READS)))
+        .withColumn("lost", F.size("conflicts"))
+    )
+
+
+def read_parquet(spark: SparkSession, folders: Sequence[Path], name: str, schema: str) -> DataFrame:
+    """Return what ``folders`` hold under ``name``, in one scan, with the place of its folder as ``run``."""
+    paths = [str(folder / name) for folder in folders if (folder / name).is_dir()]
+    if not paths:
+        return spark.createDataFrame([], schema).withColumn("run", F.lit(0))
+    frame = spark.read.schema(schema).parquet(*paths)
+    if len(folders) == 1:
+        return frame.withColumn("run", F.lit(0))
+    parent = F.element_at(F.split(F.col("_metadata.file_path"), "/"), -3)
+    run = reduce(lambda found, numbered: found.when(parent == numbered[1].name, numbered[0]), enumerate(folders), F)
+    return frame.withColumn("run", run)

@@ -1,0 +1,38 @@
+"""The report of a load test: report.html, summary.json and, where matplotlib is installed, PNG files.
+
+They stand in the folder of the records; the pictures of a ramp's runs in theirs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from metastore.loadtest import charts
+from metastore.loadtest.analysed import Analysis
+from metastore.loadtest.record_folders import record_folders
+from metastore.loadtest.report_html import page
+from metastore.loadtest.report_png import has_matplotlib, write_png
+from metastore.loadtest.summary import summary
+from metastore.loadtest.verdict import Findings, verdict_of
+
+__all__ = ["write_report"]
+
+
+def write_report(analysis: Analysis, folder: Path, findings: Findings) -> Path:
+    """Write the report of the records in ``folder``, of which ``analysis`` is; return the path of the page."""
+    verdict = verdict_of(analysis, findings)
+    (folder / "summary.json").write_text(json.dumps(summary(analysis, verdict), indent=2) + "\n")
+    if has_matplotlib():
+        _write_pictures(analysis, folder)
+    path = folder / "report.html"
+    path.write_text(page(analysis, verdict), encoding="utf-8", errors="replace")
+    return path
+
+
+def _write_pictures(analysis: Analysis, folder: Path) -> None:
+    if analysis.is_ramp:
+        write_png(charts.of_ramp(analysis), folder / "ramp.png")
+    for run, place in zip(analysis.runs, record_folders(folder), strict=True):
+        for chart in charts.of_run(run):
+            write_png([chart], place / f"{chart.name}.png")

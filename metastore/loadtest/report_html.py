@@ -1,0 +1,117 @@
+"""The page of a report: one file that needs nothing else, and that runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any, Final
+
+from metastore.checker.finding import Finding
+from metastore.loadtest.analysed import Analysis
+from metastore.loadtest.charts import number, of_ramp, percent
+from metastore.loadtest.report_parts import cells, charts, facts_list, heads, name
+from metastore.loadtest.report_run import run_sections
+from metastore.loadtest.report_style import STYLE
+from metastore.loadtest.verdict import Verdict
+
+__all__ = ["page"]
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_MOST_FINDINGS: Final = 50
+_LONGEST: Final = 300
+"""Characters of a fact that are shown."""
+_ABOUT: Final = {
+    "Conflict rate": "the share of the writes' attempts that lost to somebody else's change. What lost is tried again: "
+    "a conflict is work done twice, not a failure.",
+    "Time to commit": "from the call to the return, of writes that were applied: all attempts and waits are in it.",
+    "Attempts": "how often a write was sent until it was decided.",
+    "Helped": "applied by another operation's commit, which took it along.",
+    "Fairness": "Jain's index of the operations by client: 1 if all got the same done, 1/n if one of n did everything.",
+    "Unknown": "the acknowledgement was lost for good; whether it was applied, the checker sees in the feed.",
+    "Gave up": "the attempts or the time ran out (outcome: conflicted); nothing was applied.",
+    "Open": "never returned: the client was killed or stopped.",
+}
+
+
+def page(analysis: Analysis, verdict: Verdict) -> str:
+    """Return the report as an HTML document."""
+    scenario = _short(analysis.facts.get("scenario") or "unknown scenario")
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        '<link rel="icon" href="data:,">',
+        f"<title>Load test: {escape(scenario)}</title><style>{STYLE}</style></head><body><main>",
+        f"<h1>Load test: {name(scenario)}</h1>",
+        _headline(analysis),
+        *_verdict(verdict),
+    ]
+    if analysis.is_ramp:
+        parts += _ramp(analysis)
+    else:
+        parts += run_sections(analysis.runs[0])
+    parts += facts_list("What the words mean", [(word, escape(meaning)) for word, meaning in _ABOUT.items()])
+    if facts := {key: value for key, value in analysis.facts.items() if value not in (None, {}, [])}:
+        parts += facts_list("The run", [(name(_short(key)), name(_fact(value))) for key, value in facts.items()])
+    return "\n".join([*parts, "</main></body></html>"]) + "\n"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return _short(", ".join(f"{key} {inner}" for key, inner in value.items()))
+    return _short(", ".join(str(inner) for inner in value) if isinstance(value, list) else value)
+
+
+def _headline(analysis: Analysis) -> str:
+    facts = analysis.facts
+    clients = ", ".join(str(run.clients) for run in analysis.runs)
+    seconds = max(run.seconds for run in analysis.runs)
+    shown = [f"{clients} client{'s' * (clients != '1')}", f"{number(seconds)} s"]
+    shown += [name(_short(facts[key])) for key in ("started", "url") if facts.get(key) is not None]
+    return '<p class="facts">' + "".join(f"<span>{text}</span>" for text in shown) + "</p>"
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
+    yield f'<section class="card verdict {verdict.tone}"><strong>{escape(verdict.headline)}</strong>'
+    yield f"<p>{escape(verdict.explanation)}</p>"
+    for where, finding in verdict.findings[:_MOST_FINDINGS]:
+        yield from _finding(where, finding)
+    left = len(verdict.findings) - _MOST_FINDINGS
+    if left > 0:
+        yield f"<p>{left:,} more are not shown here.</p>"
+    yield "</section>"
+
+
+def _finding(where: str, finding: Finding) -> Iterator[str]:
+    place = f' <span class="soft">in {name(where)}</span>' if where else ""
+    yield f'<div class="finding"><span class="rule">{escape(finding.rule)}</span>{name(finding.message)}{place}'
+    if finding.operations:
+        yield "<ol>" + "".join(f"<li>{name(line)}</li>" for line in finding.operations) + "</ol>"
+    yield "</div>"
+
+
+def _ramp(analysis: Analysis) -> Iterator[str]:
+    """Yield the curves, a table, and each run to be unfolded; the last one is."""
+    yield "<h2>With more clients</h2>"
+    yield from charts(of_ramp(analysis))
+    yield '<section class="card scroll wide"><table data-chart="ramp"><thead><tr>'
+    yield heads("clients", "operations/s", "p50 ms", "p99 ms", "conflict rate", "most attempts")
+    yield heads("slowest / fastest", "fairness") + "</tr></thead><tbody>"
+    for run in analysis.runs:
+        times, (low, high) = run.whole.commit, run.slowest_fastest
+        texts = [f"{run.clients:,}", number(run.operations_per_second)]
+        texts += [number(times.p50), number(times.p99)] if times else ["–", "–"]
+        texts += [percent(run.whole.conflict_rate), f"{run.whole.attempts_max:,}"]
+        yield f"<tr>{cells([*texts, f'{low:,} / {high:,}', f'{run.fairness:.2f}'])}</tr>"
+    yield "</tbody></table></section>"
+    for run in analysis.runs:
+        title = f"{run.clients:,} client{'s' * (run.clients != 1)}"
+        yield f"<details{' open' * (run is analysis.runs[-1])}><summary>{title}</summary>"
+        yield from run_sections(run)
+        yield "</details>"

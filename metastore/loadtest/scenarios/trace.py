@@ -1,0 +1,150 @@
+"""``trace``: what others did once is done again: a trace file of creates, alters, drops and renames.
+
+A trace is JSON lines, gzipped if its name ends with ``.gz``. A line is ``{"client": "…", "ops": [[…], …]}``; an
+operation is ``["create", PATH, VALUE]``, ``["alter", PATH, VALUE]``, ``["drop", PATH]`` or
+``["rename", PATH, TO, VALUE]``, with ``/`` between names. Folders are schemas, files are tables, the value is a
+property. A last line ``{"head": {PATH: VALUE, …}}`` says what is there at the end; it is compared where the order is
+fixed, with one client. The trace's clients are dealt out to the load test's, and the order of each is kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar, Final
+
+from metastore.changes import SetProperty
+from metastore.checker.finding import Finding
+from metastore.errors import InvalidArgument
+from metastore.loadtest.calls import Calls
+from metastore.loadtest.scenarios.scenario import Ended, Me, Scenario
+from metastore.names import format_path, parse_path
+from metastore.store import Store
+
+__all__ = ["Trace", "read_trace"]
+
+_WORDS: Final = {"create": 3, "alter": 3, "drop": 2, "rename": 4}
+_VALUE: Final = "value"
+_ROOT: Final = "root"
+Step = tuple[int, list[str]]
+"""The number of the trace's client, in order of appearance, and an operation."""
+
+
+@dataclass(frozen=True)
+class Trace(Scenario):
+    """``path`` must be readable wherever a client runs."""
+
+    name = "trace"
+    about: ClassVar[str] = "the operations of a trace file (--trace), by clients that keep its clients' order"
+    seconds: ClassVar[float | None] = None
+    path: str = ""
+
+    def parameters(self) -> dict[str, Any]:
+        return {"trace": Path(self.path).name}
+
+    def check(self) -> None:
+        if not self.path:
+            raise InvalidArgument("the scenario trace needs a trace file: --trace FILE.jsonl.gz")
+        for _ in read_trace(self.path):
+            pass
+
+    def prepare(self, store: Store, ground: str) -> None:
+        store.schemas.create(f"{ground}.{_ROOT}")
+
+    def work(self, calls: Calls, me: Me) -> Iterator[float]:
+        for client, words in read_trace(self.path):
+            if not isinstance(words, dict) and client % me.clients == me.number:
+                for _ in _do(calls, me.ground, words):
+                    yield 0.0
+
+    def broken(self, store: Store, ended: Ended) -> list[Finding]:
+        if ended.clients > 1 or not ended.finished:
+            return []
+        head: dict[str, str] = next((words for _, words in read_trace(self.path) if isinstance(words, dict)), {})
+        if not head:
+            return []
+        found = _tree(store, ended.ground)
+        wrong = sorted(path for path in head.keys() | found.keys() if head.get(path) != found.get(path))
+        named = ", ".join(wrong[:5])
+        message = f"the tree at the end is not the trace's: {len(wrong)} paths differ, such as {named}"
+        return [Finding("replay", message, ())] if wrong else []
+
+
+def _do(calls: Calls, ground: str, words: list[str]) -> Iterator[None]:
+    """Do what one operation of a trace says; yield after each call."""
+    action, path = words[0], _path(ground, words[1])
+    if action == "create":
+        calls.create(path, properties={_VALUE: words[2]}, parents=True)
+    elif action == "alter":
+        calls.alter(path, SetProperty(_VALUE, words[2]))
+    elif action == "drop":
+        calls.drop(path)
+    else:
+        to = _path(ground, words[2])
+        parent = format_path(parse_path(to)[:-1])
+        if calls.load(parent, kind="schema") is None:
+            yield
+            calls.create(parent, kind="schema", parents=True, if_exists="return")
+        yield
+        moved = calls.rename(path, to)
+        yield
+        if moved is not None and moved.properties.get(_VALUE) != words[3]:
+            calls.alter(moved, SetProperty(_VALUE, words[3]))
+    yield
+
+
+def _path(ground: str, path: str) -> str:
+    return format_path((*parse_path(ground), _ROOT, *path.split("/")))
+
+
+def _tree(store: Store, ground: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    depth = len(parse_path(ground)) + 1
+    stack = [store.schemas.load(f"{ground}.{_ROOT}")]
+    while stack:
+        schema = stack.pop()
+        stack += store.schemas.list(schema)
+        for table in store.tables.list(schema):
+            found["/".join(table.names[depth:])] = table.properties[_VALUE]
+    return found
+
+
+def read_trace(path: str) -> Iterator[tuple[int, Any]]:
+    """Yield the operations of a trace, each with the number of its client; the last line's tree as a dictionary.
+
+    Raises InvalidArgument that names the line for what is no trace.
+    """
+    clients: dict[str, int] = {}
+    number = 0
+    try:
+        with _opened(path) as lines:
+            for number, line in enumerate(lines, 1):  # noqa: B007  (the errors below name it)
+                found = json.loads(line)
+                if "head" in found:
+                    yield 0, {str(key): str(value) for key, value in found["head"].items()}
+                    continue
+                client = clients.setdefault(str(found["client"]), len(clients))
+                for words in found["ops"]:
+                    yield client, _checked(words)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidArgument(f"the trace {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidArgument(f"{path}, line {number}: this is no line of a trace: {error!r}") from None
+    if not number:
+        raise InvalidArgument(f"the trace {path} is empty")
+
+
+def _opened(path: str) -> IO[str]:
+    if path.endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8")
+    return Path(path).open(encoding="utf-8")
+
+
+def _checked(words: Any) -> list[str]:
+    if not words or len(words) != _WORDS[words[0]] or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"the operation {words!r}")
+    return list(words)

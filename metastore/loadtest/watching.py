@@ -1,0 +1,56 @@
+"""What the clients have done so far, from the ends of their logs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["Progress", "Watch"]
+
+_END: Final = b'{"end":{'
+"""In a text of JSON every quote is escaped: these stand where a line begins, and a conflict, and nowhere else."""
+_CAUSE: Final = re.compile(rb'\{"cause":"([^"]*)"')
+_MOST: Final = 8 << 20
+"""Bytes of one log that are read at a time."""
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    what: str
+    seconds: float = 0.0
+    of: float | None = None
+    """Seconds in all, where that is known."""
+    operations: int = 0
+    conflicts: int = 0
+
+
+class Watch:
+    """Reads what has come since the last time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "log"
+        self._read: dict[str, int] = {}
+        self.operations = 0
+        self.causes: Counter[str] = Counter()
+        """How many attempts lost to what."""
+
+    def look(self) -> None:
+        """Count what has come."""
+        for path in self._folder.iterdir() if self._folder.is_dir() else ():
+            with path.open("rb") as file:
+                file.seek(self._read.get(path.name, 0))
+                while self._count(path.name, file.read(_MOST)):
+                    file.seek(self._read[path.name])
+
+    def _count(self, name: str, data: bytes) -> bool:
+        """Count whole lines; return whether there were any."""
+        size = data.rfind(b"\n") + 1
+        self._read[name] = self._read.get(name, 0) + size
+        for line in data[:size].splitlines():
+            if line.startswith(_END):
+                self.operations += 1
+                self.causes.update(cause.decode() for cause in _CAUSE.findall(line))
+        return size > 0
