@@ -167,7 +167,8 @@ def test_a_clean_up_waits_for_the_staging_in_flight(postgres_url: str, two: tupl
     late.stage(lake, "pointer", value)
     one.leases.break_("x")
     one.leases.acquire("x", owner="again")
-    staging = f"""INSERT INTO staged SELECT gen_random_uuid(), id, token, name, {lake.id}, 'pointer', '{value}', NULL, 1, 1, 0
+    staging = f"""INSERT INTO staged
+      SELECT gen_random_uuid(), id, token, name, {lake.id}, 'pointer', '{value}', NULL, 1, 1, 0
       FROM lease WHERE name = 'x'"""
     garbage: list[str] = []
     with in_flight(postgres_url, "SELECT 1 FROM info FOR KEY SHARE", staging) as staged:
