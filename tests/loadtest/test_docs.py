@@ -14,7 +14,9 @@ from metastore.loadtest.scenarios.trace import read_trace
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TEXT = (DOCS / "loadtest.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^\$ metastore (.*loadtest .*)$", TEXT + (DOCS / "cli.md").read_text(encoding="utf-8"), re.M)
+COMMANDS = re.findall(
+    r"^\$ metastore (.*loadtest .*)$", TEXT + (DOCS / "cli.md").read_text(encoding="utf-8"), re.MULTILINE
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -45,4 +47,4 @@ def test_the_trace(tmp_path: Path) -> None:
 
 
 def test_all_scenarios_are_there() -> None:
-    assert set(re.findall(r"^\| `([a-z-]+)` \|", TEXT, re.M)) >= set(SCENARIOS)
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", TEXT, re.MULTILINE)) >= set(SCENARIOS)

@@ -80,10 +80,10 @@ def test_ctrl_c_leaves_a_partial_result_and_no_process(java: Path, sqlite_url: s
     out = tmp_path / "out"
     with loadtest(sqlite_url, out, "--scenario", "hot-table", "--clients", "2") as process:
         started = psutil.Process(process.pid).children(recursive=True)
-        assert len([one for one in started if DAEMON in one.cmdline()]) == 3  # the daemon, and two clients
+        assert len([one for one in started if _is_daemon(one)]) == 3  # the daemon, and two clients
         os.killpg(process.pid, signal.SIGINT)
         partial(process, out)
-        assert wait_until(lambda: not any(one.is_running() for one in started), 10)
+        assert wait_until(lambda: not any(map(_is_alive, started)), 10)
     outcomes = pq.read_table(out / "operations")["outcome"].to_pylist()
     assert "open" not in outcomes
     assert not {"unknown", "conflicted"} & set(outcomes)
@@ -104,7 +104,7 @@ def test_two_workers_and_a_client_that_is_killed(java: Path, postgres_url: str, 
             started = psutil.Process(process.pid).children(recursive=True)
             os.killpg(process.pid, signal.SIGTERM)
             partial(process, out)
-            assert wait_until(lambda: not any(one.is_running() for one in [*started, *mine]), 20)
+            assert wait_until(lambda: not any(map(_is_alive, [*started, *mine])), 20)
     table = pq.read_table(out / "operations")
     assert len(set(table["client"].to_pylist())) == 5
     assert table["outcome"].to_pylist().count("open") <= 1
@@ -113,4 +113,19 @@ def test_two_workers_and_a_client_that_is_killed(java: Path, postgres_url: str, 
 def _is_client(process: psutil.Process) -> bool:
     """Whether it was forked by the daemon."""
     parent = process.parent()
-    return parent is not None and DAEMON in process.cmdline() and DAEMON in parent.cmdline()
+    return parent is not None and _is_daemon(process) and _is_daemon(parent)
+
+
+def _is_daemon(process: psutil.Process) -> bool:
+    """Whether it is the daemon, or was forked by it."""
+    try:
+        return DAEMON in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

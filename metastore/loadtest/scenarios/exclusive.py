@@ -17,10 +17,13 @@ from metastore.store import Store
 __all__ = ["Exclusive"]
 
 _TABLES: Final = 8
-_ROLES: Final = 8
-"""Of eight clients the first freezes, the third renames the parent; the others write."""
+_FREEZERS: Final = 8
+"""Every eighth client freezes, the third renames the parent; the others write."""
 _RENAMER: Final = 2
-_PAUSE: Final = 0.05
+_PAUSES: Final = {0: 0.05, _RENAMER: 0.4}
+"""Seconds between two freezes, or renames, of one client, on average: so that the others get somewhere. At random, or
+whoever looks for the parent may look in step with its renames, and never find it.
+"""
 _TTL: Final = 5.0
 _TIMEOUT: Final = 5.0
 
@@ -38,7 +41,7 @@ class Exclusive(Scenario):
 
     def work(self, calls: Calls, me: Me) -> Iterator[float]:
         parent = Wandering([f"{me.ground}.above", f"{me.ground}.beyond"])
-        role = me.number % _ROLES
+        role = _RENAMER if me.number == _RENAMER else min(me.number % _FREEZERS, 1)
         number = 0
         while True:
             number += 1
@@ -54,7 +57,7 @@ class Exclusive(Scenario):
                 self._write(calls, me, f"{parent.here}.s", number)
             if calls.missed:
                 parent.missed()
-            yield _PAUSE if role in (0, _RENAMER) else 0.0
+            yield 0.0 if calls.missed else me.dice.uniform(0, 2 * _PAUSES.get(role, 0.0))
 
     def _freeze(self, calls: Calls, schema: str, value: str) -> None:
         def change(within: Within) -> None:
