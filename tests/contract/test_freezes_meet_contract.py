@@ -37,14 +37,14 @@ class TestNested:
         with store.schemas.exclusive("m.c.one.in") as tx:
             tx.tables.alter("m.c.one.in.t", X)
             with pytest.raises(ms.ScopeFrozen) as caught:
-                other.tables.create("m.c.one.in.new", deadline=0.02)
+                other.tables.create("m.c.one.in.new", deadline=0.2)
             assert caught.value.operation == tx._id
             other.tables.create("m.c.one.beside")
         assert other.tables.load("m.c.one.in.t").comment == "x"
         with store.schemas.exclusive(ONE) as tx:
             for path in ("m.c.one.in.new", "m.c.one.new"):
                 with pytest.raises(ms.ScopeFrozen) as caught:
-                    other.tables.create(path, deadline=0.02)
+                    other.tables.create(path, deadline=0.2)
                 assert caught.value.operation == tx._id
             with pytest.raises(ms.ScopeFrozen) as caught:
                 other.schemas.exclusive("m.c.one.in", timeout=0.05).__enter__()

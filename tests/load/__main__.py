@@ -100,6 +100,9 @@ PARTS: dict[str, Callable[[Console], bool]] = {
     "faults": _program("tests.load.faults", "--seconds", "7", "--clients", "6"),
     "interleavings": _program("tests.statements"),
     "checker": _program("tests.checker.many", "--operations", "100000", "--faults", "stale read", "skewed pair"),
+    "long tests": _program(
+        "pytest", "-q", "-m", "long", "-n", "2", "--dist", "loadgroup", "tests/loadtest", "tests/checker"
+    ),
     "peers": _program("tests.bench.peers", "--short"),
 }
 

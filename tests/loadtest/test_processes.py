@@ -89,6 +89,7 @@ def test_ctrl_c_leaves_a_partial_result_and_no_process(java: Path, sqlite_url: s
     assert not {"unknown", "conflicted"} & set(outcomes)
 
 
+@pytest.mark.long
 def test_two_workers_and_a_client_that_is_killed(java: Path, postgres_url: str, tmp_path: Path) -> None:
     """A killed client goes on as a new one; SIGTERM to the group, as timeout(1) sends it, ends it all in order."""
     out = tmp_path / "out"
