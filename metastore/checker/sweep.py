@@ -31,7 +31,7 @@ from metastore.checker.finding import Finding
 from metastore.checker.records import Seen
 from metastore.checker.timeline import Timelines
 from metastore.checker.told import Told
-from metastore.checker.tree import Placed
+from metastore.checker.tree import DEEPEST, Placed
 from metastore.commit import ROOT_ID
 from metastore.kinds import kind_named
 from metastore.names import parse_path
@@ -152,7 +152,9 @@ class Sweep:
     def _require_entity(self, entity_id: int, seq: int) -> None:
         self._versions.require(entity_id, seq)
         here = entity_id
-        while here != ROOT_ID:
+        for _ in range(DEEPEST):
+            if here == ROOT_ID:
+                return
             self._stands.require(here, seq)
             label, _ = self._stands.at(here, seq)
             if label is None:

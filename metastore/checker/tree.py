@@ -18,9 +18,11 @@ from metastore.kinds import kind_named
 from metastore.names import format_path, parse_path
 from metastore.placing import families_of
 
-__all__ = ["EXCLUSIVE", "Event", "Named", "Placed", "Tree"]
+__all__ = ["DEEPEST", "EXCLUSIVE", "Event", "Named", "Placed", "Tree"]
 
 EXCLUSIVE: Final = frozenset({"rename", "move", "drop", "restore", "enable", "disable", "purge"})
+DEEPEST: Final = 1000
+"""How far up a parent is looked for: a broken feed may let something stand below itself."""
 _PLACING: Final = frozenset({"create", "rename", "move", "restore"})
 _names = lru_cache(maxsize=100_000)(parse_path)
 
@@ -223,8 +225,8 @@ class Tree:
     def _path(self, node: _Node) -> str | None:
         names: list[str] = []
         here: _Node | None = node
-        while here is not None:
-            if not here.live:
+        for _ in range(DEEPEST):
+            if here is None or not here.live:
                 return None
             names.append(here.name)
             if here.parent_id == ROOT_ID:

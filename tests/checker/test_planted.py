@@ -15,17 +15,17 @@ from metastore.checker.tree import Event, Placed, Tree
 from tests.checker.lanes import FAULTS, Lane, Step, plant
 
 
-def findings(lanes: list[Lane], steps: list[Step]) -> list[Finding]:
+def findings(since: int, setup: list[dict[str, Any]], steps: list[Step]) -> list[Finding]:
     """Do what :func:`metastore.checker.check.check` does, in memory."""
     tree, found = Tree(), list[Finding]()
     before: list[Placed] = []
     wrote: dict[str, list[Placed]] = {}
-    events = [event for lane in lanes for event in lane.setup()] + [event for step in steps for event in step.events]
+    events = setup + [event for step in steps for event in step.events]
     for event in sorted(events, key=lambda event: int(event["seq"])):
         placed, problems = tree.apply(Event._make([event.get(name) for name in Event._fields]))
         found += problems
         wrote.setdefault(placed.principal, []).append(placed) if placed.principal else before.append(placed)
-    sweep = Sweep(lanes[0].since())
+    sweep = Sweep(since)
     sweep.place(before)
     for step in sorted(steps, key=lambda step: int(step.operation["start"])):
         found += sweep.take(_told(step, wrote))
@@ -39,12 +39,13 @@ def _told(step: Step, wrote: dict[str, list[Placed]]) -> Told:
     return Told(**row)
 
 
-def made(fault: str | None) -> tuple[list[Lane], list[Step]]:
+def made(fault: str | None) -> tuple[int, list[dict[str, Any]], list[Step]]:
     lanes = [Lane(number, 2) for number in range(2)]
+    before = [event for lane in lanes for event in lane.setup()]
     whole = [list(lane.steps(2_000)) for lane in lanes]
     if fault is not None:
         plant(fault, whole[0], 1_000)
-    return [Lane(number, 2) for number in range(2)], [step for steps in whole for step in steps]
+    return lanes[0].since(), before, [step for steps in whole for step in steps]
 
 
 def test_without_a_fault_there_is_nothing() -> None:

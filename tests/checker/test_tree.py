@@ -138,3 +138,9 @@ def test_a_feed_that_gc_has_shortened() -> None:
     feed = Feed()
     feed.add("alter", 1, "l", "l", kind="metalake", version=7)
     assert feed.rules == []
+
+
+def test_a_feed_that_puts_something_below_itself_is_told_and_ends(feed: Feed) -> None:
+    feed.made(6, "l.c.s.n")
+    feed.add("move", 3, "l.c.s", "l.c.s.n.s")
+    assert [entity_id for entity_id, *_ in feed.tree.live()] == [1, 2, 4]
