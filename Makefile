@@ -61,7 +61,7 @@ bench-leases: $(BENCH) ## measure leases, and the locks of Redis, etcd and ZooKe
 bench-peers: $(BENCH) $(JAVA) ## measure one mix beside locks in the database, Redis, etcd, ZooKeeper and a lock tree, 12 minutes
 	$(SPARK) $(BIN)/python -m tests.bench.peers $(ARGS)
 
-load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, below 10 minutes
+load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly
 	$(SPARK) $(BIN)/python -m tests.load $(ARGS)
 
 load-faults: $(STAMP) $(JAVA) ## load tests whose clients, connections and servers are killed, stopped, cut, partitioned: 10 minutes
