@@ -30,6 +30,8 @@ class Justice:
         self._writing: dict[str, int] = {}
         self._ended: dict[str, int] = {}
         self._exclusive = 0
+        self.others = False
+        """Somebody wrote whose calls are not known: whoever lost may have lost to him."""
         self._freezing: set[str] = set()
 
     def wrote(self, event: Placed) -> None:
@@ -61,7 +63,7 @@ class Justice:
             return True
         if lost.cause == "self" and lost.entity_id is not None and lost.expected is not None:
             return newer(lost.entity_id, lost.expected)
-        if lost.cause in _EXCLUSIVE and self._exclusive:
+        if self.others or (lost.cause in _EXCLUSIVE and self._exclusive):
             return True
         return any(client != told.client for client in self._writing) or any(
             end >= told.start for client, end in self._ended.items() if client != told.client

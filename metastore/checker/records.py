@@ -35,6 +35,8 @@ class Seen(NamedTuple):
     entity_id: int | None = None
     version: int | None = None
     """None, with an id: it was there, at whatever version."""
+    kind: str | None = None
+    """None: the operation's own."""
 
 
 class Lost(NamedTuple):
@@ -96,7 +98,7 @@ OPERATIONS: Final = (
     "clock string not null, start long not null, at double not null, end long, operation_id string, "
     "attempts int not null, conflicts array<struct<cause: string, entity_id: long, expected: long>> not null, "
     "outcome string not null, error string, entity_id long, version_before long, version_after long, helped boolean, "
-    "reads array<struct<path: string, there: boolean, entity_id: long, version: long>> not null, "
+    "reads array<struct<path: string, there: boolean, entity_id: long, version: long, kind: string>> not null, "
     "values map<string, double> not null, position long"
 )
 """As a Spark schema. ``position`` is that of its (last) event in the feed, as a number; null: it wrote nothing."""

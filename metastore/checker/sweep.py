@@ -83,7 +83,12 @@ class Sweep:
         self._count = self._epoch_began = 0
 
     def place(self, events: Iterable[Placed]) -> None:
-        """Take what somebody wrote."""
+        """Take what somebody wrote whose calls are not to be ordered: before the run, on another clock, unrecorded."""
+        events = tuple(events)
+        self._put(events)
+        self._justice.others = self._justice.others or any(event.seq > self._since for event in events)
+
+    def _put(self, events: Iterable[Placed]) -> None:
         for event in events:
             new = None if event.gone else _Version(event.version, event.principal or event.operation_id)
             self._versions.put(event.entity_id, event.seq, new)
@@ -103,13 +108,13 @@ class Sweep:
         yield from self._return(told.start)
         yield from account(told)
         self._justice.begins(told)
-        self.place(told.events)
+        self._put(told.events)
         least, who = self._returned
         if told.events and told.events[0].seq <= least:
             message = f"it stands at {told.events[0].seq}, and what had returned before it was called at {least}"
             yield Finding("order", message, (*([who] if who else []), line(told)))
         self._count += 1
-        if told.end is not None:
+        if told.end is not None and told.outcome != "unknown":  # what is unknown may be applied later yet
             reads = () if told.events else told.reads
             mine = tuple([self._least(told, seen) for seen in reads])
             heapq.heappush(self._open, _Open(told.end, self._count, told, mine))
@@ -166,7 +171,7 @@ class Sweep:
         """Return the position that what one reads now must not be older than."""
         at = 0
         while True:
-            meant = self._lead(seen, told.kind, at)
+            meant = self._lead(seen, told, at)
             least = max([self._names.required(label) for label in meant.labels], default=0)
             if meant.entity_id is not None:
                 least = max(least, self._versions.required(meant.entity_id))
@@ -176,7 +181,7 @@ class Sweep:
 
     def _observed(self, told: Told, seen: Seen, at: int) -> int:
         """What was so at a position must be seen by all who are called later; return its own position."""
-        meant, latest = self._lead(seen, told.kind, at), 0
+        meant, latest = self._lead(seen, told, at), 0
         for label in meant.labels:
             self._names.require(label, at)
             latest = max(latest, self._names.required(label))
@@ -189,7 +194,7 @@ class Sweep:
 
     def _validated(self, told: Told) -> Iterator[Finding]:
         """What a transaction read is so just before its position. (What came before that has been called by now.)"""
-        if not told.events or told.action != "transaction" or told.outcome != "applied":
+        if not told.events or told.action not in ("transaction", "freeze"):
             return
         at = told.events[0].seq - 1
         for seen in told.reads:
@@ -210,7 +215,7 @@ class Sweep:
 
     def _is_so(self, told: Told, seen: Seen, at: int) -> tuple[bool, int | None]:
         """Return whether it is so at a position, and the next one where something of it changes."""
-        meant = self._lead(seen, told.kind, at)
+        meant = self._lead(seen, told, at)
         if seen.path is not None and (
             meant.entity_id is None or not seen.there or seen.entity_id not in (None, meant.entity_id)
         ):
@@ -221,7 +226,7 @@ class Sweep:
         so = version is not None and seen.version in (None, version.version)
         return so, _sooner(meant.until, later)
 
-    def _lead(self, seen: Seen, kind: str | None, at: int) -> _Meant:
+    def _lead(self, seen: Seen, told: Told, at: int) -> _Meant:
         """Follow a path at a position, up to the first name that means nothing."""
         if seen.path is None:
             return _Meant(seen.entity_id, [], None)
@@ -229,7 +234,7 @@ class Sweep:
         here: int | None = ROOT_ID
         labels: list[Label] = []
         until: int | None = None
-        for family, name in zip(_families(kind, len(names)), names, strict=True):
+        for family, name in zip(_families(seen.kind or told.kind, len(names)), names, strict=True):
             assert here is not None
             label = (here, family, name)
             labels.append(label)
@@ -247,7 +252,7 @@ class Sweep:
 
     def _who_overwrote(self, told: Told, seen: Seen, at: int) -> tuple[str, ...]:
         """Return who wrote what was there instead."""
-        entity_id = seen.entity_id or self._lead(seen, told.kind, at).entity_id
+        entity_id = seen.entity_id or self._lead(seen, told, at).entity_id
         if entity_id is None:
             return ()
         now, _ = self._versions.at(entity_id, at)

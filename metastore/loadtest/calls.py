@@ -40,9 +40,9 @@ class Within:
         try:
             found = self._tx.manager(kind).load(path)
         except EntityNotFound:
-            self._reads.append(Seen(path, False))
+            self._reads.append(Seen(path, False, kind=kind))
             raise
-        self._reads.append(Seen(path, True, found.id, found.version))
+        self._reads.append(Seen(path, True, found.id, found.version, kind))
         return found
 
     def alter(self, target: str | Entity, *changes: EntityChange, kind: str = "table") -> Any:

@@ -102,6 +102,9 @@ class TestOnce:
     def test_unknown_is_applied_once_or_not_at_all(self, outcome: str) -> None:
         assert rules(operation("c/1", 0, None, outcome=outcome)) == []
         assert rules(alter("c/1", 0, None, 3, 7, 2, outcome=outcome)) == []
+        ends = None if outcome == "open" else 1
+        late = alter("c/1", 0, ends, 4, 7, 2, outcome=outcome)  # applied after he was told that nobody knows
+        assert rules(late, alter("d/1", 2, 3, 3, 8, 2), load("e/1", 4, 5, "a", 7, 1)) == []
         twice = [wrote(3, 7, 2, "c/1"), wrote(4, 7, 3, "c/1", operation_id="another")]
         assert rules(operation("c/1", 0, None, outcome=outcome, events=twice)) == ["once"]
 
@@ -138,6 +141,15 @@ class TestTransactions:
         assert [one.split(" ")[0].rstrip(":") for one in finding.operations] == ["c/1", "d/1"]
         assert rules(*self.pair(2)) == []
 
+    @pytest.mark.parametrize("action", ["transaction", "freeze"])
+    def test_each_read_is_of_its_own_kind(self, action: str) -> None:
+        child = created(3, 9, "c", "setup", parent_id=7, family="catalog")
+        reads = [saw("a.c", 9, 1)._replace(kind="catalog"), saw("a", 7, 1)]
+        good = operation("c/1", 0, 9, action=action, reads=reads, events=[wrote(4, 8, 2, "c/1")])
+        assert rules(good, before=(*BEFORE, child), since=3) == []
+        stale = good._replace(reads=(saw("a.c", 9, 2)._replace(kind="catalog"),))
+        assert rules(stale, before=(*BEFORE, child), since=3) == ["cycle"]
+
     def test_a_name_that_was_taken_meanwhile(self) -> None:
         create = operation("c/1", 0, 9, action="create", events=[created(3, 9, "c", "c/1")])
         skewed = operation("d/1", 0, 9, action="transaction", reads=[saw("c")], events=[wrote(4, 8, 2, "d/1")])
@@ -158,6 +170,11 @@ class TestConflicts:
         assert rules(alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("self", 7, 2)])) == ["conflict"]
         assert rules(alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("ancestor")])) == ["conflict"]
         assert rules(alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("unavailable")])) == []
+
+    def test_that_somebody_won_whose_calls_are_not_known(self) -> None:
+        loser = alter("c/1", 0, 9, 4, 8, 2, conflicts=[lost("serialization")])
+        assert rules(loser) == ["conflict"]
+        assert rules(loser, before=(*BEFORE, wrote(3, 7, 2, "elsewhere"))) == []
 
     def test_an_exclusive_operation_before_it(self) -> None:
         drop = operation("d/1", 0, 1, action="drop", events=[dropped(3, 7, "a", "d/1")])
