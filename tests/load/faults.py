@@ -23,8 +23,8 @@ import metastore as ms
 from metastore.loadtest.job import LoadTest, run
 from metastore.loadtest.spark_job import loadtest_context
 from tests.load.disturbing import Disturbance, cut, failed_over, killed, restarted, stopped
-from tests.load.network import Network, NoNetwork
 from tests.progress.replica import Replica, primary
+from tests.servers.network import Network, NoNetwork
 from tests.servers.postgres import PostgresServer, database_of
 from tests.servers.proxy import PostgresProxy
 

@@ -55,10 +55,16 @@ class Network:
 
     def pull(self, seconds: float) -> str:
         """Pull the cable, and plug it in again after ``seconds``."""
-        _ip("link", "set", self._ours, "down")
+        self.unplug()
         threading.Event().wait(seconds)
-        _ip("link", "set", self._ours, "up")
+        self.plug()
         return "pulled"
+
+    def unplug(self) -> None:
+        _ip("link", "set", self._ours, "down")
+
+    def plug(self) -> None:
+        _ip("link", "set", self._ours, "up")
 
 
 def _ip(*words: str) -> None:
