@@ -22,7 +22,7 @@ def account(told: Told) -> Iterator[Finding]:
     elif events and told.outcome not in ("unknown", "open"):
         yield Finding("once", f"it was told {told.outcome!r}, and it wrote", (line(told),))
     if len({event.operation_id for event in events}) > 1:
-        yield Finding("once", "it was applied twice, under two operation ids", (line(told),))
+        yield Finding("once", "it was applied twice, under two operation ids (or was it several calls?)", (line(told),))
     elif len({event.entity_id for event in events}) < len(events):
         yield Finding("once", "it was applied twice to one entity", (line(told),))
 

@@ -264,7 +264,7 @@ def test_a_traces_clients_keep_their_order(tmp_path: Path, trace: Path) -> None:
     run = alone(Trace(path=str(trace)), tmp_path, clients=2)
     ground = run.ground
     assert [operation.path for operation in run.operations if run.mine(operation, 0)] == [
-        f"{ground}.root.{path}" for path in ("a.b", "c", "c", "d")
+        f"{ground}.root.{path}" for path in ("a", "a", "a.b", "c", "c", "d")
     ]
     assert next(operation.path for operation in run.operations if run.mine(operation, 1)) == f"{ground}.root.d"
 
@@ -278,6 +278,8 @@ def test_a_real_trace(tmp_path: Path, shared_data: Path) -> None:
     assert run.finished
     assert scenario.broken(run.store, Ended(run.ground, 1, True, {})) == []
     assert len(run.operations) > 1000
+    wrote = {(change.principal, change.operation_id) for change in run.store.changes() if change.principal}
+    assert len(wrote) == len({principal for principal, _ in wrote})  # what is one record is one operation
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,10 @@ class Trace(Scenario):
         store.schemas.create(f"{ground}.{_ROOT}")
 
     def work(self, calls: Calls, me: Me) -> Iterator[float]:
+        known: set[str] = set()
         for client, words in read_trace(self.path):
             if not isinstance(words, dict) and client % me.clients == me.number:
-                for _ in _do(calls, me.ground, words):
+                for _ in _do(calls, me.ground, words, known):
                     yield 0.0
 
     def broken(self, store: Store, ended: Ended) -> list[Finding]:
@@ -74,27 +75,37 @@ class Trace(Scenario):
         return [Finding("replay", message, ())] if wrong else []
 
 
-def _do(calls: Calls, ground: str, words: list[str]) -> Iterator[None]:
-    """Do what one operation of a trace says; yield after each call."""
+def _do(calls: Calls, ground: str, words: list[str], known: set[str]) -> Iterator[None]:
+    """Do what one operation of a trace says, ``known`` schemas being there; yield after each call."""
     action, path = words[0], _path(ground, words[1])
     if action == "create":
-        calls.create(path, properties={_VALUE: words[2]}, parents=True)
+        yield from _above(calls, ground, path, known)
+        calls.create(path, properties={_VALUE: words[2]})
     elif action == "alter":
         calls.alter(path, SetProperty(_VALUE, words[2]))
     elif action == "drop":
         calls.drop(path)
     else:
         to = _path(ground, words[2])
-        parent = format_path(parse_path(to)[:-1])
-        if calls.load(parent, kind="schema") is None:
-            yield
-            calls.create(parent, kind="schema", parents=True, if_exists="return")
-        yield
+        yield from _above(calls, ground, to, known)
         moved = calls.rename(path, to)
         yield
         if moved is not None and moved.properties.get(_VALUE) != words[3]:
             calls.alter(moved, SetProperty(_VALUE, words[3]))
     yield
+
+
+def _above(calls: Calls, ground: str, path: str, known: set[str]) -> Iterator[None]:
+    """Create the schemas that are missing above ``path``, by calls of their own: ``parents=True`` is several writes."""
+    names = parse_path(path)
+    for depth in range(len(parse_path(ground)) + 2, len(names)):
+        schema = format_path(names[:depth])
+        if schema not in known:
+            if calls.load(schema, kind="schema") is None:
+                yield
+                calls.create(schema, kind="schema", if_exists="return")
+            known.add(schema)  # a trace drops no folder
+            yield
 
 
 def _path(ground: str, path: str) -> str:
