@@ -98,14 +98,23 @@ class Hot:
 
 
 class Recent:
-    """Where scopes were found last: after a rename, those who hold the old entity need not look it up each time."""
+    """Where scopes were found last: who holds an old entity, or creates by path, need not look them up each time."""
 
     def __init__(self) -> None:
         self._chains: _Bounded[tuple[Node, ...]] = _Bounded()
+        self._led: _Bounded[tuple[Node, ...]] = _Bounded()
 
     def note(self, chain: tuple[Node, ...]) -> None:
         """Note the nodes that lead to a scope, itself last."""
         self._chains.set(chain[-1].id, chain)
+
+    def note_path(self, path: Hashable, chain: tuple[Node, ...]) -> None:
+        """Note the nodes that a path led to, all of it."""
+        self._led.set(path, chain)
+
+    def at(self, path: Hashable) -> tuple[Node, ...] | None:
+        """Return the nodes that a path led to when it was followed last. Whether it still does, their guards know."""
+        return self._led.get(path)
 
     def of(self, entity_id: int) -> tuple[Node, ...] | None:
         """Return the nodes that led to an entity when it was seen last."""

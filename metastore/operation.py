@@ -289,7 +289,7 @@ class Operation(Announced[T]):
             helped = [help_others(self._session, entity_id) for entity_id in _updated(commit.writes)]
             self._overlook = not all(helped)
             raise Conflict(cause, detail(conflict), 0.0)
-        raise Conflict(cause, detail(conflict))
+        raise Conflict(cause, detail(conflict), 0.0 if self._guessed else None)  # the next attempt reads first
 
     # --- marks
 

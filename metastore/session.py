@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import RFC_4122, UUID
 
 from metastore.arguments import positive_seconds, shown
-from metastore.backends.port import Backend, Step
+from metastore.backends.port import Backend, Lookup, Step
 from metastore.changes import EntityChange
 from metastore.clock import Clock
 from metastore.commit import Guard, LeaseToken, Result, Write
@@ -120,6 +120,17 @@ class View:
         """Note where a scope was found."""
         if self._recent is not None:
             self._recent.note(chain)
+
+    def follow(self, path: Lookup) -> tuple[Node, ...] | None:
+        """Return the nodes that a path led to last, if the attempt may use them instead of reading; that is noted."""
+        found = self._recent.at(path) if self.trusting and self._recent is not None else None
+        self.guessed = self.guessed or found is not None
+        return found
+
+    def led(self, path: Lookup, chain: tuple[Node, ...]) -> None:
+        """Note where a path led."""
+        if self._recent is not None:
+            self._recent.note_path(path, chain)
 
 
 Attempt = Callable[[View], "Proposal[T] | T"]

@@ -1,6 +1,7 @@
 """Whether somebody had won where an attempt lost.
 
-An attempt that expected a version of an entity lost justly if there is a later one. One that lost on anything else
+An attempt that expected a version of an entity lost justly if there is a later one, and one that found its name taken
+if that is what its client was told in the end (which is a read, and checked as such). One that lost on anything else
 (an ancestor, a mark, a name, a deadlock) did if an operation on what it needs was under way with it, or an exclusive
 operation had come before it: what it had in hand may be older than its call.
 """
@@ -63,6 +64,8 @@ class Justice:
             return True
         if lost.cause == "self" and lost.entity_id is not None and lost.expected is not None:
             return newer(lost.entity_id, lost.expected)
+        if lost.cause == "name" and any(seen.there for seen in told.reads):
+            return True
         if self.others or (lost.cause in _EXCLUSIVE and self._exclusive):
             return True
         return any(client != told.client for client in self._writing) or any(

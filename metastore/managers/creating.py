@@ -64,7 +64,7 @@ def create(
     view: View, wish: Wish, doc: Doc, path: Path, parent: Entity | None, if_exists: IfExists, actor: str | None
 ) -> Proposal[Entity] | Entity:
     """Propose the new entity, or settle on the one that is there."""
-    parents, name, existing = _place(view, wish.kind, path, parent)
+    parents, name, existing = _place(view, wish.kind, path, parent, if_exists)
     names = (*[n.name for n in parents], name)
     if existing is not None:
         return _existing(wish, doc, existing, names, if_exists, actor)
@@ -82,14 +82,23 @@ def create(
     return Proposal(guards_of(parents), (write,), finish)
 
 
-def _place(view: View, kind: Kind, path: Path, parent: Entity | None) -> tuple[tuple[Node, ...], str, Record | None]:
+def _place(
+    view: View, kind: Kind, path: Path, parent: Entity | None, if_exists: IfExists
+) -> tuple[tuple[Node, ...], str, Record | None]:
     """Return the parent's nodes, the new name, and what has that name already."""
     if parent is None:
         names = parse_path(path)
-        (found,) = view.backend.resolve([lookup(kind, names)])
+        where = lookup(kind, names)
+        above = Lookup(where.families[:-1], names[:-1])
+        known = view.follow(above) if if_exists == "error" else None
+        if known is not None:
+            return known, names[-1], None
+        (found,) = view.backend.resolve([where])
         if len(found.nodes) < len(names) - 1:
             raise missing_parent(names, found.nodes)
-        return found.nodes[: len(names) - 1], names[-1], found.record
+        parents = found.nodes[: len(names) - 1]
+        view.led(above, parents)
+        return parents, names[-1], found.record
     name = clean_name(path[0] if isinstance(path, tuple) and len(path) == 1 else path)
     parents = find_parent(view, kind, parent)
     if view.guessed:
