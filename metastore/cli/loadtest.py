@@ -120,9 +120,9 @@ def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
 
 
 def _write(done: LoadTest, *, json: bool) -> None:
-    from metastore.loadtest.report_png import HINT, has_matplotlib  # noqa: PLC0415
-    from metastore.loadtest.summary import summary, terminal  # noqa: PLC0415
-    from metastore.loadtest.verdict import verdict_of  # noqa: PLC0415
+    from metastore.loadtest.report.png import HINT, has_matplotlib  # noqa: PLC0415
+    from metastore.loadtest.report.summary import summary, terminal  # noqa: PLC0415
+    from metastore.loadtest.report.verdict import verdict_of  # noqa: PLC0415
 
     out = console()
     if done.analysis is None:

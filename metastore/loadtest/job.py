@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from metastore.checker.check import Checked
     from metastore.checker.finding import Finding
-    from metastore.loadtest.analysed import Analysis
+    from metastore.loadtest.report.analysed import Analysis
     from metastore.loadtest.spark_job import Tell
 
 __all__ = ["LoadTest", "Run", "run"]
@@ -251,8 +251,8 @@ class _Job:
             return LoadTest(self.folder, (), self.interrupted, None, None)
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-        from metastore.loadtest.analysis import analyse  # noqa: PLC0415
-        from metastore.loadtest.report import write_report  # noqa: PLC0415
+        from metastore.loadtest.report.analysis import analyse  # noqa: PLC0415
+        from metastore.loadtest.report.writing import write_report  # noqa: PLC0415
 
         self.tell(Progress("reporting"))
         analysis = analyse(SparkSession.builder.getOrCreate(), self.folder)

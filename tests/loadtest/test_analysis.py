@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from metastore.checker.records import OUTCOMES, Lost, Operation
 from metastore.errors import InvalidArgument
-from metastore.loadtest.analysed import Analysis, Run
+from metastore.loadtest.report.analysed import Analysis, Run
 from tests.loadtest.plain import plain_run
 from tests.loadtest.record_folders import operation, write_run
 
 
 def analyse(spark: Any, folder: Path) -> Analysis:
-    from metastore.loadtest.analysis import analyse
+    from metastore.loadtest.report.analysis import analyse
 
     return analyse(spark, folder)
 

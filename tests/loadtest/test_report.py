@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 
 from metastore.checker.finding import Finding
-from metastore.loadtest import report_png
-from metastore.loadtest.analysed import Analysis
-from metastore.loadtest.charts import Bars, number, of_run
-from metastore.loadtest.report import write_report
-from metastore.loadtest.summary import terminal
-from metastore.loadtest.verdict import Findings, verdict_of
+from metastore.loadtest.report import png
+from metastore.loadtest.report.analysed import Analysis
+from metastore.loadtest.report.charts import Bars, number, of_run
+from metastore.loadtest.report.summary import terminal
+from metastore.loadtest.report.verdict import Findings, verdict_of
+from metastore.loadtest.report.writing import write_report
 from tests.loadtest.browser import Opened, chromium, opened
 from tests.loadtest.plain import plain_run
 from tests.loadtest.record_folders import lively, operation
@@ -208,10 +208,10 @@ def test_pictures_are_pictures(reports: dict[str, Path]) -> None:
 def test_without_matplotlib_the_rest_is_there(
     ramp: tuple[Path, Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_png, "find_spec", lambda name: None)
+    monkeypatch.setattr(png, "find_spec", lambda name: None)
     assert write_report(ramp[1], tmp_path, {}) == tmp_path / "report.html"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "summary.json"]
-    assert "pip install" in report_png.HINT
+    assert "pip install" in png.HINT
 
 
 def test_a_screen_of_text(ramp: tuple[Path, Analysis]) -> None:

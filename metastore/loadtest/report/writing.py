@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from metastore.loadtest import charts
-from metastore.loadtest.analysed import Analysis
-from metastore.loadtest.record_folders import record_folders
-from metastore.loadtest.report_html import page
-from metastore.loadtest.report_png import has_matplotlib, write_png
-from metastore.loadtest.summary import summary
-from metastore.loadtest.verdict import Findings, verdict_of
+from metastore.loadtest.report import charts
+from metastore.loadtest.report.analysed import Analysis
+from metastore.loadtest.report.html import page
+from metastore.loadtest.report.png import has_matplotlib, write_png
+from metastore.loadtest.report.record_folders import record_folders
+from metastore.loadtest.report.summary import summary
+from metastore.loadtest.report.verdict import Findings, verdict_of
 
 __all__ = ["write_report"]
 

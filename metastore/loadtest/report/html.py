@@ -7,12 +7,12 @@ from html import escape
 from typing import Any, Final
 
 from metastore.checker.finding import Finding
-from metastore.loadtest.analysed import Analysis
-from metastore.loadtest.charts import number, of_ramp, percent
-from metastore.loadtest.report_parts import cells, charts, facts_list, heads, name
-from metastore.loadtest.report_run import run_sections
-from metastore.loadtest.report_style import STYLE
-from metastore.loadtest.verdict import Verdict
+from metastore.loadtest.report.analysed import Analysis
+from metastore.loadtest.report.charts import number, of_ramp, percent
+from metastore.loadtest.report.parts import cells, charts, facts_list, heads, name
+from metastore.loadtest.report.run import run_sections
+from metastore.loadtest.report.style import STYLE
+from metastore.loadtest.report.verdict import Verdict
 
 __all__ = ["page"]
 

@@ -1,0 +1,1 @@
+"""What the records of a run say: counted on Spark, drawn, and written down."""
