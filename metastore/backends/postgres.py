@@ -1,7 +1,7 @@
 """The backend for PostgreSQL 14 and later, through psycopg 3.
 
-A commit with one insert or one altered document is one statement. Any other commit is one
-message, hence one round trip and one transaction: locks by id where shared and exclusive ones
+A commit with one insert, one altered document or one entity that is moved, dropped or the like is one statement. Any
+other commit is one message, hence one round trip and one transaction: locks by id where shared and exclusive ones
 mix, checks of what must be absent with a snapshot taken after them, then what writes. The SQL
 is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
 """
@@ -32,7 +32,7 @@ from metastore.backends.port import (
     Turn,
 )
 from metastore.backends.postgres_asking import PostgresReads
-from metastore.backends.postgres_commit import Statement, alter, create, preludes, statements
+from metastore.backends.postgres_commit import Statement, alter, create, move, preludes, statements
 from metastore.backends.postgres_leases import PostgresLeases
 from metastore.backends.postgres_restore import PostgresRestorer
 from metastore.backends.read_sql import from_named
@@ -81,6 +81,12 @@ class PostgresBackend(PostgresReads):
             if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
                 return self._last(
                     [*preludes(commit), alter(commit, write)], lambda row: outcomes.altered(commit, write, row)
+                )
+            if isinstance(write, Update) and _is_move(commit, write):
+                return self._all(
+                    [*preludes(commit), move(commit, write)],
+                    lambda rows: outcomes.moved(commit, write, rows[0]),
+                    commit.patience,
                 )
         return self._all(
             [*preludes(commit), *statements(commit)], lambda rows: outcomes.of_rows(commit, rows), commit.patience
@@ -252,6 +258,12 @@ def _is_rare(commit: Commit) -> bool:
     if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
         return True
     return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes)
+
+
+def _is_move(commit: Commit, write: Update) -> bool:
+    """Whether an update is exclusive, keeps its document, needs no more checks and has its guards in order."""
+    plain = write.scope_version is not None and write.doc is None and not write.empty and not commit.leases
+    return plain and all(guard.id < write.id for guard in commit.guards)
 
 
 @cache

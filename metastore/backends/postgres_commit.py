@@ -26,7 +26,19 @@ from metastore.commit import (
     Write,
 )
 
-__all__ = ["Statement", "alter", "caller", "create", "guards", "leases", "plain", "preludes", "statements", "texts"]
+__all__ = [
+    "Statement",
+    "alter",
+    "caller",
+    "create",
+    "guards",
+    "leases",
+    "move",
+    "plain",
+    "preludes",
+    "statements",
+    "texts",
+]
 
 
 class Statement(NamedTuple):
@@ -130,6 +142,30 @@ def alter(commit: Commit, write: Update) -> Statement:
     if commit.leases:
         return Statement(sql.ALTER_FENCED, parameters | leases(commit.leases), writes=True)
     return Statement(sql.ALTER, parameters, writes=True)
+
+
+def move(commit: Commit, write: Update) -> Statement:
+    """A single entity that is changed exclusively, and keeps its document."""
+    place = write.place
+    parameters = {
+        **guards(commit.guards),
+        **_event(write.event),
+        "path_before": write.event.path_before,
+        "operation_id": commit.operation_id,
+        "principal": commit.principal,
+        "digest": commit.caller and commit.caller.digest,
+        "id": write.id,
+        "version": write.version,
+        "scope_version": write.scope_version,
+        "patience": None if commit.patience is None else f"{commit.patience}ms",
+        "parent_id": place and place.parent_id,
+        "name": place and place.name,
+        "key": place and place.key,
+        "fold": place and place.fold,
+        "state": write.state,
+        "in_use": write.in_use,
+    }
+    return Statement(sql.MOVE, parameters, writes=True)
 
 
 def statements(commit: Commit) -> list[Statement]:

@@ -21,7 +21,7 @@ from metastore.commit import (
 )
 from metastore.retry.classify import Verdict, of_sqlstate
 
-__all__ = ["altered", "created", "helped", "of_error", "of_rows"]
+__all__ = ["altered", "created", "helped", "moved", "of_error", "of_rows"]
 
 Row = tuple[Any, ...]
 
@@ -63,6 +63,16 @@ def altered(commit: Commit, write: Update, row: Row) -> Outcome:
         return Conflicted("marked" if marked else "ancestor")
     # the version may be as expected in this statement's snapshot, and another one after the wait
     return Conflicted("self" if found != write.version else "pending", write.id, found)
+
+
+def moved(commit: Commit, write: Update, row: Row) -> Outcome:
+    """Of the statement that changes a single entity exclusively."""
+    held, version, time, marked = row
+    if version is not None:
+        return Committed((Result(write.id, version, time),))
+    if held <= len(commit.guards):
+        return Conflicted("marked" if marked else "ancestor")
+    return Conflicted("self")
 
 
 def helped(help_: Help, row: Row) -> Outcome:

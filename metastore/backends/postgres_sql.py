@@ -1,7 +1,7 @@
 """The statements of a commit on PostgreSQL.
 
-Three shapes. ``CREATE`` and ``ALTER`` are the hot ones, for a single insert or a single update
-of a document; :func:`batch` composes one statement for everything else. In each of them
+Four shapes. ``CREATE``, ``ALTER`` and ``MOVE`` are the hot ones, for a single insert, a single update of a document and
+a single exclusive update without one; :func:`batch` composes one statement for everything else. In each of them
 
 * every guard is locked ``FOR KEY SHARE`` in a materialized CTE ordered by id, and its count is
   compared with the number expected; what follows runs only if all held. A guard that carries
@@ -39,6 +39,7 @@ __all__ = [
     "LOCK_ENTITIES",
     "LOCK_GUARDS",
     "MARKED",
+    "MOVE",
     "NOT_EMPTY",
     "NOW",
     "PATIENCE",
@@ -162,6 +163,42 @@ FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
 
 ALTER, ALTER_FENCED = _alter(fenced=False), _alter(fenced=True)
 
+_PATIENT = "set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)"
+
+MOVE = f"""WITH {GUARDED},
+own AS MATERIALIZED (
+  SELECT id FROM guard
+  WHERE {ALL_GUARDED} AND (SELECT {_PATIENT}) <> '' AND id = %(id)s::bigint
+    AND scope_version = %(scope_version)s::bigint AND mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {NOW})
+  FOR UPDATE),
+altered AS (
+  UPDATE entity SET version = version + 1, modified_by = %(principal)s::text, modified_at = {NOW}
+  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND (SELECT count(*) FROM own) = 1 AND {DURABLE}
+  RETURNING id, version, doc, modified_at),
+stands AS (
+  UPDATE guard g SET scope_version = g.scope_version + 1, parent_id = coalesce(%(parent_id)s::bigint, g.parent_id),
+    name = coalesce(%(name)s::text, g.name), key = coalesce(%(key)s::text, g.key),
+    fold = coalesce(%(fold)s::boolean, g.fold), state = coalesce(%(state)s::smallint, g.state),
+    in_use = coalesce(%(in_use)s::boolean, g.in_use), quiet_until = NULL,
+    dropped_at = CASE %(state)s::smallint WHEN 0 THEN NULL WHEN 1 THEN {NOW} ELSE g.dropped_at END
+  FROM altered WHERE g.id = altered.id AND g.id = %(id)s::bigint
+  RETURNING g.scope_version, g.in_use),
+withdrawn AS (
+  UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
+  FROM altered WHERE o.entity_id = %(id)s::bigint AND o.action = 'pending'),
+logged AS (
+  INSERT INTO operation ({_OPERATION_COLUMNS})
+  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
+    %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
+    %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text
+  FROM altered, stands)
+SELECT (SELECT count(*) FROM guarded) + (SELECT count(*) FROM own) AS held, altered.version, altered.modified_at,
+  CASE WHEN altered.id IS NULL THEN {_marked("%(guard_ids)s::bigint[] || %(id)s::bigint")}
+    OR EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND quiet_until > {NOW}) END AS marked
+FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
+"""Rename, move, drop, restore, purge, enable, disable. The shared guards must have smaller ids than the entity's own:
+locks are taken in the ids' order. Intents that are pending on the entity are sent away."""
+
 LOCK_GUARDS = {
     True: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE",
     False: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR KEY SHARE",
@@ -231,7 +268,7 @@ WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 
 _BARRED = f"""barred AS MATERIALIZED (
   SELECT id FROM guard
-  WHERE (SELECT set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)) <> ''
+  WHERE (SELECT {_PATIENT}) <> ''
     AND id = ANY(%(bar_ids)s::bigint[])
     AND scope_version = (%(bar_scopes)s::bigint[])[array_position(%(bar_ids)s::bigint[], id)]
     AND CASE WHEN id = %(held)s::bigint THEN mark = %(operation_id)s::uuid
