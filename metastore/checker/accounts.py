@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from metastore.checker.finding import Finding
 from metastore.checker.told import Told
+from metastore.checker.tree import Placed
 
 __all__ = ["account", "line"]
 
@@ -13,6 +14,10 @@ __all__ = ["account", "line"]
 def account(told: Told) -> Iterator[Finding]:
     """Yield what does not fit. An unknown outcome may have been applied once, or not at all."""
     events = told.events
+    if told.end is not None and told.end < told.start:
+        yield Finding("order", "it returned before it was called", (line(told),))
+    if not all(_asked(told.action, event) for event in events):
+        yield Finding("once", f"it was asked to {told.action}, and wrote something else", (line(told),))
     if told.outcome == "applied":
         if not events:
             yield Finding("once", "it was acknowledged, and the feed has nothing of it", (line(told),))
@@ -25,6 +30,15 @@ def account(told: Told) -> Iterator[Finding]:
         yield Finding("once", "it was applied twice, under two operation ids (or was it several calls?)", (line(told),))
     elif len({event.entity_id for event in events}) < len(events):
         yield Finding("once", "it was applied twice to one entity", (line(told),))
+
+
+def _asked(action: str, event: Placed) -> bool:
+    """Whether an action writes such an event. Of actions that are not known, any."""
+    if action in ("create", "alter"):
+        return not event.exclusive and not event.gone
+    if action in ("rename", "move", "restore"):
+        return event.exclusive and not event.gone
+    return action not in ("drop", "drop_cascade", "purge") or event.gone
 
 
 def _made(told: Told) -> bool:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from metastore.checker.finding import Finding
-from metastore.checker.gather import since
+from metastore.checker.gather import readable, since
 from metastore.checker.passes import (
     EVENT_COLUMNS,
     FOUND,
@@ -57,10 +57,10 @@ def check(spark: SparkSession, folder: Path) -> Checked:
 
     See :func:`metastore.checker.gather.since`.
     """
-    operations = spark.read.parquet(str(folder / "operations")).withColumn(
+    operations = spark.read.parquet(readable(folder / "operations")).withColumn(
         "principal", F.concat_ws("/", "client", "number")
     )
-    feed = spark.read.parquet(str(folder / "feed"))
+    feed = spark.read.parquet(readable(folder / "feed"))
     tree = _replay(operations, feed, folder)
     placed = tree.where("what = 'placed'").select(*PLACED_COLUMNS)
     began = since(folder)
@@ -69,7 +69,7 @@ def check(spark: SparkSession, folder: Path) -> Checked:
     clocks = [row.clock for row in operations.select("clock").distinct().collect()]
     found = [
         *_found(tree.where("what = 'found'").select(*FOUND_COLUMNS).collect()),
-        *_few(_unlike(tree.where("what = 'live'"), spark.read.parquet(str(folder / "tables")))),
+        *_few(_unlike(tree.where("what = 'live'"), spark.read.parquet(readable(folder / "tables")))),
         *_few(_unasked(operations, placed)),
     ]
     for clock in clocks:
@@ -88,9 +88,8 @@ def _replay(operations: DataFrame, feed: DataFrame, folder: Path) -> DataFrame:
     asked = operations.where("action = 'drop'").select("principal", F.col("action").alias("asked"))
     events = feed.join(asked, "principal", "left").select(*EVENT_COLUMNS)
     tree = events.repartition(1).sortWithinPartitions("seq").mapInArrow(replayed, TREE)
-    path = str(folder / "placed")
-    tree.write.mode("overwrite").parquet(path)
-    return feed.sparkSession.read.parquet(path)
+    tree.write.mode("overwrite").parquet(str(folder / "placed"))
+    return feed.sparkSession.read.parquet(readable(folder / "placed"))
 
 
 def _unlike(live: DataFrame, tables: DataFrame) -> DataFrame:

@@ -1,9 +1,10 @@
 """Whether somebody had won where an attempt lost.
 
-An attempt that expected a version of an entity lost justly if there is a later one, and one that found its name taken
-if that is what its client was told in the end (which is a read, and checked as such). One that lost on anything else
-(an ancestor, a mark, a name, a deadlock) did if an operation on what it needs was under way with it, or an exclusive
-operation had come before it: what it had in hand may be older than its call.
+An attempt that expected a version of an entity lost justly if somebody else made the next one, and one that found its
+name taken if that is what its client was told in the end (which is a read, and checked as such). One that lost on
+anything else (an ancestor, a mark, a name, a deadlock) did if an operation on what it needs was under way with it, or
+an exclusive operation had come before it: what it had in hand may be older than its call. A freeze is one, that of its
+own client too: after it the others have their turn.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Justice:
         if lost.cause in _NOBODY:
             return True
         if lost.cause == "self" and lost.entity_id is not None and lost.expected is not None:
-            return newer(lost.entity_id, lost.expected)
+            mine = {(event.entity_id, event.version) for event in told.events}
+            return newer(lost.entity_id, lost.expected) and (lost.entity_id, lost.expected + 1) not in mine
         if lost.cause == "name" and any(seen.there for seen in told.reads):
             return True
         if self.others or (lost.cause in _EXCLUSIVE and self._exclusive):

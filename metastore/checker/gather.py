@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,15 +18,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from metastore.backends.snapshot import Snapshot
 from metastore.checker.records import OPERATIONS
+from metastore.checker.tree import DEEPEST
 from metastore.clock import SYSTEM
 from metastore.commit import LIVE, ROOT_ID
-from metastore.errors import BackendUnavailable
+from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.names import format_path
 from metastore.store import Store, open_store
 
-__all__ = ["gather", "operations", "position", "since"]
+__all__ = ["gather", "operations", "position", "readable", "since"]
 
 _ROWS: Final = 50_000
+_TORN: Final = "_torn"
 _PATIENCE, _AGAIN = 30.0, 0.5
 """Seconds for a database that is away to come back, and between two looks."""
 _EVENT: Final = pa.schema(
@@ -69,7 +74,8 @@ def since(folder: Path) -> int:
 def gather(spark: SparkSession, folder: Path, url: str) -> None:
     """Write ``operations/``, ``feed/`` and ``tables/`` of a record folder whose clients have ended.
 
-    A database that is away is waited for, for half a minute. Raises BackendUnavailable.
+    A database that is away is waited for, for half a minute. Raises BackendUnavailable, and InvalidArgument for a
+    log that is damaged other than by its client's end.
     """
     with _opened(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
         _write(folder / "feed", _EVENT, _events(snapshot))
@@ -91,14 +97,14 @@ def _opened(url: str) -> Store:
 def operations(spark: SparkSession, folder: Path) -> DataFrame:
     """Return the operations as the clients' logs and the feed tell them; those that never returned among them."""
     columns = ", ".join(part for part in _split(OPERATIONS) if not part.startswith("position"))
-    lines = spark.read.schema(f"begin struct<{_nested(columns)}>, end struct<{_nested(columns)}>").json(
-        str(folder / "log")
-    )
+    schema = f"begin struct<{_nested(columns)}>, end struct<{_nested(columns)}>, {_TORN} string"
+    lines = spark.read.schema(schema).option("columnNameOfCorruptRecord", _TORN).json(readable(folder / "log"))
+    _check_torn(lines, folder)
     ended = lines.where("end.outcome is not null").select("end.*")
     begun = lines.where("begin.start is not null").select("begin.*")
     open_ = begun.join(ended.select("client", "number"), ["client", "number"], "left_anti")
     positions = (
-        spark.read.parquet(str(folder / "feed"))
+        spark.read.parquet(readable(folder / "feed"))
         .where(f"principal is not null and seq > {since(folder)}")
         .groupBy("principal")
         .agg(F.max("seq").alias("position"), F.first("operation_id").alias("_id"))
@@ -106,6 +112,27 @@ def operations(spark: SparkSession, folder: Path) -> DataFrame:
     told = ended.unionByName(open_)
     told = told.join(positions, F.concat_ws("/", told.client, told.number) == positions.principal, "left")
     return told.withColumn("operation_id", F.coalesce("operation_id", "_id")).drop("_id", "principal")
+
+
+def readable(path: Path) -> str:
+    """Return ``path`` as Spark reads it: what it takes for a pattern stands for itself."""
+    return re.sub(r"([\\*?{}\[\]])", r"\\\1", str(path))
+
+
+def _check_torn(lines: DataFrame, folder: Path) -> None:
+    """Raise InvalidArgument for a line that is no record, unless it is a log's last: its client was killed there."""
+    torn = lines.where(f"{_TORN} is not null or (begin.start is null and end.outcome is null)")
+    file = F.element_at(F.split("_metadata.file_path", "/"), -1)
+    for row in torn.groupBy(file.alias("file")).agg(F.count("*").alias("lines")).collect():
+        log = folder / "log" / unquote(row.file)
+        if row.lines > 1 or not _ends_torn(log):
+            raise InvalidArgument(f"{log} is damaged: {row.lines:,} of its lines are no records")
+
+
+def _ends_torn(log: Path) -> bool:
+    with log.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
 
 
 def _split(schema: str) -> Iterator[str]:
@@ -149,12 +176,14 @@ def _entities(snapshot: Snapshot) -> Iterator[Mapping[str, Any]]:
 
 def _path(stands: Mapping[int, tuple[int, str, str]], row_id: int) -> str | None:
     names: list[str] = []
-    while row_id != ROOT_ID:
+    for _ in range(DEEPEST):
+        if row_id == ROOT_ID:
+            return format_path(reversed(names))
         if row_id not in stands:
             return None
         row_id, _, name = stands[row_id]
         names.append(name)
-    return format_path(reversed(names))
+    return None  # it stands below itself
 
 
 def _write(folder: Path, schema: pa.Schema, rows: Iterator[Mapping[str, Any]]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from metastore.checker.records import Operation, Outcome
 from metastore.clock import SYSTEM
+from metastore.errors import InvalidArgument
 
 __all__ = ["Recorder", "clock_name"]
 
@@ -34,9 +35,14 @@ _FIELDS: Final = tuple([field.name for field in fields(Operation)])
 
 
 class Recorder:
-    """The log of one client, ``log/<client>.jsonl`` in a record folder. ``client`` must be new."""
+    """The log of one client, ``log/<client>.jsonl`` in a record folder. ``client`` must be new.
+
+    Raises InvalidArgument for a name that is no file's, or of a file that Spark overlooks; FileExistsError.
+    """
 
     def __init__(self, folder: Path, client: str) -> None:
+        if not client or client[0] in "_." or "/" in client or "\x00" in client:
+            raise InvalidArgument(f"a client's name begins with neither _ nor . and has no slash: {client!r}")
         (folder / "log").mkdir(parents=True, exist_ok=True)
         self._file = os.open(folder / "log" / f"{client}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
         self._client = client

@@ -10,9 +10,10 @@ of writes known this is decided in linear time), and a history is if all its reg
 1990: linearizability is local). Two commits that touch nothing in common may become visible in another order than that
 of their positions; but one that is called after another has returned stands after it.
 
-What a transaction read must still be so just before the position of its own writes. That is serializability with the
-feed as the order: a read that was overwritten earlier is an anti-dependency that leads back, and so a cycle over keys
-(Adya, "Weak Consistency", 1999).
+What an operation that wrote had read must still be so just before the position of its writes, and what a transaction
+that wrote nothing had read must have been so at one position. That is serializability with the feed as the order: a
+read that was overwritten earlier is an anti-dependency that leads back, and so a cycle over keys (Adya, "Weak
+Consistency", 1999).
 
 Memory grows with what is live and with how many operations are under way, not with the length of the history. Times
 are compared on one clock only, that of ``clock``; what others wrote is placed first (:meth:`Sweep.place`).
@@ -33,12 +34,14 @@ from metastore.checker.timeline import Timelines
 from metastore.checker.told import Told
 from metastore.checker.tree import DEEPEST, Placed
 from metastore.commit import ROOT_ID
-from metastore.kinds import kind_named
+from metastore.kinds import OWNED_KINDS, kind_named
 from metastore.names import parse_path
 from metastore.placing import families_of
 
 __all__ = ["Sweep"]
 
+_TOGETHER: Final = ("transaction", "freeze")
+"""The actions whose reads are of one instant, also where they write nothing."""
 _EVERY: Final = 4096
 """Operations between two times that the past is forgotten."""
 _names = lru_cache(maxsize=100_000)(parse_path)
@@ -105,6 +108,7 @@ class Sweep:
 
     def take(self, told: Told) -> Iterator[Finding]:
         """Take the next operation; yield what contradicts those before it."""
+        told = told._replace(reads=tuple([seen for seen in told.reads if (seen.kind or told.kind) not in OWNED_KINDS]))
         yield from self._return(told.start)
         yield from account(told)
         self._justice.begins(told)
@@ -136,6 +140,9 @@ class Sweep:
         for event in told.events:
             self._require(event)
             latest = event.seq
+        if told.action in _TOGETHER and opened.least and self._together(told, max(opened.least)) is None:
+            message = f"it read {', '.join(_text(seen) for seen in told.reads)}, which were so at no one position"
+            yield Finding("cycle", message, (line(told),))
         for seen, least in zip(told.reads, opened.least, strict=False):
             at = self._when(told, seen, least)
             if at is None:
@@ -194,7 +201,7 @@ class Sweep:
 
     def _validated(self, told: Told) -> Iterator[Finding]:
         """What a transaction read is so just before its position. (What came before that has been called by now.)"""
-        if not told.events or told.action not in ("transaction", "freeze"):
+        if not told.events:
             return
         at = told.events[0].seq - 1
         for seen in told.reads:
@@ -202,6 +209,17 @@ class Sweep:
                 by = self._who_overwrote(told, seen, at)
                 message = f"it read {_text(seen)}, which was not so any more at its position {at + 1}"
                 yield Finding("cycle", message, (*by, line(told)))
+
+    def _together(self, told: Told, at: int) -> int | None:
+        """Return the first position from ``at`` on at which all of what it read is so."""
+        while True:
+            found = [self._when(told, seen, at) for seen in told.reads]
+            later = [when for when in found if when is not None]
+            if len(later) < len(found):
+                return None
+            if max(later) == at:
+                return at
+            at = max(later)
 
     def _when(self, told: Told, seen: Seen, least: int) -> int | None:
         """Return the first position from ``least`` on at which it is so."""

@@ -24,6 +24,7 @@ EXCLUSIVE: Final = frozenset({"rename", "move", "drop", "restore", "enable", "di
 DEEPEST: Final = 1000
 """How far up a parent is looked for: a broken feed may let something stand below itself."""
 _PLACING: Final = frozenset({"create", "rename", "move", "restore"})
+_KNOWN: Final = EXCLUSIVE | {"create", "alter"}
 _names = lru_cache(maxsize=100_000)(parse_path)
 
 
@@ -91,6 +92,7 @@ class Tree:
         self._nodes: dict[int, _Node] = {}
         self._taken: dict[tuple[int, str, str], int] = {}
         self._owned: dict[int, Event] = {}
+        self._owned_names: dict[tuple[int, str, str], int] = {}
 
     def apply(self, event: Event) -> tuple[Placed, list[Finding]]:
         """Take the next event; return where it is placed, and what it contradicts."""
@@ -103,9 +105,13 @@ class Tree:
         if node is not None and event.path_before is not None and event.action not in ("purge", "restore"):
             found.extend(self._leads(event, node, _names(event.path_before)))
         names: tuple[Named, ...] = ()
-        if event.action in _PLACING:
-            names, problems = self._place(event, node)
+        if node is not None:
+            found.extend(self._fits(event, node))
+        if event.action in _PLACING and event.path_after is not None:
+            names, problems = self._place(event, node, event.path_after)
             found.extend(problems)
+        elif event.action in _PLACING or event.action not in _KNOWN:
+            found.append(Finding("replay", f"at {event.seq} is what no program writes", (str(event),)))
         elif node is not None and event.action in ("drop", "purge"):
             names = self._forget(event.entity_id, node)
             if event.action == "drop" and event.asked == "drop" and node.children:
@@ -144,26 +150,47 @@ class Tree:
         yield from _follows(event, self._owned.get(event.entity_id))
         if owner is not None and path is not None:
             yield from self._leads(event, owner, _names(path)[:-1], "orphan" if event.action == "create" else "replay")
+        label = (owner_id, event.kind, _names(path)[-1] if path is not None else "")
+        other = self._owned_names.get(label)
+        if other not in (None, event.entity_id):
+            message = f"{path} is the name of rows {other} and {event.entity_id} at {event.seq}"
+            yield Finding("name", message, (str(self._owned[other]), str(event)))
         if event.action == "drop":
             self._owned.pop(event.entity_id, None)
+            self._owned_names.pop(label, None)
         else:
             self._owned[event.entity_id] = event
+            self._owned_names[label] = event.entity_id
 
-    def _place(self, event: Event, node: _Node | None) -> tuple[tuple[Named, ...], list[Finding]]:
-        assert event.path_after is not None
-        names, found = _names(event.path_after), list[Finding]()
+    def _fits(self, event: Event, node: _Node) -> Iterator[Finding]:
+        """Whether an event can happen to what is there already."""
+        if event.kind != node.kind:
+            message = f"entity {event.entity_id} was a {node.kind}, and is a {event.kind} at {event.seq}"
+            yield Finding("replay", message, (str(node.last), str(event)))
+        if event.action == "create" or (event.action == "restore" and node.live):
+            message = f"entity {event.entity_id} came to be at {event.seq}, and was there"
+            yield Finding("chain", message, (str(node.last), str(event)))
+        elif event.action not in _PLACING and event.path_after not in (None, event.path_before):
+            message = f"at {event.seq} {event.action} says {event.path_after} of what it calls {event.path_before}"
+            yield Finding("replay", message, (str(event),))
+
+    def _place(self, event: Event, node: _Node | None, path: str) -> tuple[tuple[Named, ...], list[Finding]]:
+        names, found = _names(path), list[Finding]()
         families = families_of(kind_named(event.kind), len(names)) or ("",) * len(names)
         parent_id = self._find(names[:-1], families)
         if parent_id is None:
-            message = f"{event.path_after} came to be at {event.seq} below a parent that was not live"
+            message = f"{path} came to be at {event.seq} below a parent that was not live"
             culprit = self._who_took(names[:-1], families)
             found.append(Finding("orphan", message, (*culprit, str(event))))
+            parent_id = -1
+        if parent_id is not None and self._is_below(parent_id, event.entity_id):
+            found.append(Finding("orphan", f"{path} came to be at {event.seq} below itself", (str(event),)))
             parent_id = -1
         given = () if node is None else self._forget(event.entity_id, node)
         label = (parent_id, families[-1], names[-1])
         other = self._taken.get(label)
         if other is not None and parent_id >= 0:
-            message = f"{event.path_after} is the name of entities {other} and {event.entity_id} at {event.seq}"
+            message = f"{path} is the name of entities {other} and {event.entity_id} at {event.seq}"
             found.append(Finding("name", message, (str(self._nodes[other].last), str(event))))
         self._taken[label] = event.entity_id
         if node is None:
@@ -173,6 +200,16 @@ class Tree:
         if parent_id in self._nodes:
             self._nodes[parent_id].children += 1
         return (*given, Named(*label, event.entity_id)), found
+
+    def _is_below(self, here: int, entity_id: int) -> bool:
+        for _ in range(DEEPEST):
+            if here == entity_id:
+                return True
+            node = self._nodes.get(here)
+            if node is None:
+                return False
+            here = node.parent_id
+        return True
 
     def _forget(self, entity_id: int, node: _Node) -> tuple[Named, ...]:
         """Take its name away."""

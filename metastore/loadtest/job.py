@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from metastore.arguments import integer, items, positive_integer, positive_seconds
 from metastore.clock import SYSTEM, Clock
-from metastore.errors import InvalidArgument
+from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.loadtest.client import Plan
 from metastore.loadtest.ground import check_ground, make_ground, names_of
 from metastore.loadtest.masters import check_master
@@ -211,8 +211,16 @@ class _Job:
         if not begun:
             return None
         watch.look()
+        write_facts(folder, told | {"state": "unchecked"})
+        try:
+            done = self._settle(context, plan, watch)
+        except BackendUnavailable as error:
+            logs = folder / "log"
+            raise BackendUnavailable(
+                f"{error}; what the clients were told is in {logs}: gather and check it when the database is back"
+            ) from None
         write_facts(folder, told | {"state": self._state()})
-        return self._settle(context, plan, watch)
+        return done
 
     def _clients(self, context: SparkContext, plan: Plan, watch: Watch, told: dict[str, Any]) -> bool:
         """Run the clients; return whether they began."""

@@ -14,6 +14,7 @@ __all__ = ["check_master", "slots"]
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\])?")
 _CLUSTER: Final = re.compile(r"local-cluster\[ *(\d+) *, *(\d+) *, *\d+ *\]")
 _KNOWN: Final = re.compile(r"(spark|k8s|yarn)\b")
+_MOST_HERE: Final = 1000
 _PATIENCE: Final = 5.0
 """Seconds for a master to take a connection."""
 
@@ -36,6 +37,10 @@ def check_master(master: str, clients: int) -> None:
         )
     if room is not None and room < clients:
         raise InvalidArgument(f"{master} runs {room} of {clients} clients at once: --master local[{clients}]")
+    if _LOCAL.fullmatch(master) and clients > _MOST_HERE:
+        raise InvalidArgument(
+            f"one machine runs at most {_MOST_HERE:,} clients, each a process: for {clients:,} take a cluster, --master"
+        )
     if master.startswith("spark:"):
         _check_there(master)
 

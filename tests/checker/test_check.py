@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 
 import metastore as ms
 from metastore.checker.check import check
-from metastore.checker.gather import gather, position
+from metastore.checker.gather import _path, gather, position, readable
+from metastore.checker.recorder import Recorder
+from metastore.errors import InvalidArgument
 from tests.checker.client import Client
 from tests.checker.folders import write
 
@@ -81,3 +83,21 @@ def test_one_who_was_killed_before_he_was_told(spark: SparkSession, url: str, hi
     log.write_text("\n".join([*lines[: at - 1], *lines[at + 1 :]]) + "\n")
     gather(spark, history, url)
     assert check(spark, history).counts == {"once": 1}
+    log.write_text("\n".join([*lines[:at], lines[at][:-30], *lines[at + 1 :]]) + "\n")
+    with pytest.raises(InvalidArgument, match=f"{log.name} is damaged: 1 of its lines are no records"):
+        gather(spark, history, url)
+
+
+@pytest.mark.parametrize("name", ["", "_hidden", ".hidden", "a/b"])
+def test_names_that_no_log_can_have(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="a client's name begins with neither"):
+        Recorder(tmp_path, name)
+
+
+def test_a_folder_whose_name_is_a_pattern() -> None:
+    """Spark reads patterns; what it is given must mean the folder itself."""
+    assert readable(Path("run[1]/{a}*?")) == r"run\[1\]/\{a\}\*\?"
+
+
+def test_what_stands_below_itself_has_no_path() -> None:
+    assert _path({1: (2, "schema", "a"), 2: (1, "schema", "b")}, 1) is None

@@ -160,6 +160,23 @@ class TestTransactions:
         late = operation("c/1", 0, 9, action="transaction", reads=reads, events=[wrote(4, 8, 2, "c/1")])
         assert rules(late, alter("d/1", 1, 2, 3, 7, 2)) == []
 
+    def test_what_was_never_so_together(self) -> None:
+        """A transaction that wrote nothing: the new of one, and the old of another that was there before it."""
+        first, second = alter("d/1", 1, 2, 3, 7, 2), alter("e/1", 3, 4, 4, 8, 2)
+        half = operation("c/1", 0, 9, action="transaction", outcome="nothing", reads=[saw("a", 7, 1), saw("b", 8, 2)])
+        whole = half._replace(reads=(saw("a", 7, 2), saw("b", 8, 1)))
+        assert rules(half, first, second) == ["cycle"]
+        assert rules(whole, first, second) == []
+        assert rules(half._replace(action="look"), first, second) == []
+
+    def test_what_any_operation_read_that_wrote(self) -> None:
+        skewed = operation("c/1", 0, 9, action="swap", reads=[saw("a", 7, 1)], events=[wrote(4, 8, 2, "c/1")])
+        assert rules(skewed, alter("d/1", 1, 2, 3, 7, 2)) == ["cycle"]
+
+    def test_owned_rows_are_not_looked_at(self) -> None:
+        read = operation("c/1", 0, 9, action="load", reads=[saw("a.p", 70, 1)._replace(kind="partition")])
+        assert rules(read) == []
+
 
 class TestConflicts:
     def test_that_somebody_won(self) -> None:
@@ -170,6 +187,14 @@ class TestConflicts:
         assert rules(alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("self", 7, 2)])) == ["conflict"]
         assert rules(alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("ancestor")])) == ["conflict"]
         assert rules(alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("unavailable")])) == []
+
+    def test_that_it_lost_to_itself(self) -> None:
+        assert rules(alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("self", 7, 1)])) == ["conflict"]
+
+    def test_that_the_name_was_taken_long_before(self) -> None:
+        taken = operation("c/1", 0, 9, action="create", outcome="failed", conflicts=[lost("name")], reads=[saw("a", 7)])
+        assert rules(taken) == []
+        assert rules(taken._replace(reads=())) == ["conflict"]
 
     def test_that_somebody_won_whose_calls_are_not_known(self) -> None:
         loser = alter("c/1", 0, 9, 4, 8, 2, conflicts=[lost("serialization")])
@@ -198,7 +223,7 @@ def test_the_past_is_forgotten_and_nothing_else() -> None:
             seq += 2
             both = [created(seq - 1, 100 + n, name, f"d/{n}"), dropped(seq, 100 + n, name, f"e/{n}")]
             for m, event in enumerate(both):
-                told = operation(f"{'de'[m]}/{n}", 10 * n + 1 + m, 10 * n + 3 + m, action="create", events=[event])
+                told = operation(f"{'de'[m]}/{n}", 10 * n + 1 + m, 10 * n + 3 + m, action="work", events=[event])
                 assert list(sweep.take(told)) == []
     kept = len(sweep._names) + len(sweep._versions) + len(sweep._stands)
     assert kept < 6_000, kept  # without forgetting: 40,000
@@ -206,6 +231,15 @@ def test_the_past_is_forgotten_and_nothing_else() -> None:
     assert max(lines) < 6_000, max(lines)  # without: 20,000
     stale = load("f/1", 500_000, 500_001, "a", 7, versions[7] - 1)
     assert [f.rule for f in [*sweep.take(stale), *sweep.close()]] == ["read"]
+
+
+@pytest.mark.parametrize("action", ["alter", "create", "rename", "restore"])
+def test_what_was_not_asked_for(action: str) -> None:
+    assert rules(operation("c/1", 0, 9, action=action, events=[dropped(3, 7, "a", "c/1")])) == ["once"]
+
+
+def test_it_returned_before_it_was_called() -> None:
+    assert "order" in rules(alter("c/1", 9, 5, 3, 7, 2))
 
 
 def test_every_rule_is_known() -> None:

@@ -144,3 +144,45 @@ def test_a_feed_that_puts_something_below_itself_is_told_and_ends(feed: Feed) ->
     feed.made(6, "l.c.s.n")
     feed.add("move", 3, "l.c.s", "l.c.s.n.s")
     assert [entity_id for entity_id, *_ in feed.tree.live()] == [1, 2, 4]
+
+
+class TestWhatNoProgramWrites:
+    def test_a_second_beginning(self, feed: Feed) -> None:
+        feed.add("create", 5, None, "l.c.s.t", kind="table")
+        assert feed.rules == ["chain"]
+
+    def test_a_restore_of_what_is_there(self, feed: Feed) -> None:
+        feed.add("restore", 5, None, "l.c.s.t", kind="table")
+        assert feed.rules == ["chain"]
+
+    def test_an_alter_that_leads_elsewhere(self, feed: Feed) -> None:
+        feed.add("alter", 5, "l.c.s.t", "l.c.s.u", kind="table")
+        assert feed.rules == ["replay"]
+
+    def test_another_kind(self, feed: Feed) -> None:
+        feed.add("alter", 5, "l.c.s.t", "l.c.s.t", kind="view")
+        assert feed.rules == ["replay"]
+
+    def test_another_action(self, feed: Feed) -> None:
+        feed.add("paint", 5, "l.c.s.t", "l.c.s.t", kind="table")
+        assert feed.rules == ["replay"]
+
+    def test_a_beginning_nowhere(self, feed: Feed) -> None:
+        feed.add("create", 6, None, None)
+        assert feed.rules == ["replay"]
+
+    def test_below_itself(self, feed: Feed) -> None:
+        feed.made(6, "l.c.s.d")
+        feed.add("move", 3, "l.c.s", "l.c.s.d.s")
+        assert feed.rules == ["orphan"]
+        assert "below itself" in feed.findings[0].message
+
+
+def test_owned_rows_have_names_of_their_own(feed: Feed) -> None:
+    feed.add("create", 8, None, "l.c.s.t.p", kind="partition", owner_id=5)
+    feed.add("create", 9, None, "l.c.s.t.p", kind="statistic", owner_id=5)
+    feed.add("drop", 8, "l.c.s.t.p", None, kind="partition", owner_id=5)
+    feed.add("create", 10, None, "l.c.s.t.p", kind="partition", owner_id=5)
+    assert feed.rules == []
+    feed.add("create", 11, None, "l.c.s.t.p", kind="partition", owner_id=5)
+    assert feed.rules == ["name"]

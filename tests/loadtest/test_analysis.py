@@ -125,7 +125,7 @@ def hot_entities(folder: Path) -> None:
     made += [operation("a", 3, causes=["self"] * 5, on=6, path="l.c.s.six", start=1)]
     made += [operation("a", 4, action="rename", on=6, path="l.c.s.six", to="l.c.s.seven", start=2)]
     made += [operation("a", 5, causes=["name"] * 4, on=None, path="l.c.s.new", start=3)]
-    made += [operation("a", 6, action="transaction", causes=["read"] * 3, on=None, path="l.c.t.new", start=2)]
+    made += [operation("a", 6, action="transaction", causes=["read"] * 3, on=None, path="l.c.t.new", start=4)]
     made += [operation("a", 7, causes=["operation"], on=5, path=None, start=9)]
     made[-1].conflicts = [Lost("operation")]
     made += [operation("a", 8, causes=["busy"] * 99, on=None, path=None)]  # nobody knows where

@@ -50,6 +50,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         (["--seconds", "nan"], "a run's length is a positive number of seconds"),
         (["--master", "nonsense"], "'nonsense' is no Spark master: write local[8]"),
         (["--master", "local[2]", "--clients", "32"], "local[2] runs 2 of 32 clients at once: --master local[32]"),
+        (["--clients", "99999999"], "one machine runs at most 1,000 clients, each a process: for 99,999,999 take a"),
         (["--master", "local[2]", "--clients", "1,2,4"], "local[2] runs 2 of 4 clients at once"),
         (["--master", "local-cluster[2,1,1024]"], "runs 2 of 8 clients at once"),
         (["--master", "spark://host"], "'spark://host' is no Spark master: write spark://host:7077"),

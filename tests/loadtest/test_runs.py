@@ -35,7 +35,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("url", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"], indirect=True)
 def test_a_hot_table(spark: SparkSession, url: str, tmp_path: Path, capsys: Output) -> None:
     """What clients saw, what the store says, what is reported and what clients' metrics say is the same."""
-    out = tmp_path / "out"
+    out = tmp_path / "out[1] {a,b}"  # to Spark, a pattern
     assert loadtest(url, out, "--scenario", "hot-table", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["checked"], told["findings"], told["interrupted"]) == (True, [], False)
@@ -153,3 +153,21 @@ def test_a_client_that_cannot_begin(
     assert "no client here" in err
     assert err.count("\n") == 1
     assert not (tmp_path / "a").exists()
+
+
+def test_a_database_that_is_away_at_the_end(
+    spark: SparkSession, sqlite_url: str, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the clients were told stays, and it is said where."""
+    from metastore.checker import gather
+
+    def away(*_: object) -> None:
+        raise ms.BackendUnavailable("nobody is there")
+
+    monkeypatch.setattr(gather, "gather", away)
+    out = tmp_path / "out"
+    assert loadtest(sqlite_url, out, "--scenario", "siblings", seconds="0.3") == 1
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert f"nobody is there; what the clients were told is in {out / 'log'}" in told
+    assert json.loads((out / "run.json").read_text())["state"] == "unchecked"
+    assert len([*recorded(out)]) > 0

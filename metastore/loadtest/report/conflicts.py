@@ -75,7 +75,8 @@ def _hot(spark: SparkSession, operations: DataFrame, folders: Sequence[Path], ro
     in_feed = _last_in_feed(spark, folders, ids)
     for run in {row["run"] for row in rows}:
         mine = [row for row in about if row["run"] == run]
-        here = {row["entity_id"]: in_feed.get((run, row["entity_id"])) for row in rows if row["run"] == run}
+        known = {row["entity_id"] for row in rows if row["run"] == run} - {None}
+        here = {entity_id: in_feed.get((run, entity_id)) for entity_id in known}
         for row in sorted(mine, key=lambda row: row["at"]):
             if row["latest"] is not None and row["entity_id"] in here and (run, row["entity_id"]) not in in_feed:
                 here[row["entity_id"]] = row["latest"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
+from metastore.checker.gather import readable
 from metastore.checker.records import OPERATIONS
 from metastore.checker.told import READS
 
@@ -42,7 +43,7 @@ def read_operations(spark: SparkSession, folders: Sequence[Path]) -> DataFrame:
 
 def read_parquet(spark: SparkSession, folders: Sequence[Path], name: str, schema: str) -> DataFrame:
     """Return what ``folders`` hold under ``name``, in one scan, with the place of its folder as ``run``."""
-    paths = [str(folder / name) for folder in folders if (folder / name).is_dir()]
+    paths = [readable(folder / name) for folder in folders if (folder / name).is_dir()]
     if not paths:
         return spark.createDataFrame([], schema).withColumn("run", F.lit(0))
     frame = spark.read.schema(schema).parquet(*paths)

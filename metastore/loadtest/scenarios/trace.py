@@ -144,7 +144,7 @@ def read_trace(path: str) -> Iterator[tuple[int, Any]]:
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidArgument(f"the trace {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidArgument(f"{path}, line {number}: this is no line of a trace: {error!r}") from None
+        raise InvalidArgument(f"{path}, line {number}: this is no line of a trace: {error}") from None
     if not number:
         raise InvalidArgument(f"the trace {path} is empty")
 
@@ -156,6 +156,6 @@ def _opened(path: str) -> IO[str]:
 
 
 def _checked(words: Any) -> list[str]:
-    if not words or len(words) != _WORDS[words[0]] or not all(isinstance(word, str) for word in words):
+    if not words or not all(isinstance(word, str) for word in words) or len(words) != _WORDS.get(words[0]):
         raise ValueError(f"the operation {words!r}")
     return list(words)
