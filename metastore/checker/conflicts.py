@@ -1,8 +1,8 @@
 """Whether somebody had won where an attempt lost.
 
-An attempt that expected a version of an entity lost justly if somebody else made the next one, and one that found its
-name taken if that is what its client was told in the end (which is a read, and checked as such). One that lost on
-anything else (an ancestor, a mark, a name, a deadlock) did if an operation on what it needs was under way with it, or
+An attempt that expected a version of an entity lost justly if somebody else's commit made the next one, and one that
+found its name taken if that is what its client was told in the end (which is a read, and checked as such). One that lost
+on anything else (an ancestor, a mark, a name, a deadlock) did if an operation on what it needs was under way with it, or
 an exclusive operation had come before it: what it had in hand may be older than its call. A freeze is one, that of its
 own client too: after it the others have their turn.
 """
@@ -65,7 +65,8 @@ class Justice:
             return True
         if lost.cause == "self" and lost.entity_id is not None and lost.expected is not None:
             mine = {(event.entity_id, event.version) for event in told.events}
-            return newer(lost.entity_id, lost.expected) and (lost.entity_id, lost.expected + 1) not in mine
+            own = (lost.entity_id, lost.expected + 1) in mine and not told.helped
+            return newer(lost.entity_id, lost.expected) and not own
         if lost.cause == "name" and any(seen.there for seen in told.reads):
             return True
         if self.others or (lost.cause in _EXCLUSIVE and self._exclusive):

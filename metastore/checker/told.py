@@ -24,6 +24,7 @@ class Told(NamedTuple):
     outcome: str
     entity_id: int | None
     version_after: int | None
+    helped: bool | None
     conflicts: tuple[Lost, ...]
     reads: tuple[Seen, ...]
     events: tuple[Placed, ...]

@@ -49,6 +49,7 @@ def operation(
     conflicts: Sequence[Lost] = (),
     entity_id: int | None = None,
     version: int | None = None,
+    helped: bool | None = None,
     clock: str = "here",
 ) -> Told:
     """One operation of ``client/number``."""
@@ -67,6 +68,7 @@ def operation(
         outcome,
         entity_id,
         version,
+        helped,
         tuple(conflicts),
         tuple(reads),
         tuple(events),

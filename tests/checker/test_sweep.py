@@ -189,7 +189,9 @@ class TestConflicts:
         assert rules(alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("unavailable")])) == []
 
     def test_that_it_lost_to_itself(self) -> None:
-        assert rules(alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("self", 7, 1)])) == ["conflict"]
+        told = alter("c/1", 0, 9, 3, 7, 2, conflicts=[lost("self", 7, 1)])
+        assert rules(told) == ["conflict"]
+        assert rules(told._replace(helped=True)) == []  # another's commit made that version
 
     def test_that_the_name_was_taken_long_before(self) -> None:
         taken = operation("c/1", 0, 9, action="create", outcome="failed", conflicts=[lost("name")], reads=[saw("a", 7)])
