@@ -1,8 +1,8 @@
 """Whether somebody had won where an attempt lost.
 
 An attempt that expected a version of an entity lost justly if somebody else's commit made the next one, and one that
-found its name taken if that is what its client was told in the end (which is a read, and checked as such). One that lost
-on anything else (an ancestor, a mark, a name, a deadlock) did if an operation on what it needs was under way with it, or
+found its name taken if that is what its client was told in the end (a read, and checked as such). One that lost on
+anything else (an ancestor, a mark, a name, a deadlock) did if an operation on what it needs was under way with it, or
 an exclusive operation had come before it: what it had in hand may be older than its call. A freeze is one, that of its
 own client too: after it the others have their turn.
 """
