@@ -4,7 +4,7 @@
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 UV ?= $(shell command -v uv 2>/dev/null)
-WORKERS ?= 2
+WORKERS ?= 3
 EXTRAS := spark,sample,sqlite,metrics,loadtest,test,dev
 
 BIN := .venv/bin

@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """Start a PostgreSQL of our own, one per worker; for tests that restart, kill or configure use a new one."""
-    with PostgresServer() as server:
+    with PostgresServer(in_memory=True) as server:
         yield server
 
 

@@ -41,7 +41,7 @@ SETTINGS: Mapping[str, str] = {
     "full_page_writes": "off",
     "max_connections": "200",
     "shared_buffers": "64MB",
-    "max_wal_size": "4GB",
+    "max_wal_size": "1GB",
     "log_timezone": "UTC",
     "timezone": "UTC",
 }
@@ -108,6 +108,7 @@ class PostgresServer(_Administrator, Background):
 
     ``settings`` are added to (and win over) the defaults; change them before a :meth:`restart` to
     change them later. With a ``password``, TCP asks for it (scram-sha-256); the socket never does.
+    ``in_memory``: its files are in memory where there is room, in which a database is copied in a tenth of the time.
     """
 
     name = "postgres"
@@ -115,8 +116,10 @@ class PostgresServer(_Administrator, Background):
     copied = "STRATEGY FILE_COPY"  # which takes two thirds of the time
     user = "postgres"
 
-    def __init__(self, *, settings: Mapping[str, str] | None = None, password: str | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, *, settings: Mapping[str, str] | None = None, password: str | None = None, in_memory: bool = False
+    ) -> None:
+        super().__init__(in_memory=in_memory)
         self.settings = {**SETTINGS, **(settings or {})}
         self.password = password
         self.programs = self._runnable_programs()

@@ -26,10 +26,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import psutil
+
 __all__ = ["STOP_TIMEOUT", "Background", "free_port", "reachable_by_others", "server_user", "wait_until"]
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 PREFIX = "metastore-test-"
+_MEMORY = Path("/dev/shm")
+_ROOM = 8 << 30
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 15.0
 
@@ -60,9 +64,9 @@ class Background:
     ending = signal.SIGTERM  # sent when the parent dies: the quickest one that leaves nothing behind
     patience = START_TIMEOUT
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_memory: bool = False) -> None:
         self.port = free_port()
-        self.folder = _new_folder(self.name)
+        self.folder = _new_folder(self.name, in_memory=in_memory)
         self._lock = _hold(self.folder)
         self._process: subprocess.Popen[bytes] | None = None
         self._started = False
@@ -178,14 +182,24 @@ def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
     return True
 
 
-def _new_folder(name: str) -> Path:
+def _new_folder(name: str, *, in_memory: bool) -> Path:
     place = Path(tempfile.gettempdir())
-    if server_user() and not reachable_by_others(place):
+    if in_memory and _has_room(_MEMORY):
+        place = _MEMORY
+    elif server_user() and not reachable_by_others(place):
         place = Path("/tmp")  # the one folder that every user can reach
     _sweep(place)
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-", dir=place))
     folder.chmod(0o755)
     return folder
+
+
+def _has_room(place: Path) -> bool:
+    """Whether a file system in memory is there, large enough, and lets programs run."""
+    if not place.is_dir() or psutil.virtual_memory().available < _ROOM:
+        return False
+    about = os.statvfs(place)
+    return about.f_bavail * about.f_frsize > _ROOM and not about.f_flag & os.ST_NOEXEC
 
 
 def _hold(folder: Path) -> BinaryIO:
