@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,12 +12,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import metastore as ms
+from metastore.cli.app import run as run_command
 from tests.setup.java import find_java
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -30,9 +34,19 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def call(url: str | None, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own."""
     command = [sys.executable, "-m", "metastore", *(() if url is None else ("--url", url)), *words]
     options: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "timeout": 120, "env": environment()}
     return subprocess.run(command, check=False, **{**options, **more})
+
+
+def here(url: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, which takes a tenth of the time."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, environment(), clear=True):
+        code = run_command(["--url", url, *words])
+    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    return subprocess.CompletedProcess(words, code, *texts)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.long])])
@@ -46,7 +60,7 @@ def url(request: pytest.FixtureRequest) -> str:
 def run(url: str) -> Run:
     """Run a command on a database with a little of everything."""
     fill(url)
-    return lambda *words, **more: call(url, *words, **more)
+    return lambda *words: here(url, *words)
 
 
 def fill(url: str) -> None:
@@ -244,8 +258,8 @@ def test_paths_that_lead_nowhere(run: Run) -> None:
 def test_urls(url: str, part: str) -> None:
     for words in (("ls",), ("migrate",), ("verify", "--json")):
         if words != ("migrate",) or "1:1" not in url:
-            refused(call(url, *words), part if words != ("migrate",) or "nowhere" not in url else "")
-    assert "s3cret" not in call(url, "ls").stderr
+            refused(here(url, *words), part if words != ("migrate",) or "nowhere" not in url else "")
+    assert "s3cret" not in here(url, "ls").stderr
 
 
 def test_a_url_without_its_option_is_not_shown() -> None:
@@ -334,7 +348,7 @@ def test_help_and_version() -> None:
     assert "crawl" in call(None, "--help").stdout
     assert call(None).stdout.startswith("Usage: ")
     for command in ("migrate", "crawl", "ls", "show", "history", "changes", "verify", "gc"):
-        assert "--json" in call(None, command, "--help").stdout
+        assert "--json" in here("sqlite://", command, "--help").stdout
     refused(call(None, "nothing"), "nothing")
 
 
