@@ -65,7 +65,7 @@ class Justice:
             return True
         if lost.cause == "self" and lost.entity_id is not None and lost.expected is not None:
             mine = {(event.entity_id, event.version) for event in told.events}
-            own = (lost.entity_id, lost.expected + 1) in mine and not told.helped
+            own = (lost.entity_id, lost.expected + 1) in mine and told.helped is False
             return newer(lost.entity_id, lost.expected) and not own
         if lost.cause == "name" and any(seen.there for seen in told.reads):
             return True
