@@ -61,13 +61,13 @@ bench-leases: $(BENCH) ## measure leases, and the locks of Redis, etcd and ZooKe
 bench-peers: $(BENCH) $(JAVA) ## measure one mix beside locks in the database, Redis, etcd, ZooKeeper and a lock tree, 12 minutes
 	$(SPARK) $(BIN)/python -m tests.bench.peers $(ARGS)
 
-load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly
+load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 10 minutes
 	$(SPARK) $(BIN)/python -m tests.load $(ARGS)
 
 load-faults: $(STAMP) $(JAVA) ## load tests whose clients, connections and servers are killed, stopped, cut, partitioned: 10 minutes
 	$(SPARK) $(BIN)/python -m tests.load.faults $(ARGS)
 
-check-history: $(STAMP) $(JAVA) ## check clean histories of ten million operations, and one with a fault
+check-history: $(STAMP) $(JAVA) ## check clean histories of ten million operations, and one with a fault: an hour
 	$(SPARK) $(BIN)/python -m tests.checker.many $(ARGS)
 
 interleavings-sql: $(STAMP) ## explore every interleaving of statements on PostgreSQL and SQLite, of each pair: 15 minutes

