@@ -3,7 +3,7 @@
 A commit with one insert, one altered document or one entity that is moved, dropped or the like is one statement. Any
 other commit is one message, hence one round trip and one transaction: locks by id where shared and exclusive ones
 mix, checks of what must be absent with a snapshot taken after them, then what writes. The SQL
-is in :mod:`metastore.backends.postgres_sql` and ``read_sql``.
+is in :mod:`metastore.backends.postgres_hot_sql`, ``postgres_sql`` and ``read_sql``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from metastore.backends import postgres_hot_sql as hot_sql
 from metastore.backends import postgres_sql as sql
 from metastore.backends.lease_port import fences
 from metastore.commit import (
@@ -15,7 +16,6 @@ from metastore.commit import (
     Caller,
     Commit,
     Delete,
-    Event,
     Expect,
     Guard,
     Insert,
@@ -87,10 +87,6 @@ def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
     }
 
 
-def _event(event: Event) -> dict[str, Any]:
-    return {"kind": event.kind, "action": event.action, "path_after": event.path_after, "changes": event.changes}
-
-
 def caller(given: Caller | None, operation_id: UUID, claim: int) -> list[Statement]:
     """What must hold of a caller's operation id, and of one that was claimed, before its row is written."""
     found: list[Statement] = []
@@ -109,11 +105,7 @@ def preludes(commit: Commit) -> list[Statement]:
 def create(commit: Commit, write: Insert) -> Statement:
     """A single new entity."""
     parameters = {
-        **guards(commit.guards),
-        **_event(write.event),
-        "operation_id": commit.operation_id,
-        "principal": commit.principal,
-        "digest": commit.caller and commit.caller.digest,
+        **_of_one(commit, write),
         "parent_id": write.parent_id,
         "family": write.family,
         "name": write.name,
@@ -122,38 +114,23 @@ def create(commit: Commit, write: Insert) -> Statement:
         "doc": write.doc,
     }
     if commit.leases:
-        return Statement(sql.CREATE_FENCED, parameters | leases(commit.leases), writes=True)
-    return Statement(sql.CREATE, parameters, writes=True)
+        return Statement(hot_sql.CREATE_FENCED, parameters | leases(commit.leases), writes=True)
+    return Statement(hot_sql.CREATE, parameters, writes=True)
 
 
 def alter(commit: Commit, write: Update) -> Statement:
     """A single entity with a new document."""
-    parameters = {
-        **guards(commit.guards),
-        **_event(write.event),
-        "path_before": write.event.path_before,
-        "operation_id": commit.operation_id,
-        "principal": commit.principal,
-        "digest": commit.caller and commit.caller.digest,
-        "id": write.id,
-        "version": write.version,
-        "doc": write.doc,
-    }
+    parameters = {**_of_one(commit, write), "id": write.id, "version": write.version, "doc": write.doc}
     if commit.leases:
-        return Statement(sql.ALTER_FENCED, parameters | leases(commit.leases), writes=True)
-    return Statement(sql.ALTER, parameters, writes=True)
+        return Statement(hot_sql.ALTER_FENCED, parameters | leases(commit.leases), writes=True)
+    return Statement(hot_sql.ALTER, parameters, writes=True)
 
 
 def move(commit: Commit, write: Update) -> Statement:
     """A single entity that is changed exclusively, and keeps its document."""
     place = write.place
     parameters = {
-        **guards(commit.guards),
-        **_event(write.event),
-        "path_before": write.event.path_before,
-        "operation_id": commit.operation_id,
-        "principal": commit.principal,
-        "digest": commit.caller and commit.caller.digest,
+        **_of_one(commit, write),
         "id": write.id,
         "version": write.version,
         "scope_version": write.scope_version,
@@ -165,7 +142,23 @@ def move(commit: Commit, write: Update) -> Statement:
         "state": write.state,
         "in_use": write.in_use,
     }
-    return Statement(sql.MOVE, parameters, writes=True)
+    return Statement(hot_sql.MOVE, parameters, writes=True)
+
+
+def _of_one(commit: Commit, write: Insert | Update) -> dict[str, Any]:
+    """Return the parameters that the statements for a single entity share."""
+    event = write.event
+    return {
+        **guards(commit.guards),
+        "kind": event.kind,
+        "action": event.action,
+        "path_before": event.path_before,
+        "path_after": event.path_after,
+        "changes": event.changes,
+        "operation_id": commit.operation_id,
+        "principal": commit.principal,
+        "digest": commit.caller and commit.caller.digest,
+    }
 
 
 def statements(commit: Commit) -> list[Statement]:

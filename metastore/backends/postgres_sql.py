@@ -1,7 +1,7 @@
 """The statements of a commit on PostgreSQL.
 
-Four shapes. ``CREATE``, ``ALTER`` and ``MOVE`` are the hot ones, for a single insert, a single update of a document and
-a single exclusive update without one; :func:`batch` composes one statement for everything else. In each of them
+``postgres_hot_sql`` has the hot ones, for one entity that is made, altered or changed exclusively; :func:`batch`
+composes one statement for everything else, of parts that they share. In each of them
 
 * every guard is locked ``FOR KEY SHARE`` in a materialized CTE ordered by id, and its count is
   compared with the number expected; what follows runs only if all held. A guard that carries
@@ -24,14 +24,11 @@ from metastore.backends.port import DRIFT, LONGEST_QUIET, QUIET
 from metastore.changes import FORMAT
 
 __all__ = [
+    "ALL_FENCED",
     "ALL_GUARDED",
-    "ALTER",
-    "ALTER_FENCED",
     "CALLER",
     "CLAIM",
     "CLAIMED",
-    "CREATE",
-    "CREATE_FENCED",
     "DURABLE",
     "FENCED",
     "GUARDED",
@@ -39,10 +36,11 @@ __all__ = [
     "LOCK_ENTITIES",
     "LOCK_GUARDS",
     "MARKED",
-    "MOVE",
     "NOT_EMPTY",
     "NOW",
+    "OPERATION_COLUMNS",
     "PATIENCE",
+    "PATIENT",
     "PENDING",
     "READ",
     "RELEASE",
@@ -52,6 +50,7 @@ __all__ = [
     "check_absent_owned",
     "check_empty",
     "check_listing",
+    "marked",
     "quiet",
 ]
 
@@ -84,120 +83,16 @@ FENCED = """fenced AS MATERIALIZED (
   ORDER BY name FOR KEY SHARE)"""
 """The leases that still have their tokens. A renewal passes; whoever wants to change a token waits for the commit."""
 
-_ALL_FENCED = "(SELECT count(*) FROM fenced) = cardinality(%(lease_names)s::text[])"
+ALL_FENCED = "(SELECT count(*) FROM fenced) = cardinality(%(lease_names)s::text[])"
 
-_OPERATION_COLUMNS = """operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal, time,
+OPERATION_COLUMNS = """operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal, time,
     path_before, path_after, changes, scope_version, in_use, doc, digest"""
 
 
-def _marked(ids: str, also: str = "") -> str:
+def marked(ids: str, also: str = "") -> str:
     """Whether a guard carries another's mark; seen by this statement's snapshot, so that it may be missed."""
     return f"""EXISTS (SELECT FROM guard WHERE id = ANY({ids}) AND (mark <> %(operation_id)s::uuid{also}))"""
 
-
-_GUARDS_MARKED = _marked("%(guard_ids)s::bigint[]")
-
-
-def _fence(fenced: bool) -> tuple[str, str, str, str, str]:
-    """What a statement has more that is made under leases: a CTE, a condition, a column and its value, a result."""
-    if not fenced:
-        return "", "", "", "", ""
-    return f"\n{FENCED},", f" AND {_ALL_FENCED}", ", fences", ", %(fences)s::text", f", {_ALL_FENCED} AS fenced"
-
-
-def _create(*, fenced: bool) -> str:
-    first, holds, column, fences, held = _fence(fenced)
-    return f"""WITH {GUARDED},{first}
-placed AS (
-  INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
-  SELECT nextval('entity_id_seq'), %(parent_id)s::bigint, %(kind)s::text, %(family)s::text, %(name)s::text,
-    %(key)s::text, %(fold)s::boolean, 0, true, 1
-  WHERE {ALL_GUARDED}{holds}
-  ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
-  RETURNING id),
-made AS (
-  INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
-  SELECT id, 1, %(doc)s::text, %(principal)s::text, now.at, %(principal)s::text, now.at
-  FROM placed, (SELECT {NOW} AS at) AS now
-  RETURNING id, created_at),
-logged AS (
-  INSERT INTO operation ({_OPERATION_COLUMNS}{column})
-  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), id, 1, NULL, %(kind)s::text, %(action)s::text,
-    %(principal)s::text, created_at, NULL, %(path_after)s::text, %(changes)s::text, 1, true, %(doc)s::text,
-    %(digest)s::text{fences}
-  FROM made WHERE {DURABLE})
-SELECT (SELECT count(*) FROM guarded) AS held, made.id, made.created_at,
-  CASE WHEN made.id IS NULL THEN {_GUARDS_MARKED} END AS marked{held}
-FROM (SELECT 1) AS one LEFT JOIN made ON true"""
-
-
-CREATE, CREATE_FENCED = _create(fenced=False), _create(fenced=True)
-
-_PENDING_ON = f"EXISTS (SELECT FROM operation WHERE entity_id = {{}} AND action = 'pending' AND format <= {FORMAT})"
-
-
-def _alter(*, fenced: bool) -> str:
-    first, holds, column, fences, held = _fence(fenced)
-    return f"""WITH {GUARDED},{first}
-own AS MATERIALIZED (SELECT scope_version, in_use FROM guard WHERE id = %(id)s::bigint
-  AND (mark IS NULL OR mark = %(operation_id)s::uuid)),
-altered AS (
-  UPDATE entity SET version = version + 1, doc = %(doc)s::text,
-    modified_by = %(principal)s::text, modified_at = {NOW}
-  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{holds} AND (SELECT true FROM own)
-    AND NOT {_PENDING_ON.format("%(id)s::bigint")}
-  RETURNING id, version, modified_at),
-logged AS (
-  INSERT INTO operation ({_OPERATION_COLUMNS}{column})
-  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
-    %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
-    %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text{fences}
-  FROM altered, own WHERE {DURABLE})
-SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at,
-  CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found,
-  CASE WHEN altered.id IS NULL THEN EXISTS (SELECT FROM guard
-    WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark <> %(operation_id)s::uuid)
-    END AS marked{held}
-FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
-
-
-ALTER, ALTER_FENCED = _alter(fenced=False), _alter(fenced=True)
-
-_PATIENT = "set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)"
-
-MOVE = f"""WITH {GUARDED},
-own AS MATERIALIZED (
-  SELECT id FROM guard
-  WHERE {ALL_GUARDED} AND (SELECT {_PATIENT}) <> '' AND id = %(id)s::bigint
-    AND scope_version = %(scope_version)s::bigint AND mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {NOW})
-  FOR UPDATE),
-altered AS (
-  UPDATE entity SET version = version + 1, modified_by = %(principal)s::text, modified_at = {NOW}
-  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND (SELECT count(*) FROM own) = 1 AND {DURABLE}
-  RETURNING id, version, doc, modified_at),
-stands AS (
-  UPDATE guard g SET scope_version = g.scope_version + 1, parent_id = coalesce(%(parent_id)s::bigint, g.parent_id),
-    name = coalesce(%(name)s::text, g.name), key = coalesce(%(key)s::text, g.key),
-    fold = coalesce(%(fold)s::boolean, g.fold), state = coalesce(%(state)s::smallint, g.state),
-    in_use = coalesce(%(in_use)s::boolean, g.in_use), quiet_until = NULL,
-    dropped_at = CASE %(state)s::smallint WHEN 0 THEN NULL WHEN 1 THEN {NOW} ELSE g.dropped_at END
-  FROM altered WHERE g.id = altered.id AND g.id = %(id)s::bigint
-  RETURNING g.scope_version, g.in_use),
-withdrawn AS (
-  UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
-  FROM altered WHERE o.entity_id = %(id)s::bigint AND o.action = 'pending'),
-logged AS (
-  INSERT INTO operation ({_OPERATION_COLUMNS})
-  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
-    %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
-    %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text
-  FROM altered, stands)
-SELECT (SELECT count(*) FROM guarded) + (SELECT count(*) FROM own) AS held, altered.version, altered.modified_at,
-  CASE WHEN altered.id IS NULL THEN {_marked("%(guard_ids)s::bigint[] || %(id)s::bigint")}
-    OR EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND quiet_until > {NOW}) END AS marked
-FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
-"""Rename, move, drop, restore, purge, enable, disable. The shared guards must have smaller ids than the entity's own:
-locks are taken in the ids' order. Intents that are pending on the entity are sent away."""
 
 LOCK_GUARDS = {
     True: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE",
@@ -266,9 +161,11 @@ RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NUL
 WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 """Takes the operation's own mark away."""
 
+PATIENT = "set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)"
+
 _BARRED = f"""barred AS MATERIALIZED (
   SELECT id FROM guard
-  WHERE (SELECT {_PATIENT}) <> ''
+  WHERE (SELECT {PATIENT}) <> ''
     AND id = ANY(%(bar_ids)s::bigint[])
     AND scope_version = (%(bar_scopes)s::bigint[])[array_position(%(bar_ids)s::bigint[], id)]
     AND CASE WHEN id = %(held)s::bigint THEN mark = %(operation_id)s::uuid
@@ -315,7 +212,7 @@ _PUBLISHED = """published AS (
 _ALL_STAGED = "(SELECT count(*) FROM staged_rows) = cardinality(%(publishes)s::uuid[])"
 
 _OWN_UPDATES = "(SELECT count(*) FROM locked) = cardinality(%(u_ids)s::bigint[])"
-_UNMARKED = f"NOT {_marked('%(u_plain)s::bigint[]')}"
+_UNMARKED = f"NOT {marked('%(u_plain)s::bigint[]')}"
 _NONE_PENDING = f"""NOT EXISTS (SELECT FROM operation
       WHERE entity_id = ANY(%(u_plain)s::bigint[]) AND action = 'pending' AND format <= {FORMAT})"""
 _OWN_WRITES = "(SELECT count(*) FROM locked_owned) = %(w_known)s::bigint"
@@ -396,7 +293,7 @@ _DONE_OWNED = """SELECT w.ordinal, o.id, o.version, o.owner_id, NULL::bigint, NU
 _LOGGED = f"""done AS MATERIALIZED (
   SELECT * FROM ({{parts}}) AS d(ordinal, id, version, owner_id, scope_version, in_use, doc, time) ORDER BY ordinal),
 logged AS (
-  INSERT INTO operation ({_OPERATION_COLUMNS}{{column}})
+  INSERT INTO operation ({OPERATION_COLUMNS}{{column}})
   SELECT %(operation_id)s::uuid, {{ordinal}}, nextval('change_seq'), d.id, d.version, d.owner_id, ev.kind, ev.action,
     %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc,
     CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END{{fences}}
@@ -419,7 +316,7 @@ _MUST = """,
 
 def _any_marked(updates: bool) -> str:
     plain = " || %(u_plain)s::bigint[]" if updates else ""
-    return _marked(
+    return marked(
         f"%(guard_ids)s::bigint[] || %(bar_ids)s::bigint[]{plain}",
         f" OR (id = ANY(%(turn_ids)s::bigint[]) AND coalesce(quiet_until, 0) > {NOW})",
     )
@@ -458,7 +355,7 @@ def batch(
     free += [_NONE_PENDING] if updates and not overlook else []
     own = [_OWN_UPDATES] if updates else []
     own += [_OWN_WRITES] if owned else []
-    leases = [_ALL_FENCED] if fenced else []
+    leases = [ALL_FENCED] if fenced else []
     parts += [_STAGED] if publishes else []
     conditions = {k: " AND ".join(v) or "true" for k, v in (("own", own), ("free", free), ("fenced", leases))}
     parts += [_OK.format(staged=f" AND {_ALL_STAGED}" if publishes else "", **conditions)]

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from metastore.checker.finding import Finding
-from metastore.checker.gather import readable, since
+from metastore.checker.gather import since
 from metastore.checker.passes import (
     EVENT_COLUMNS,
     FOUND,
@@ -29,6 +29,7 @@ from metastore.checker.passes import (
     replayed,
     swept,
 )
+from metastore.checker.spark_paths import readable
 
 __all__ = ["Checked", "check"]
 

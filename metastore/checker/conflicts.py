@@ -34,7 +34,6 @@ class Justice:
         self._exclusive = 0
         self.others = False
         """Somebody wrote whose calls are not known: whoever lost may have lost to him."""
-        self._freezing: set[str] = set()
 
     def wrote(self, event: Placed) -> None:
         self._exclusive += event.exclusive

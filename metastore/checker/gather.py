@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from metastore.backends.snapshot import Snapshot
 from metastore.checker.records import OPERATIONS
+from metastore.checker.spark_paths import readable
 from metastore.checker.tree import DEEPEST
 from metastore.clock import SYSTEM
 from metastore.commit import LIVE, ROOT_ID
@@ -25,7 +25,7 @@ from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.names import format_path
 from metastore.store import Store, open_store
 
-__all__ = ["gather", "operations", "position", "readable", "since"]
+__all__ = ["gather", "operations", "position", "since"]
 
 _ROWS: Final = 50_000
 _TORN: Final = "_torn"
@@ -112,11 +112,6 @@ def operations(spark: SparkSession, folder: Path) -> DataFrame:
     told = ended.unionByName(open_)
     told = told.join(positions, F.concat_ws("/", told.client, told.number) == positions.principal, "left")
     return told.withColumn("operation_id", F.coalesce("operation_id", "_id")).drop("_id", "principal")
-
-
-def readable(path: Path) -> str:
-    """Return ``path`` as Spark reads it: what it takes for a pattern stands for itself."""
-    return re.sub(r"([\\*?{}\[\]])", r"\\\1", str(path))
 
 
 def _check_torn(lines: DataFrame, folder: Path) -> None:

@@ -82,8 +82,8 @@ class Operation:
     helped: bool | None = None
     """Whether another operation's commit applied it."""
     reads: list[Seen] = field(default_factory=list)
-    """What it vouches for: each was so at one instant between start and end; what a transaction read was so when it
-    committed."""
+    """What it vouches for: each was so at one instant between start and end. What one who wrote had read was so when
+    he committed; what a transaction or a freeze read was so all at once."""
     values: dict[str, float] = field(default_factory=dict)
     """What a scenario wants to be known beside it."""
 

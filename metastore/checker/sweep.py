@@ -200,7 +200,7 @@ class Sweep:
     # --- reads
 
     def _validated(self, told: Told) -> Iterator[Finding]:
-        """What a transaction read is so just before its position. (What came before that has been called by now.)"""
+        """What one read who wrote is so just before his position. (What came before that has been called by now.)"""
         if not told.events:
             return
         at = told.events[0].seq - 1

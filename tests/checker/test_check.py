@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 import metastore as ms
 from metastore.checker.check import check
-from metastore.checker.gather import _path, gather, position, readable
+from metastore.checker.gather import _path, gather, position
 from metastore.checker.recorder import Recorder
+from metastore.checker.spark_paths import readable
 from metastore.errors import InvalidArgument
 from tests.checker.client import Client
 from tests.checker.folders import write

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends import postgres_sql, sqlite_commit
+from metastore.backends import postgres_hot_sql, postgres_sql, sqlite_commit
 from metastore.commit import Commit, Conflicted, LeaseToken, Outcome
 from tests.concurrency.checks import violations
 from tests.concurrency.raw import dsn, is_sqlite, rows, waiting_for_locks
@@ -124,7 +124,7 @@ def _looks_only(statement: str) -> str:
 def look_without_holding(patch: pytest.MonkeyPatch) -> None:
     """Check the token by a plain SELECT, without a row lock."""
     for name in ("ALTER_FENCED", "CREATE_FENCED"):
-        patch.setattr(postgres_sql, name, _looks_only(getattr(postgres_sql, name)))
+        patch.setattr(postgres_hot_sql, name, _looks_only(getattr(postgres_hot_sql, name)))
     patch.setattr(postgres_sql, "FENCED", postgres_sql.FENCED.replace(" FOR KEY SHARE", ""))
     postgres_sql.batch.cache_clear()
 
@@ -209,7 +209,7 @@ def _accept_all(patch: pytest.MonkeyPatch, url: str) -> None:
         return
     fenced = postgres_sql.FENCED
     any_token = fenced[: fenced.index("AND token")] + ")"
-    patch.setattr(postgres_sql, "ALTER_FENCED", postgres_sql.ALTER_FENCED.replace(fenced, any_token))
+    patch.setattr(postgres_hot_sql, "ALTER_FENCED", postgres_hot_sql.ALTER_FENCED.replace(fenced, any_token))
 
 
 def race(team: Team, url: str, *, broken: bool = False) -> list[dict[str, int]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
-from metastore.checker.gather import readable
 from metastore.checker.records import OPERATIONS
+from metastore.checker.spark_paths import readable
 from metastore.checker.told import READS
 
 if TYPE_CHECKING:
