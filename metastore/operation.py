@@ -31,6 +31,7 @@ from metastore.commit import (
     Write,
 )
 from metastore.deadlines import until
+from metastore.entity import Entity
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
@@ -70,8 +71,15 @@ def perform(session: Session, request: Request[T], call: Call) -> T:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
         if call.lease is not None:
             raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
-        return _in_transaction(session, request, call)
-    return Operation(session, request, call).run()
+        return _of(session, _in_transaction(session, request, call))
+    return _of(session, Operation(session, request, call).run())
+
+
+def _of(session: Session, result: T) -> T:
+    """Note in an entity where it comes from: only what was committed here is trusted later."""
+    if isinstance(result, Entity):
+        result.__dict__["origin"] = session.backend.origin
+    return result
 
 
 def is_new(session: Session, call: Call) -> bool:

@@ -35,7 +35,7 @@ from metastore.commit import (
     Write,
 )
 from metastore.drafts import Draft, Drafts
-from metastore.entity import Node, OwnedRecord, Record
+from metastore.entity import Node, Origin, OwnedRecord, Record
 from metastore.errors import InvalidArgument
 from metastore.kinds import kind_named
 from metastore.names import fold
@@ -56,6 +56,7 @@ class Overlay:
         self._base = base
         self._clock = clock
         self._principal = principal
+        self._origin: Origin | None = None
         self._reads = ReadSet()
         self._drafts = Drafts()
         self._owned = OwnedOverlay(base, self._reads, self._drafts.is_new)
@@ -65,6 +66,23 @@ class Overlay:
         self._paths: dict[Lookup, Resolved] = {}
         self._ids: list[int] = []
         self._listings: dict[tuple[int, str, str, int], tuple[int, list[Child]]] = {}
+
+    # --- where what it returns comes from
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of all that the transaction returns: uncommitted, until it commits."""
+        if self._origin is None:
+            self._origin = Origin(self._base.origin.database, committed=False)
+        return self._origin
+
+    def identify(self) -> Origin:
+        """Which database this is, read again."""
+        return self._base.identify()
+
+    def committed(self) -> None:
+        """Note that all that the transaction returned is committed now."""
+        self.origin.committed = True
 
     # --- the transaction as a commit
 

@@ -58,7 +58,7 @@ from metastore.commit import (
     Outcome,
     Result,
 )
-from metastore.entity import Node, OwnedRecord, Record
+from metastore.entity import Node, Origin, OwnedRecord, Record
 from metastore.names import fold
 
 __all__ = ["MemoryBackend"]
@@ -77,6 +77,7 @@ class MemoryBackend:
         root = Stand(ROOT_ID, above_all, "root", "root", "", "", False, LIVE, True, ROOT.scope_version, None)
         self._tables = Tables({ROOT_ID: root})
         self._epoch = f"{clock.micros():014x}"
+        self._origin = Origin(f"memory/{clock.operation_id()}")
         self._collected = 0
 
     # --- commit
@@ -387,6 +388,13 @@ class MemoryBackend:
 
     def now(self) -> int:
         return self._clock.micros()
+
+    @property
+    def origin(self) -> Origin:
+        return self._origin
+
+    def identify(self) -> Origin:
+        return self._origin
 
     def format(self) -> tuple[int, int] | None:
         return FORMAT, FORMAT

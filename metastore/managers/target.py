@@ -28,7 +28,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
     """Return the live entity that ``target`` means, or raise EntityNotFound."""
     names = names_of(kind, target)
     if isinstance(target, Entity):
-        if target.record.live and view.guess():
+        if view.trusts(target):
             return target.record
         known = view.backend.by_id([target.id])[0]
         if known is None or not known.live:
@@ -70,7 +70,7 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
     if not isinstance(parent, Entity) or parent.kind not in kind.parents:
         what = getattr(parent, "kind", type(parent).__name__)
         raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents) or 'root'}, not a {what}")
-    if parent.record.live and view.guess():
+    if view.trusts(parent):
         return view.newest(parent.record.chain)
     known = view.backend.by_id([parent.id])[0]
     if known is None or not known.live:
