@@ -25,10 +25,12 @@ from metastore.commit import (
     PURGING,
     ROOT_ID,
     Absent,
+    Children,
     Commit,
     Committed,
     Insert,
     Listing,
+    Newest,
     Outcome,
     Result,
     Update,
@@ -292,7 +294,10 @@ class Overlay:
             return True
         if self._drafts.is_new(entity_id):
             return False
-        return self._base.has_children(entity_id, [*besides, *self._drafts])
+        known = frozenset([*besides, *[i for i, draft in self._drafts.items() if not draft.new]])
+        there = self._base.has_children(entity_id, sorted(known))
+        self._reads.children.add(Children(entity_id, known, there))
+        return there
 
     # --- listings
 
@@ -329,7 +334,7 @@ class Overlay:
         return sorted(rows, key=lambda c: (c.key, c.node.id))
 
     def _base_listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
-        """Return the whole listing; one of live children is noted, one of dropped ones is not validated."""
+        """Return the whole listing, and note it."""
         rows: list[Child] = []
         after = ("", 0)
         while True:
@@ -338,13 +343,11 @@ class Overlay:
             if len(page.rows) < _PAGE:
                 break
             after = (rows[-1].key, rows[-1].node.id)
-        if state != LIVE:
-            return rows
-        for row in rows:
+        for row in rows if state == LIVE else ():
             self._nodes.setdefault(row.node.id, (row.node, parent_id))
         members = frozenset((c.node.id, c.version) for c in rows)
-        key = (parent_id, kind, False)
-        self._reads.listings.setdefault(key, Listing(parent_id, kind, members))
+        key = (parent_id, kind, False, state)
+        self._reads.listings.setdefault(key, Listing(parent_id, kind, members, state=state))
         if parent_id == ROOT_ID:
             self._note_guard(ROOT_ID, ROOT.scope_version)
         return rows
@@ -387,7 +390,12 @@ class Overlay:
         draft = self._drafts.at(parent_id, family, key, DROPPED, kind)
         if draft is not None:
             return Child(key, draft.node, draft.state, *draft.record[1:7])
+        if self._drafts.is_new(parent_id):
+            return None
         child = self._base.gone(parent_id, kind, family, key)
+        self._reads.newest.add(Newest(parent_id, kind, family, key, child and child.node.id))
+        if parent_id == ROOT_ID:
+            self._note_guard(ROOT_ID, ROOT.scope_version)
         if child is not None:
             self.by_id([child.node.id])
         return None if child is not None and self._state(child.node.id) == LIVE else child

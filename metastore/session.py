@@ -18,7 +18,7 @@ from metastore.arguments import positive_seconds, shown
 from metastore.backends.port import Backend, Lookup, Step
 from metastore.changes import EntityChange
 from metastore.clock import Clock
-from metastore.commit import Guard, LeaseToken, Result, Write
+from metastore.commit import Guard, LeaseToken, Read, Result, Write
 from metastore.entity import Entity, Node
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.guesses import Hot, Recent
@@ -55,6 +55,8 @@ class Proposal(Generic[T]):
     skip_existing: bool = False
     merge: Merge | None = None
     """What can be announced when it loses, where the request itself does not say it."""
+    reads: tuple[Read, ...] = ()
+    """What was read, and must still be so. (A transaction notes all that it reads by itself.)"""
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from metastore.backends.lease_port import LeaseRows
-from metastore.backends.memory_commit import Refused, apply
+from metastore.backends.memory_commit import Refused, apply, newest_dropped
 from metastore.backends.memory_intents import help_intents, set_mark, write_down
 from metastore.backends.memory_leases import MemoryLeases
 from metastore.backends.memory_restore import MemoryRestorer, require_empty
@@ -251,9 +251,7 @@ class MemoryBackend:
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         with self._lock:
-            wanted = (kind, family, key, DROPPED)
-            found = [s for s in self._tables.children(parent_id) if (s.kind, s.family, s.key, s.state) == wanted]
-            last = max(found, key=lambda s: (s.dropped_at or 0, s.id), default=None)
+            last = newest_dropped(self._tables, parent_id, kind, family, key)
             return last and self._child(last)
 
     def _child(self, stand: Stand) -> Child:

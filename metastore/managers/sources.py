@@ -39,8 +39,8 @@ _LAST: Final = "\U0010ffff"
 class NewTable:
     """A table that is to be made below ``parent``, with all that hangs on it.
 
-    ``source`` is the name of its source, ``source_version`` that row's version (0: there is none), ``source_of``
-    returns its fields for the table's id.
+    ``source`` is the name of its source, ``source_id`` and ``source_version`` are that row's (0: there is none),
+    ``source_of`` returns its fields for the table's id.
     """
 
     parent: Entity
@@ -50,6 +50,7 @@ class NewTable:
     partitions: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]]
     statistics: Mapping[str, Mapping[str, Any]]
     source: str
+    source_id: int
     source_version: int
     source_of: Callable[[int], Mapping[str, Any]]
 
@@ -126,7 +127,7 @@ class Sources(OwnedManager[Source]):
         text = dump(SOURCE.document(None, {}, new.source_of(table_id)), (new.source,))
         path = format_path((*catalog.names, new.source))
         event = Event(SOURCE.name, "alter", path, path) if new.source_version else self._event("create", None, path)
-        return Put(catalog.id, SOURCE.name, new.source, new.source_version, text, event)
+        return Put(catalog.id, SOURCE.name, new.source, new.source_version, text, event, new.source_id)
 
 
 def _by_name(pair: tuple[int, NewTable]) -> str:
