@@ -63,6 +63,8 @@ _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {sql.NOW} RETURNING 1"""
+_RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {sql.DURABLE}"
+"""Durable: a crash must not draw the same ids a second time for somebody else."""
 _NEW_ORIGIN = """UPDATE info SET origin = %(origin)s, epoch = CASE origin WHEN '' THEN epoch ELSE %(epoch)s END
   WHERE origin <> %(origin)s RETURNING epoch"""
 
@@ -182,7 +184,7 @@ class PostgresBackend(PostgresReads):
     # --- the rest
 
     def reserve_ids(self, count: int) -> list[int]:
-        rows = self._rows("SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s)", {"count": count})
+        rows = self._rows(_RESERVE, {"count": count})
         return [row[0] for row in rows]
 
     # --- gc
