@@ -52,7 +52,7 @@ class Refused(Exception):
 def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
     """Check what ``commit`` rests on, and write; return the results in the writes' order."""
     check_caller(tables, commit.caller, now)
-    take_claim(tables, commit.operation_id, commit.claim)
+    claimed = take_claim(tables, commit.operation_id, commit.claim)
     _check_leases(tables, commit)
     check_guards(tables, commit.guards, commit.operation_id)
     if commit.held is not None and tables.stands[commit.held].mark != commit.operation_id:
@@ -61,6 +61,8 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
         _check_read(tables, read)
     applying = _Applying(tables, commit, now)
     results = tuple([applying.write(write) for write in commit.writes])
+    if claimed is not None and not any(results):
+        tables.steps.append(claimed)  # nothing takes the tombstone's place: it stays
     if commit.held is not None and tables.stands[commit.held].mark == commit.operation_id:
         tables.stands[commit.held] = tables.stands[commit.held].unmarked(now)
     return results
@@ -72,16 +74,17 @@ def check_caller(tables: Tables, caller: Caller | None, now: int) -> None:
         raise Refused("stale_id")
 
 
-def take_claim(tables: Tables, operation_id: UUID, claim: int) -> None:
-    """Remove the row that was claimed; without a claim there must be none."""
+def take_claim(tables: Tables, operation_id: UUID, claim: int) -> Step | None:
+    """Remove the row that was claimed, and return it; without a claim there must be none."""
     row = tables.row_of(operation_id)
     if claim == 0:
         if row is not None:
             raise Refused("operation")
-        return
+        return None
     if row is None or row.action not in CLAIMABLE or row.attempt != claim:
         raise Refused("claim")
     tables.steps.remove(row)
+    return row
 
 
 def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | None) -> None:

@@ -300,10 +300,15 @@ logged AS (
   FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
       %(e_changes)s::text[]) WITH ORDINALITY AS ev(kind, action, path_before, path_after, changes, n)
     ON ev.n = d.ordinal + 1
-  ORDER BY d.ordinal)
+  ORDER BY d.ordinal){{kept}}
 SELECT ok.fenced, ok.guards, ok.reads, ok.own, ok.free, NOT (ok.guards AND ok.free) AND {{marked}}, d.ordinal, d.id,
   d.version, d.time{{must}}
 FROM ok LEFT JOIN done d ON true"""
+
+_KEPT = f"""kept AS (
+  INSERT INTO operation (operation_id, ordinal, action, time, attempt)
+  SELECT %(operation_id)s::uuid, 0, 'forbidden', {NOW}, %(claim)s::int FROM go WHERE NOT EXISTS (SELECT FROM done))"""
+"""Puts the claimed tombstone back where nothing is written: else a late original could still be applied."""
 
 # without gaps: a tombstone takes the first ordinal, so that one must always be there
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
@@ -334,6 +339,7 @@ def batch(
     owned: bool,
     *,
     skip_existing: bool,
+    claimed: bool,
     must: bool,
     overlook: bool,
     fenced: bool,
@@ -342,7 +348,8 @@ def batch(
 ) -> str:
     """Return the statement for a commit that has these kinds of writes; with none, it only checks.
 
-    ``fenced``: leases must hold; ``noted``: they are noted with each write. With ``must``, it fails
+    ``fenced``: leases must hold; ``noted``: they are noted with each write; ``claimed``: it replaces the operation's
+    tombstone, which stays where all inserts are skipped. With ``must``, it fails
     (LEASE, MARKED, PENDING or READ) when a precondition does not hold, so that what is sent with it
     is not applied either.
     """
@@ -373,6 +380,7 @@ def batch(
         _LOGGED.format(
             parts="\n  UNION ALL ".join(done),
             ordinal=_ORDINAL[skip_existing],
+            kept=f",\n{_KEPT}" if skip_existing and claimed else "",
             must=must_be,
             column=", fences" if noted else "",
             fences=", %(fences)s::text" if noted else "",

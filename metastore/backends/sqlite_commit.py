@@ -52,6 +52,9 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
         _check_read(connection, read)
     writer = _Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in commit.writes])
+    if commit.claim and not any(results):  # nothing takes the tombstone's place: it stays
+        sql = "INSERT INTO operation (operation_id, ordinal, action, time, attempt) VALUES (?, 0, 'forbidden', ?, ?)"
+        connection.execute(sql, (str(commit.operation_id), now, commit.claim))
     if commit.held is not None:
         connection.execute(UNMARK, {"id": commit.held, "operation_id": str(commit.operation_id), "now": now})
     return results
