@@ -145,7 +145,7 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
             raise Refused("pending", update.id)
     elif stand.scope_version != update.scope_version:
         raise Refused("ancestor", update.id, stand.scope_version)
-    elif commit.held != update.id and (stand.quiet_until or 0) > now:
+    elif commit.held != update.id and stand.others_turn(now):
         raise Refused("marked", update.id)
     if update.empty and any(s.state == LIVE for s in tables.children(update.id)):
         raise Refused("not_empty", update.id)

@@ -57,13 +57,13 @@ RETURNING 1"""
 UNMARK = f"""UPDATE guard SET {_CLEARED}
 WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {sql.DURABLE} RETURNING 1"""
 CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {_CLEARED}
-WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND marked_until < {sql.NOW} AND {sql.DURABLE}
+WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {sql.LAPSED} AND {sql.DURABLE}
 RETURNING 1"""
-MARKED = f"""SELECT id, mark,
-  (coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) - {sql.NOW}) / 1e6
-FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND (mark IS NOT NULL OR quiet_until > {sql.NOW})"""
+MARKED = f"""SELECT id, mark, CASE WHEN mark IS NOT NULL AND {sql.LAPSED} THEN -1
+  ELSE (coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) - {sql.NOW}) / 1e6 END
+FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND (mark IS NOT NULL OR {sql.THEIR_TURN})"""
 
-_FREE = f"mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {sql.NOW})"
+_FREE = f"mark IS NULL AND {sql.THEIR_TURN} IS NOT TRUE"
 _MARK = f"""UPDATE guard SET mark = %(operation_id)s::uuid, marked_at = {sql.NOW},
   marked_until = {sql.NOW} + %(micros)s::bigint
 WHERE id = %(id)s::bigint AND (mark = %(operation_id)s::uuid OR {_FREE}) AND {sql.DURABLE}

@@ -195,7 +195,8 @@ _GONE = """NOT EXISTS (SELECT FROM lease l WHERE l.name = s.lease AND l.token = 
 _TWIN = "SELECT FROM staged o WHERE o.value = s.value AND o.id <> s.id AND"
 LEFT_BEHIND = f"""SELECT {_COLUMNS}, EXISTS ({_TWIN} o.state = {PUBLISHED}) FROM staged s
 WHERE id > %(after)s::uuid AND state <> {PUBLISHED} AND {_GONE} ORDER BY id LIMIT %(limit)s"""
-DOOM = f"""UPDATE staged s SET state = {DOOMED} WHERE id = %(id)s::uuid AND state <> {PUBLISHED} AND {_GONE} AND {DURABLE}
+DOOM = f"""UPDATE staged s SET state = {DOOMED} WHERE id = %(id)s::uuid AND state <> {PUBLISHED} AND {_GONE}
+  AND {DURABLE}
   AND NOT EXISTS ({_TWIN} (o.state = {PUBLISHED} OR EXISTS (SELECT FROM lease l
     WHERE l.name = o.lease AND l.token = o.token AND l.id = o.lease_id))) RETURNING 1"""
 FORGET_PUBLISHED = f"""DELETE FROM staged s WHERE state = {PUBLISHED} AND {_GONE}

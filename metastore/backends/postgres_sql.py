@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from metastore.backends.port import DRIFT, LONGEST_QUIET, QUIET
+from metastore.backends.port import DRIFT, LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.changes import FORMAT
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "DURABLE",
     "FENCED",
     "GUARDED",
+    "LAPSED",
     "LEASE",
     "LOCK_ENTITIES",
     "LOCK_GUARDS",
@@ -45,6 +46,7 @@ __all__ = [
     "READ",
     "RELEASE",
     "STALE_ID",
+    "THEIR_TURN",
     "batch",
     "check_absent",
     "check_absent_owned",
@@ -62,6 +64,12 @@ def quiet(guard: str) -> str:
     held = f"least({NOW}, {guard}.marked_until) - {guard}.marked_at"
     return f"{NOW} + least(greatest({QUIET}, {held}), {LONGEST_QUIET})"
 
+
+THEIR_TURN = f"(quiet_until > {NOW} AND quiet_until <= {NOW} + {LONGEST_QUIET})"
+"""Whether it is the others' turn on a guard. One that would last longer dates from before the clock was set back."""
+
+LAPSED = f"(marked_until < {NOW} OR marked_at > {NOW} + {MOST_AHEAD})"
+"""Whether a guard's mark may be cleared: its time is over, or it was set before the clock was set back."""
 
 DURABLE = """set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
     THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL"""
@@ -169,7 +177,7 @@ _BARRED = f"""barred AS MATERIALIZED (
     AND id = ANY(%(bar_ids)s::bigint[])
     AND scope_version = (%(bar_scopes)s::bigint[])[array_position(%(bar_ids)s::bigint[], id)]
     AND CASE WHEN id = %(held)s::bigint THEN mark = %(operation_id)s::uuid
-      ELSE mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {NOW} OR id <> ALL(%(turn_ids)s::bigint[])) END
+      ELSE mark IS NULL AND ({THEIR_TURN} IS NOT TRUE OR id <> ALL(%(turn_ids)s::bigint[])) END
   ORDER BY id FOR UPDATE)"""
 
 _READ = """read AS MATERIALIZED (
@@ -323,7 +331,7 @@ def _any_marked(updates: bool) -> str:
     plain = " || %(u_plain)s::bigint[]" if updates else ""
     return marked(
         f"%(guard_ids)s::bigint[] || %(bar_ids)s::bigint[]{plain}",
-        f" OR (id = ANY(%(turn_ids)s::bigint[]) AND coalesce(quiet_until, 0) > {NOW})",
+        f" OR (id = ANY(%(turn_ids)s::bigint[]) AND {THEIR_TURN})",
     )
 
 

@@ -28,7 +28,18 @@ from metastore.commit import (
     Write,
 )
 
-__all__ = ["CLEARED", "UNMARK", "Refused", "apply", "check_guards", "next_id", "next_seq", "take_row"]
+__all__ = [
+    "CLEARED",
+    "STAND",
+    "THEIR_TURN",
+    "UNMARK",
+    "Refused",
+    "apply",
+    "check_guards",
+    "next_id",
+    "next_seq",
+    "take_row",
+]
 
 
 class Refused(Exception):
@@ -62,6 +73,9 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
 
 CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = :now + min(max({QUIET}, min(:now, marked_until) - marked_at), {LONGEST_QUIET})"""
+THEIR_TURN = f"(quiet_until > :now AND quiet_until <= :now + {LONGEST_QUIET})"
+"""Whether it is the others' turn on a guard. One that would last longer dates from before the clock was set back."""
+STAND = f"SELECT scope_version, mark, {THEIR_TURN} FROM guard WHERE id = :id"
 UNMARK = f"UPDATE guard SET {CLEARED} WHERE id = :id AND mark = :operation_id RETURNING 1"
 
 
@@ -150,8 +164,7 @@ def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
     row = run("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
     if row is None or row[0] != write.version:
         raise Refused("self", write.id, row and row[0])
-    sql = "SELECT scope_version, mark, coalesce(quiet_until, 0) FROM guard WHERE id = ?"
-    scope, mark, quiet = run(sql, (write.id,)).fetchone()
+    scope, mark, others_turn = run(STAND, {"id": write.id, "now": now}).fetchone()
     if mark is not None and mark != str(commit.operation_id):
         raise Refused("marked", write.id)
     if write.scope_version is None:
@@ -160,7 +173,7 @@ def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
             raise Refused("pending", write.id)
     elif scope != write.scope_version:
         raise Refused("ancestor", write.id, scope)
-    elif commit.held != write.id and quiet > now:
+    elif commit.held != write.id and others_turn:
         raise Refused("marked", write.id)
     if write.empty:
         sql = "SELECT id FROM guard WHERE parent_id = ? AND state = 0 LIMIT 1"

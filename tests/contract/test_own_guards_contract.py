@@ -54,7 +54,7 @@ def test_a_container_guards_itself(ground: Ground, way: str) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(backend, name)
 
-    session.backend = Recording()  # type: ignore[assignment]
+    session.backend = Recording()
     try:
         WAYS[way](ground)
     finally:
