@@ -91,6 +91,7 @@ def is_new(session: Session, call: Call) -> bool:
     caller = Caller(operation_time(call.operation_id), "")
     outcome = session.backend.commit(Commit(session.clock.operation_id(), None, caller=caller))
     if isinstance(outcome, Conflicted) and outcome.cause == "stale_id":
+        session.backend.forget(0)  # see OperationRow
         raise refused_id(call.operation_id)
     return True
 
@@ -214,11 +215,11 @@ class Operation(Announced[T]):
         try:
             return self._call.tokens()
         except LeaseLost:
-            self._look = self._caller is not None
+            self._look = self._may_be_absent = self._caller is not None
             raise
 
     def _lease_lost(self) -> MetastoreError:
-        self._look = self._caller is not None  # a repeat of what was applied has its result
+        self._look = self._may_be_absent = self._caller is not None  # a repeat of what was applied has its result
         return self._call.refused()
 
     def _decide(self, *, trusting: bool) -> Proposal[T] | T:
