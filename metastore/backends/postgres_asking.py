@@ -38,7 +38,7 @@ from metastore.backends.port import (
     Step,
 )
 from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
-from metastore.backends.postgres_origin import Origin, epoch_at
+from metastore.backends.postgres_origin import CACHED, Origin, epoch_at
 from metastore.backends.postgres_read import READ as _READ
 from metastore.backends.postgres_settings import LASTING
 from metastore.commit import (
@@ -235,6 +235,9 @@ class _Snapshot:
         row = self._connection.execute(verify_sql.POSTGRES_NUMBERS).fetchone()
         assert row is not None
         return row[0], row[1]
+
+    def cached(self) -> list[str]:
+        return [row[0] for row in self._connection.execute(CACHED).fetchall()]
 
 
 def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:

@@ -11,14 +11,17 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import NamedTuple
 
-__all__ = ["CLUSTER", "HIDDEN", "INFO", "NOTE", "Origin", "epoch_at"]
+__all__ = ["CACHED", "CLUSTER", "HIDDEN", "INFO", "NOTE", "Origin", "epoch_at"]
 
-INFO = """SELECT format, compatible_from, origin,
+CACHED = """SELECT seqrelid::regclass::text FROM pg_sequence
+  WHERE seqrelid IN (to_regclass('entity_id_seq'), to_regclass('change_seq')) AND seqcache <> 1"""
+"""The sequences whose CACHE was changed from 1."""
+
+INFO = f"""SELECT format, compatible_from, origin,
   (SELECT oid::text FROM pg_database WHERE datname = current_database()),
   has_column_privilege('info', 'origin', 'UPDATE') AND has_column_privilege('info', 'epoch', 'UPDATE')
     AND current_setting('transaction_read_only') = 'off',
-  ARRAY(SELECT seqrelid::regclass::text FROM pg_sequence
-    WHERE seqrelid IN (to_regclass('entity_id_seq'), to_regclass('change_seq')) AND seqcache <> 1)
+  ARRAY({CACHED})
 FROM info"""
 """The formats, the noted origin, the database's number, whether we may note another, and sequences with a cache."""
 

@@ -378,6 +378,9 @@ class _Snapshot:
         row = self._connection.execute(verify_sql.SQLITE_NUMBERS).fetchone()
         return row[0], row[1]
 
+    def cached(self) -> list[str]:
+        return []
+
 
 def _outcome_of(error: Exception) -> Outcome:
     verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
