@@ -175,7 +175,8 @@ def test_no_role_has_more(roles: Roles) -> None:
             assert set(rows) == wanted
             ((creates, sets, draws),) = connection.execute(
                 """SELECT has_schema_privilege(%s, 'public', 'CREATE'),
-                  has_sequence_privilege(%s, 'change_seq', 'UPDATE'), has_sequence_privilege(%s, 'change_seq', 'USAGE')""",
+                  has_sequence_privilege(%s, 'change_seq', 'UPDATE'),
+                  has_sequence_privilege(%s, 'change_seq', 'USAGE')""",
                 (name, name, name),
             ).fetchall()
             assert (creates, sets, draws) == (False, False, role == "writer")
