@@ -78,8 +78,9 @@ def _is_cut_wrongly(url: URL, text: str) -> bool:
     """Whether a part of a password may have been read as the user, the host, the port or the database."""
     if url.port is not None and not 0 < url.port < 1 << 16:
         return True
-    signs = text.partition("://")[2].count("@")
-    return signs > 1 or (signs == 1 and (url.username is None or "?" in url.username))
+    user, _, rest = text.partition("://")[2].partition("@")
+    option = "=" in user.partition("?")[2]  # host:1/db?password=…@… is read as the password of a user "host"
+    return "@" in text and ("@" in rest or option or url.username is None or "?" in url.username)
 
 
 def reachable_url(url: str | None) -> str:

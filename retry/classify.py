@@ -94,4 +94,6 @@ def of_sqlite(code: int | None) -> Verdict:
         return Verdict.OTHER
     if code in _SQLITE_UNIQUE:
         return Verdict.UNIQUE
+    if code == sqlite3.SQLITE_READONLY_DBMOVED:  # not a right that is missing: the file is another one by now
+        return Verdict.UNAVAILABLE
     return _SQLITE.get(code & 0xFF, Verdict.OTHER)
