@@ -134,7 +134,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("url", SOURCES.values(), ids=SOURCES)
 def test_urls_of_a_source(url: str) -> None:
-    error = refused(ms.InvalidArgument, lambda: split_uri(url))  # type: ignore[arg-type, return-value]
+    error = refused(ms.InvalidArgument, lambda: split_uri(url))
     assert not any(part in str(error) for part in (FIRST, SECOND))
 
 

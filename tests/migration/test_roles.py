@@ -149,8 +149,7 @@ def test_the_reader_does_not_write(roles: Roles) -> None:
 
 def test_nobody_but_the_migrator_migrates(postgres_server: PostgresServer, roles: Roles) -> None:
     empty = postgres_server.create_database()
-    postgres_server_admin = Roles(empty, *roles[1:])
-    postgres_server_admin.admin("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    roles._replace(owner=empty).admin("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     for url in (roles.writer, roles.reader):
         with pytest.raises(ms.BackendRefused, match="permission denied"):
             ms.migrate(url.replace(database_of(roles.owner), database_of(empty)))
