@@ -55,7 +55,7 @@ def roles(postgres_server: PostgresServer) -> Iterator[Roles]:
     names = [f"metastore_{role}_{suffix}" for role in ("migrator", "writer", "reader")]
     urls = [owner.replace(f"{postgres_server.user}@", f"{name}@") for name in names]
     first, second = documented(suffix)
-    found = Roles(owner, *urls, suffix)
+    found = Roles(owner, urls[0], urls[1], urls[2], suffix)
     found.admin(first)
     ms.migrate(found.migrator)
     with psycopg.connect(dsn(found.migrator)) as connection:
