@@ -8,6 +8,7 @@ from metastore.collecting import Collected
 from metastore.columns import Column
 from metastore.entity import Change, Entity, Version
 from metastore.errors import (
+    BackendRefused,
     BackendUnavailable,
     DeadlineExceeded,
     EntityAlreadyExists,
@@ -88,6 +89,7 @@ __all__ = [
     "AddDefinition",
     "AddImplementation",
     "AddIndex",
+    "BackendRefused",
     "BackendUnavailable",
     "Catalog",
     "Change",

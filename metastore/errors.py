@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 __all__ = [
+    "BackendRefused",
     "BackendUnavailable",
     "DeadlineExceeded",
     "EntityAlreadyExists",
@@ -182,6 +183,13 @@ class BackendUnavailable(MetastoreError):
 
     transient = False
     """The server is not there at the moment: a mutation tries again until its deadline."""
+
+
+class BackendRefused(BackendUnavailable):
+    """The database denies it; trying again is of no use. Nothing was written.
+
+    Next step: see the message; most often its owner must grant a right. A mutation never tries again.
+    """
 
 
 class MigrationNeeded(MetastoreError):

@@ -1,12 +1,15 @@
 """The change feed: every committed change once, in an order in which replaying it gives the tables.
 
 A position is opaque and ordered: an epoch, which a restored copy of a database does not share,
-and the number that the commit drew after its last lock.
+the number that the commit drew after its last lock, and a part of the operation's id. That part is random, so that a
+position shows when a backup was put back in place: the change there is missing, or another operation made it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
 from metastore.backends.port import Backend, Step
@@ -22,41 +25,50 @@ _PATIENCE = 1.0
 """How long is waited for a commit in flight below one that is visible, in seconds."""
 
 
-def position_of(epoch: str, seq: int) -> str:
-    """Return the position of a number in an epoch."""
-    return f"{epoch}-{seq:016x}"
+_NUMBER, _MARK = 16, 8
+"""How many hexadecimal digits a position has for its number, and for the operation."""
+_DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 
 
-def _parse(position: object, epoch: str) -> int:
+def position_of(epoch: str, seq: int, operation_id: UUID | None = None) -> str:
+    """Return the position of a number in an epoch; without an operation where no change needs to be at it."""
+    return f"{epoch}-{seq:016x}{_mark(operation_id)}"
+
+
+def _mark(operation_id: UUID | None) -> str:
+    return "" if operation_id is None else operation_id.hex[-_MARK:]
+
+
+def _parse(position: object, epoch: str) -> tuple[int, str]:
+    """Return the number in a position, and what it says of the operation there; "" if it says nothing."""
     if not isinstance(position, str):
         raise InvalidArgument(f"a position is a string that the feed gave, not {shown(position)}")
-    found, dash, seq = position.rpartition("-")
-    try:
-        number = int(seq, 16)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 1 << 63:
+    found, dash, digits = position.rpartition("-")
+    if not _DIGITS.fullmatch(digits) or (number := int(digits[:_NUMBER], 16)) >= 1 << 63:
         raise InvalidArgument(f"{shown(position)} is not a position of a change feed")
     if not dash or found != epoch:
         raise InvalidArgument(
             f"the position {position!r} is of another database, or of one before it was restored; "
             "read the tables again, then follow the feed from its start"
         )
-    return number
+    return number, digits[_NUMBER:]
 
 
 def changes(backend: Backend, clock: Clock, after: str | None, limit: int | None) -> Iterator[Change]:
     """Yield the changes after a position, oldest first; it ends with the last one that is decided.
 
-    Raises InvalidArgument for a position of another database, or one after which gc has removed
-    changes.
+    Raises InvalidArgument for a position of another database, one that was lost when a backup was put back, or one
+    after which gc has removed changes.
     """
     if limit is not None:
         positive_integer(limit, "a limit", least=0)
     epoch, collected = backend.feed_start()
-    seq = 0 if after is None else _parse(after, epoch)
+    seq = 0
     if after is not None:
+        seq, mark = _parse(after, epoch)
         _check_collected(epoch, collected, seq)
+        if mark:
+            _check_restored(backend, after, seq, mark, collected)
     return _follow(backend, clock, epoch, seq, after is None, limit)
 
 
@@ -72,7 +84,7 @@ def _follow(
             _check_collected(epoch, backend.feed_start()[1], seq)
         for step in page.rows:
             seq = step.seq or seq
-            yield change_of(step, position_of(epoch, seq), backend.origin)
+            yield change_of(step, position_of(epoch, seq, step.operation_id), backend.origin)
         if page.rows:
             left = None if left is None else left - len(page.rows)
             patience = clock.monotonic() + _PATIENCE
@@ -94,3 +106,15 @@ def _check_collected(epoch: str, collected: int, seq: int) -> None:
             f"gc has removed changes after the position {position_of(epoch, seq)}; "
             "read the tables again, then follow the feed from its start"
         )
+
+
+def _check_restored(backend: Backend, position: str, seq: int, mark: str, collected: int) -> None:
+    """Refuse a position whose change is not there any more, although gc has not removed it."""
+    operation_id, replica = backend.event_at(seq)
+    gone_rightly = replica or seq <= collected
+    if (gone_rightly and operation_id is None) or _mark(operation_id) == mark:
+        return
+    raise InvalidArgument(
+        f"the change at the position {position} is not in this database: it was restored from an older backup; "
+        "read the tables again, then follow the feed from its start"
+    )

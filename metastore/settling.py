@@ -8,7 +8,7 @@ from uuid import UUID
 
 from metastore.backends.port import Backend
 from metastore.commit import Committed
-from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, OutcomeUnknown
+from metastore.errors import BackendRefused, BackendUnavailable, DeadlineExceeded, InvalidArgument, OutcomeUnknown
 from metastore.helping import BATCH, Batch, plan
 from metastore.session import Session
 
@@ -33,7 +33,7 @@ def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends
         except OutcomeUnknown:  # gc may have deleted the row
             session.metrics.ambiguous("unknown")
             raise
-        except InvalidArgument:  # the store was closed meanwhile
+        except (InvalidArgument, BackendRefused):  # the store was closed meanwhile, or a right was revoked
             session.metrics.ambiguous("unknown")
             raise OutcomeUnknown(operation_id) from None
         except (BackendUnavailable, DeadlineExceeded):

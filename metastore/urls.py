@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_URL", "parse_url", "reachable_url", "redacted"]
 
 DEFAULT_URL = "sqlite:///metastore.db"
-_SECRETS = ("password", "sslpassword", "oauth_client_secret")
-"""Options of libpq, which may stand in the query of a URL, that nobody is to see."""
+_SHOWN = frozenset(
+    {"application_name", "connect_timeout", "host", "hostaddr", "port", "sslmode", "target_session_attrs"}
+)
+"""The options in the query of a URL whose values anybody may see; an unknown one may be a misspelled secret."""
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
@@ -49,22 +51,36 @@ def parse_url(url: str | None) -> URL:
         raise InvalidArgument(
             f"the driver {parsed.drivername!r} is not supported; use postgresql+psycopg:// or sqlite:///"
         )
-    _check_parts(parsed, driver)
+    _check_parts(parsed, driver, text)
     return parsed.set(drivername=driver)
 
 
-def _check_parts(url: URL, driver: str) -> None:
-    """Refuse what would be passed over in silence, or cut short."""
+def _check_parts(url: URL, driver: str, text: str) -> None:
+    """Refuse what would be passed over in silence, or cut short, and where a part of a password looks like another."""
     if any(part and "\x00" in part for part in (url.host, url.database, url.username, str(url.password or ""))):
         raise InvalidArgument("the database URL has a NUL character; remove it")
+    if driver.startswith("postgresql") and _is_cut_wrongly(url, text):
+        raise InvalidArgument(
+            "the database URL has an @ or another reserved character in a name, a password or an option, so that it is "
+            "not clear where the host begins; write @ as %40, / as %2F, ? as %3F and : as %3A"
+        )
     if driver == "sqlite" and (url.host or url.username or url.port):
         raise InvalidArgument(
             "a SQLite URL has three slashes before a relative path, four before an absolute one: sqlite:///file.db"
         )
     if driver == "sqlite" and url.query:
         raise InvalidArgument(
-            f"a SQLite URL takes no options; remove {', '.join(sorted(url.query))}, or write ? as %3F"
+            "a SQLite URL takes no options; remove what is behind the question mark, or write ? as %3F"
         )
+
+
+def _is_cut_wrongly(url: URL, text: str) -> bool:
+    """Whether a part of a password may have been read as the user, the host, the port or the database."""
+    if url.port is not None and not 0 < url.port < 1 << 16:
+        return True
+    user, _, rest = text.partition("://")[2].partition("@")
+    option = "=" in user.partition("?")[2]  # host:1/db?password=…@… is read as the password of a user "host"
+    return "@" in text and ("@" in rest or option or url.username is None or "?" in url.username)
 
 
 def reachable_url(url: str | None) -> str:
@@ -81,5 +97,5 @@ def reachable_url(url: str | None) -> str:
 
 
 def redacted(url: URL) -> str:
-    """Return the URL with its password hidden, and without the options that are secrets."""
-    return url.difference_update_query(_SECRETS).render_as_string(hide_password=True)
+    """Return the URL with its password hidden, and without the options that may be secrets."""
+    return url.difference_update_query(set(url.query) - _SHOWN).render_as_string(hide_password=True)

@@ -64,6 +64,11 @@ def _violations(snapshot: Snapshot) -> Iterator[Violation]:
     infos = list(snapshot.rows("info", ("collected_seq",), ("id",)))
     if len(infos) != 1:
         yield Violation(8, None, None, f"the table info has {len(infos)} rows instead of one")
+    for sequence in snapshot.cached():
+        message = (
+            f"the sequence {sequence} has another CACHE than 1, so that its numbers are not in the order of commits"
+        )
+        yield Violation(8, None, None, f"{message}; ALTER SEQUENCE {sequence} CACHE 1, then close all connections")
     complete = infos[:1] == [(0,)]
     places = Places(snapshot.rows("guard", _PLACE, ("id",)))
     yield from places.cycles()

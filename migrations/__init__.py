@@ -18,7 +18,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from metastore.errors import BackendUnavailable, MigrationNeeded
+from metastore.errors import BackendRefused, BackendUnavailable, MigrationNeeded
+from metastore.retry.classify import Verdict, of_sqlite, of_sqlstate
 from metastore.urls import redacted
 
 __all__ = ["downgrade", "upgrade", "upgrade_sqlite"]
@@ -53,8 +54,10 @@ def _run_on(url: URL, what: Callable[[Config], None]) -> None:
 
 def _engine(url: URL) -> Engine:
     if url.drivername != "sqlite":
-        waits = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
-        return create_engine(url, connect_args=waits)
+        from metastore.backends.postgres_settings import options_of  # noqa: PLC0415  (not needed for SQLite)
+
+        options: dict[str, Any] = {"connect_timeout": 10, **options_of(url), "client_encoding": "utf8"}
+        return create_engine(url.set(query={}), connect_args=options)
     engine = create_engine(url, module=_sqlite())
 
     @event.listens_for(engine, "connect")
@@ -80,11 +83,13 @@ def _run(engine: Engine, what: Callable[[Config], None], where: str) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     try:
         with engine.begin() as connection:
-            _one_at_a_time(connection)
+            _one_at_a_time(connection, where)
             config.attributes["connection"] = connection
             what(config)
     except DBAPIError as error:
-        raise BackendUnavailable(
+        state, code = getattr(error.orig, "sqlstate", None), getattr(error.orig, "sqlite_errorcode", None)
+        denied = Verdict.REFUSED in (of_sqlstate(state), of_sqlite(code))
+        raise (BackendRefused if denied else BackendUnavailable)(
             f"cannot migrate {where}: {_reason(error)}; check the URL, the credentials, and that it can be written"
         ) from None
     except CommandError as error:
@@ -100,8 +105,11 @@ def _reason(error: DBAPIError) -> str:
     return lines[0].strip() if lines else "no reason given"
 
 
-def _one_at_a_time(connection: Connection) -> None:
+def _one_at_a_time(connection: Connection, where: str) -> None:
     if connection.dialect.name == "postgresql":
+        from metastore.backends.postgres_settings import check_encoding  # noqa: PLC0415
+
+        check_encoding(where, connection.scalar(text("SELECT current_setting('server_encoding')")) or "?")
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 

@@ -18,6 +18,7 @@ class Verdict(Enum):
     RETRY = "not applied; another attempt may succeed"
     UNKNOWN = "may or may not have been applied"
     UNAVAILABLE = "not applied; the database can not do it now"
+    REFUSED = "not applied; the database denies it, now and later"
     SCHEMA = "not applied; the tables are missing or differ"
     REJECTED = "not applied; the database rejects the values"
     CHECK = "not applied; a check of the commit failed"
@@ -43,7 +44,7 @@ _STATES = {
     "42703": Verdict.SCHEMA,  # undefined_column
     "3F000": Verdict.SCHEMA,  # invalid_schema_name
     "25006": Verdict.UNAVAILABLE,  # read_only_sql_transaction
-    "42501": Verdict.UNAVAILABLE,  # insufficient_privilege
+    "42501": Verdict.REFUSED,  # insufficient_privilege
     "3D000": Verdict.UNAVAILABLE,  # invalid_catalog_name
     "57P01": Verdict.UNKNOWN,  # admin_shutdown, also while COMMIT waits for a replica
     "57P02": Verdict.UNKNOWN,  # crash_shutdown
@@ -71,14 +72,14 @@ def of_sqlstate(sqlstate: str | None) -> Verdict:
 _SQLITE = {
     sqlite3.SQLITE_BUSY: Verdict.RETRY,
     sqlite3.SQLITE_LOCKED: Verdict.RETRY,
-    sqlite3.SQLITE_READONLY: Verdict.UNAVAILABLE,
+    sqlite3.SQLITE_READONLY: Verdict.REFUSED,
     sqlite3.SQLITE_IOERR: Verdict.UNKNOWN,
     sqlite3.SQLITE_FULL: Verdict.UNAVAILABLE,
     sqlite3.SQLITE_CANTOPEN: Verdict.UNAVAILABLE,
     sqlite3.SQLITE_CORRUPT: Verdict.UNAVAILABLE,
     sqlite3.SQLITE_NOTADB: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_PERM: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_AUTH: Verdict.UNAVAILABLE,
+    sqlite3.SQLITE_PERM: Verdict.REFUSED,
+    sqlite3.SQLITE_AUTH: Verdict.REFUSED,
     sqlite3.SQLITE_PROTOCOL: Verdict.RETRY,
     sqlite3.SQLITE_CONSTRAINT: Verdict.REJECTED,
     sqlite3.SQLITE_TOOBIG: Verdict.REJECTED,
@@ -93,4 +94,6 @@ def of_sqlite(code: int | None) -> Verdict:
         return Verdict.OTHER
     if code in _SQLITE_UNIQUE:
         return Verdict.UNIQUE
+    if code == sqlite3.SQLITE_READONLY_DBMOVED:  # not a right that is missing: the file is another one by now
+        return Verdict.UNAVAILABLE
     return _SQLITE.get(code & 0xFF, Verdict.OTHER)

@@ -299,6 +299,10 @@ class MemoryBackend:
         with self._lock:
             return self._epoch, self._collected
 
+    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
+        with self._lock:
+            return next((s.operation_id for s in self._tables.steps if s.seq == seq), None), False
+
     def _shown(self, step: Step) -> Step:
         """Return ``step`` with who created the entity or owned row, and when, if it still exists."""
         row = self._row(step.entity_id)

@@ -167,3 +167,6 @@ class MemorySnapshot:
 
     def numbers(self) -> tuple[int, int]:
         return self._tables.drawn["id"], self._tables.drawn["seq"]
+
+    def cached(self) -> list[str]:
+        return []

@@ -241,6 +241,10 @@ class Backend(Protocol):
         """Return the epoch and the last position that gc has removed."""
         ...
 
+    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
+        """Return which operation has a position, and whether this is a replica, which may not have it yet."""
+        ...
+
     def reserve_ids(self, count: int) -> list[int]:
         """Return new ids that nobody else will get."""
         ...

@@ -8,6 +8,7 @@ is in :mod:`metastore.backends.postgres_hot_sql`, ``postgres_sql`` and ``read_sq
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -35,7 +36,9 @@ from metastore.backends.port import (
 from metastore.backends.postgres_asking import PostgresReads
 from metastore.backends.postgres_commit import Statement, alter, create, move, preludes, statements
 from metastore.backends.postgres_leases import PostgresLeases
+from metastore.backends.postgres_origin import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres_restore import PostgresRestorer
+from metastore.backends.postgres_settings import ARRAYS
 from metastore.backends.read_sql import from_named
 from metastore.backends.restorer import Restorer
 from metastore.backends.stats_sql import DatabaseStats, postgres_stats
@@ -53,7 +56,7 @@ from metastore.commit import (
     Update,
 )
 from metastore.entity import Origin
-from metastore.errors import BackendUnavailable, MigrationNeeded, outcome_forgotten
+from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 
 __all__ = ["PostgresBackend"]
 
@@ -72,8 +75,7 @@ _FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
   WHERE forgotten < %(before)s::bigint OR forgotten > {sql.NOW} + {MOST_AHEAD} RETURNING 1"""
 _RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {sql.DURABLE}"
 """Durable: a crash must not draw the same ids a second time for somebody else."""
-_NEW_ORIGIN = """UPDATE info SET origin = %(origin)s, epoch = CASE origin WHEN '' THEN epoch ELSE %(epoch)s END
-  WHERE origin <> %(origin)s RETURNING epoch"""
+_log = logging.getLogger("metastore")
 
 
 class PostgresBackend(PostgresReads):
@@ -157,7 +159,7 @@ class PostgresBackend(PostgresReads):
         return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0])
 
     def help(self, help: Help) -> Outcome:
-        return self._last([intents.help_statement(help)], lambda row: outcomes.helped(help, row))
+        return self._all([intents.help_statement(help)], lambda rows: outcomes.helped(help, rows[0]))
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
@@ -254,24 +256,39 @@ class PostgresBackend(PostgresReads):
         return self._identity
 
     def format(self) -> tuple[int, int] | None:
-        """A restored copy of a database is another database: it gets an epoch of its own."""
+        """Note where a copied database is now, if we may: its feed gets an epoch of its own."""
         try:
-            ((found, compatible, origin),) = self._rows("SELECT format, compatible_from, origin FROM info", {})
+            ((found, compatible, noted, database, may_note, cached),) = self._rows(INFO, {})
         except MigrationNeeded:
+            self._check_usage()
             return None
-        here = self._origin()
-        if origin != here:
-            self._rows(_NEW_ORIGIN, {"origin": here, "epoch": f"{self.now():014x}"})
+        self._here = here = Place(self._cluster(), database)
+        known = here.completed(Place.parse(noted))
+        if may_note and str(known) != noted:
+            copied = here.differs(Place.parse(noted))
+            self._rows(NOTE, {"here": str(known), "noted": noted, "copied": copied, "epoch": f"{self.now():014x}"})
+        if cached:
+            _log.warning(
+                "the sequences %s draw several numbers at once: changes get positions out of order, and readers of the "
+                "feed miss some; ALTER SEQUENCE … CACHE 1, then close all connections",
+                ", ".join(cached),
+            )
         return found, compatible
 
-    def _origin(self) -> str:
-        """Return what tells this database from its copies: the cluster's number and the database's."""
+    def _cluster(self) -> str | None:
+        """Return the cluster's number; None where the server does not tell it to this role."""
         try:
-            ((cluster,),) = self._rows("SELECT system_identifier::text FROM pg_control_system()", {})
-        except BackendUnavailable:  # a server that does not tell everybody
-            cluster = "?"
-        ((database,),) = self._rows("SELECT oid::text FROM pg_database WHERE datname = current_database()", {})
-        return f"{cluster}/{database}"
+            return str(self._rows(CLUSTER, {})[0][0])
+        except BackendRefused:
+            return None
+
+    def _check_usage(self) -> None:
+        """Raise BackendRefused where the tables are in a schema that this role may not use."""
+        for schema, role in self._rows(HIDDEN, {}):
+            raise BackendRefused(
+                f"the role {role} may not use the schema {schema}, where the tables are; "
+                f"GRANT USAGE ON SCHEMA {schema} TO {role} (docs/operations.md has all rights that a role needs)"
+            )
 
     def ping(self) -> None:
         self._rows("SELECT 1", {})
@@ -307,6 +324,8 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
     Several are made up completely before the first byte is sent, and sent as one message, so that
     the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
     """
+    if connection.prepare_threshold is None:  # behind a pooler: the session may be set otherwise
+        statements = [Statement(ARRAYS, {}), *statements]
     if len(statements) == 1:
         text, names = _numbered(statements[0].text)
         parameters = [statements[0].parameters[name] for name in names]

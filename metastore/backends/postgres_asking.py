@@ -38,7 +38,9 @@ from metastore.backends.port import (
     Step,
 )
 from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
+from metastore.backends.postgres_origin import CACHED, Place, epoch_at
 from metastore.backends.postgres_read import READ as _READ
+from metastore.backends.postgres_settings import LASTING
 from metastore.commit import (
     LIVE,
 )
@@ -60,6 +62,7 @@ class PostgresReads:
         self.pool = Pool(url, timeout)
         self._decided = 0
         self._fence: tuple[int, int] | None = None
+        self._here = Place(None, None)
 
     def _read(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Ask; once more on a fresh connection if the first was dead: a read may be repeated."""
@@ -179,8 +182,12 @@ class PostgresReads:
         return bool(oldest > fence.transaction)
 
     def feed_start(self) -> tuple[str, int]:
-        ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
-        return epoch, collected
+        ((epoch, noted, collected),) = self._rows("SELECT epoch, origin, collected_seq FROM info", {})
+        return epoch_at(self._here, epoch, noted), collected
+
+    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
+        ((operation_id, replica),) = self._rows(_EVENT_AT, {"seq": seq})
+        return operation_id, replica
 
     @contextmanager
     def snapshot(self) -> Iterator[_Snapshot]:
@@ -188,13 +195,15 @@ class PostgresReads:
         try:
             with self.pool.connection() as connection:
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                connection.execute("SET LOCAL statement_timeout = 0")
+                connection.execute(LASTING)
                 with until(math.inf):
                     yield _Snapshot(connection)
                 connection.execute("ROLLBACK")
         except psycopg.Error as error:
             raise_read_error(error)
 
+
+_EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
 
 _AMONG = "= ANY(%(ids)s::bigint[])"
 
@@ -226,6 +235,9 @@ class _Snapshot:
         row = self._connection.execute(verify_sql.POSTGRES_NUMBERS).fetchone()
         assert row is not None
         return row[0], row[1]
+
+    def cached(self) -> list[str]:
+        return [row[0] for row in self._connection.execute(CACHED).fetchall()]
 
 
 def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:

@@ -25,9 +25,17 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from sqlalchemy.util.queue import Queue
 
+from metastore.backends.postgres_settings import ASKED, SESSION, check_session, options_of
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining, until
-from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MetastoreError, MigrationNeeded
+from metastore.errors import (
+    BackendRefused,
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    MetastoreError,
+    MigrationNeeded,
+)
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["OutOfTime", "Pool", "raise_read_error"]
@@ -53,13 +61,6 @@ _LONGEST = 2**31 - 1
 """The longest statement_timeout, in milliseconds."""
 _POOLED, _MOST = 5, 25
 """How many connections are kept, and how many there may be at once."""
-_SESSION = """SET default_transaction_isolation = 'read committed';
-SET jit = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
-SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0"""
-"""What waited for a lock looks again: that is READ COMMITTED, whatever the database has by default. And every
-statement of ours goes through an index; a plan made while a table was small must too. A generic plan does not
-know how short a page is: it would read, and sort, all children for it (a bitmap has no order), with workers."""
-
 
 _LOOKS = 0.1
 """How long psycopg waits at most, in seconds, before it lets us look at the clock."""
@@ -148,7 +149,7 @@ class Pool:
         self._where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
         shortest, longest = _CONNECT_TIMEOUT
         waits = max(shortest, min(longest, math.ceil(timeout)))
-        arguments = {**_DEFAULTS, "connect_timeout": waits, **_options(url)}
+        arguments = {**_DEFAULTS, "connect_timeout": waits, **options_of(url)}
         names = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
         arguments |= {k: v for k, v in names.items() if v is not None}
         if url.password is not None:
@@ -200,17 +201,13 @@ class Pool:
             raise
 
     def _set_up(self, connection: _Connection) -> _Connection:
-        settings = "SELECT pg_backend_pid(), current_setting('transaction_isolation')"
-        ((pid, isolation),) = connection.execute(settings).fetchall()
-        if pid == connection.info.backend_pid:
-            connection.execute(f"{_SESSION}; SET statement_timeout = {min(math.ceil(self._timeout * 1000), _LONGEST)}")
+        ((pid, *session),) = connection.execute(ASKED).fetchall()
+        pooled = pid != connection.info.backend_pid
+        check_session(self._where, *session, pooled=pooled)
+        if not pooled:
+            connection.execute(f"{SESSION}; SET statement_timeout = {min(math.ceil(self._timeout * 1000), _LONGEST)}")
             return connection
         connection.prepare_threshold = None
-        if isolation != "read committed":
-            raise BackendUnavailable(
-                f"behind the pooler at {self._where} the default isolation is {isolation}, where a commit cannot look "
-                "again after it has waited; ALTER ROLE … SET default_transaction_isolation = 'read committed'"
-            )
         return connection
 
     def own_connection(self, first: str) -> psycopg.Connection[Any] | None:
@@ -347,19 +344,6 @@ class Pool:
             self._pool.dispose()
 
 
-def _options(url: URL) -> dict[str, str]:
-    """Return the options in the URL's query, which are libpq's."""
-    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
-    options: dict[str, str] = {}
-    for key, value in url.query.items():
-        if key not in known:
-            raise InvalidArgument(f"the URL has the option {key!r}, which PostgreSQL's client does not know; remove it")
-        if not isinstance(value, str):
-            raise InvalidArgument(f"the URL has the option {key!r} several times; write its values with commas between")
-        options[key] = value
-    return options
-
-
 def _first_line(error: psycopg.Error) -> str:
     """Return the line that says what happened: of several addresses the last one's, without the hint below it."""
     if error.diag.message_primary:
@@ -377,6 +361,7 @@ _AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again la
 _MEANINGS: dict[Verdict, tuple[type[MetastoreError], str]] = {
     Verdict.SCHEMA: (MigrationNeeded, "the database has no fitting schema ({}); run: metastore migrate"),
     Verdict.REJECTED: (InvalidArgument, "the database refuses a value: {}"),
+    Verdict.REFUSED: (BackendRefused, "the database refuses it: {}; its owner must allow it (see docs/operations.md)"),
     Verdict.UNAVAILABLE: _AGAIN,
     Verdict.UNKNOWN: _AGAIN,
     Verdict.RETRY: _AGAIN,

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 
 from metastore.backends.postgres_connect import Pool, raise_read_error
+from metastore.backends.postgres_settings import LASTING
 from metastore.backends.postgres_sql import DURABLE
 from metastore.backends.restorer import (
     COLUMNS,
@@ -85,6 +86,7 @@ class PostgresRestorer:
         try:
             with self._pool.connection() as connection, connection.transaction():
                 connection.execute(f"SELECT {DURABLE}")
+                connection.execute(LASTING)
                 yield connection
         except psycopg.errors.UniqueViolation as error:
             raise InvalidArgument(

@@ -42,3 +42,7 @@ class Snapshot(Protocol):
     def numbers(self) -> tuple[int, int]:
         """Return the last id and the last position that were drawn, or later ones."""
         ...
+
+    def cached(self) -> list[str]:
+        """Return the sequences of which a session draws several numbers at once, so that they come out of order."""
+        ...

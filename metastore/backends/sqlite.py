@@ -248,6 +248,10 @@ class SqliteBackend:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
         return epoch, collected
 
+    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
+        rows = self._rows("SELECT operation_id FROM operation WHERE seq = :seq", {"seq": seq})
+        return UUID(rows[0][0]) if rows else None, False
+
     # --- the rest
 
     def reserve_ids(self, count: int) -> list[int]:
@@ -387,6 +391,9 @@ class _Snapshot:
     def numbers(self) -> tuple[int, int]:
         row = self._connection.execute(verify_sql.SQLITE_NUMBERS).fetchone()
         return row[0], row[1]
+
+    def cached(self) -> list[str]:
+        return []
 
 
 def _outcome_of(error: Exception) -> Outcome:

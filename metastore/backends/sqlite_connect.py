@@ -21,7 +21,7 @@ from sqlalchemy.pool import QueuePool
 
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
-from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
+from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["DRIVER", "Pool", "raise_read_error"]
@@ -58,6 +58,7 @@ class Pool:
         self._pool = self._new_pool()
         self._of_parent: list[QueuePool] = []
         self._closed = False
+        self._immutable: tuple[int, ...] | None = None
         _POOLS.add(self)
         if DRIVER.sqlite_version_info < _OLDEST:
             raise BackendUnavailable(
@@ -85,16 +86,45 @@ class Pool:
 
     def _connect(self) -> Any:
         try:
-            waits = min(self._timeout, _LONGEST)
-            connection = DRIVER.connect(self._database, timeout=waits, isolation_level=None, check_same_thread=False)
-            if not self._in_memory:
-                _use_wal(connection, waits)
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
+            try:
+                return self._opened(self._database)
+            except DRIVER.Error as error:
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                denied = code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+                if self._in_memory or not denied or not os.access(self._database, os.R_OK):
+                    raise
+            return self._opened_immutable()
         except DRIVER.Error as error:
             raise BackendUnavailable(
                 f"cannot open the SQLite database {self._database}: {error}; check the path and its permissions"
             ) from None
+
+    def _opened(self, database: str, *, uri: bool = False) -> Any:
+        waits = min(self._timeout, _LONGEST)
+        connection = DRIVER.connect(database, timeout=waits, isolation_level=None, check_same_thread=False, uri=uri)
+        try:
+            if not self._in_memory:
+                _use_wal(connection, waits)
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _opened_immutable(self) -> Any:
+        """Open a file in WAL mode where no log can be made beside it: SQLite reads it only if it need not look for one.
+
+        It does not see then that somebody writes: :meth:`connection` looks whether the file is as it was.
+        """
+        found = _state(self._database)
+        if found[-1]:
+            raise BackendRefused(
+                f"the SQLite database {self._database} has a write-ahead log; SQLite must write beside it to read it; "
+                "let somebody who may write there open it once, or give us the right to write in its folder"
+            )
+        connection = self._opened(f"{Path(self._database).absolute().as_uri()}?immutable=1", uri=True)
+        self._immutable = found
         return connection
 
     @contextmanager
@@ -105,6 +135,10 @@ class Pool:
         if os.getpid() != self._pid:
             self._of_parent.append(self._pool)  # kept: a child must not close what it did not open
             self._pool, self._pid = self._new_pool(), os.getpid()
+        if self._immutable is not None and self._immutable != _state(self._database):
+            self._immutable = None
+            self._pool.dispose()
+            self._pool = self._new_pool()
         try:
             lent = self._pool.connect()
         except PoolTimeout:
@@ -180,11 +214,21 @@ def _use_wal(connection: Any, patience: float) -> None:
             return
         except DRIVER.Error as error:
             verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
-            if verdict is Verdict.UNAVAILABLE:
+            if verdict in (Verdict.REFUSED, Verdict.UNAVAILABLE):
                 return
             if verdict is not Verdict.RETRY or SYSTEM.monotonic() > ends:
                 raise
         SYSTEM.sleep(SYSTEM.uniform(0.0, 0.02))
+
+
+def _state(database: str) -> tuple[int, ...]:
+    """Return what shows that a file has changed, and last the size of the log beside it."""
+    try:
+        found = os.stat(database)  # noqa: PTH116  (on each loan: Path takes longer)
+        log = Path(f"{database}-wal")
+        return found.st_ino, found.st_size, found.st_mtime_ns, log.stat().st_size if log.exists() else 0
+    except OSError:
+        return (0,)
 
 
 def raise_read_error(error: Exception) -> NoReturn:
@@ -196,6 +240,8 @@ def _translated(error: Exception) -> MetastoreError | Exception:
     verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
     if verdict is Verdict.SCHEMA:
         return MigrationNeeded(f"the database has no fitting schema ({error}); run: metastore migrate")
+    if verdict is Verdict.REFUSED:
+        return BackendRefused(f"the database refuses it: {error}; make the file and its folder writable")
     if verdict in (Verdict.UNAVAILABLE, Verdict.UNKNOWN, Verdict.RETRY):
         return BackendUnavailable(
             f"the database cannot do this now: {error}; free it or check the file, then try again"

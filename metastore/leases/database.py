@@ -171,7 +171,7 @@ class DatabaseBook:
             self._events(lease_id), self._commits(lease_id), key=lambda pair: pair[0]
         )
         for seq, event in both:
-            position = position_of(epoch, seq)
+            position = position_of(epoch, seq, event.operation_id)
             if isinstance(event, LeaseEvent):
                 if event.action not in ("release", "break"):
                     holders[event.token] = LeaseHolder(event.owner, event.incarnation)

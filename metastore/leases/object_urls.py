@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["open_objects"]
 
 _REMOTE = ("s3", "s3a", "az", "abfs", "abfss", "gs")
+_SECRET_USERS = ("s3", "s3a", "gs", "az")
+"""Schemes whose user is a key; of the others it is a container."""
 _KNOWN = "s3://bucket/prefix, az://container/prefix, abfss://…, gs://bucket/prefix, memory://name, or a local folder"
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 
@@ -39,12 +41,15 @@ def open_objects(url: object, request_timeout: float, options: Mapping[str, Any]
         raise InvalidArgument(f"a URL for leases is a string such as {_KNOWN}")
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018  (raises ValueError)
+        port = parts.port
     except ValueError:
         raise InvalidArgument(f"the URL for leases cannot be parsed; write {_KNOWN}") from None
+    if parts.scheme in _REMOTE and ("://" not in url or port is not None):  # a part of a key may look like a port
+        raise InvalidArgument(f"the URL for leases names no bucket; write {_KNOWN}")
     if "://" not in url or parts.scheme == "file":
         return _files(url if "://" not in url else unquote(parts.path), parts, options, clock)
-    if parts.password is not None or parts.query or parts.fragment or (parts.username and parts.scheme == "s3"):
+    keyed = parts.password is not None or (parts.username and parts.scheme in _SECRET_USERS)
+    if keyed or parts.query or parts.fragment:
         raise InvalidArgument(
             "a URL for leases holds no credentials and no options: leave out what is before an @ or after a ?, and "
             "give them as keywords, or in the environment"

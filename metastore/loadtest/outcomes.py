@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from metastore.checker.records import Outcome, Seen
 from metastore.errors import (
+    BackendRefused,
     BackendUnavailable,
     DeadlineExceeded,
     EntityAlreadyExists,
@@ -25,6 +26,8 @@ def outcome_of(error: MetastoreError) -> Outcome:
     """Return what became of an operation that raised ``error``."""
     if isinstance(error, OutcomeUnknown):
         return "unknown"
+    if isinstance(error, BackendRefused):
+        return "failed"
     return "conflicted" if isinstance(error, (*_GAVE_UP, VersionConflict)) else "failed"
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -93,11 +96,11 @@ def test_a_connection_that_cannot_write(write_protected: ms.Store) -> None:
     store = write_protected
     with unchanged(store):
         assert store.tables.load(TABLE).name == "t"
-        refused(ms.BackendUnavailable, lambda: store.schemas.create("m.c.x"), "readonly")
-        refused(ms.BackendUnavailable, lambda: store.tables.alter(TABLE, ms.SetComment("x")), "readonly")
-        refused(ms.BackendUnavailable, lambda: store.tables.drop(TABLE), "readonly")
-        refused(ms.BackendUnavailable, lambda: store.schemas.create_many("m.c", [{"name": "x"}]), "readonly")
-        refused(ms.BackendUnavailable, lambda: store.run(lambda tx: tx.schemas.create("m.c.x")), "readonly")
+        refused(ms.BackendRefused, lambda: store.schemas.create("m.c.x"), "readonly")
+        refused(ms.BackendRefused, lambda: store.tables.alter(TABLE, ms.SetComment("x")), "readonly")
+        refused(ms.BackendRefused, lambda: store.tables.drop(TABLE), "readonly")
+        refused(ms.BackendRefused, lambda: store.schemas.create_many("m.c", [{"name": "x"}]), "readonly")
+        refused(ms.BackendRefused, lambda: store.run(lambda tx: tx.schemas.create("m.c.x")), "readonly")
         assert list(store.schemas.names("m.c")) == ["s"]
 
 
@@ -122,10 +125,10 @@ def use_read_only(path: Path) -> list[str]:
     return found
 
 
-def as_nobody(path: Path) -> list[str]:
+def as_nobody(path: Path, use: Callable[[Path], list[str]] = use_read_only) -> list[str]:
     """Do the same as a user who owns nothing, where we are root: permissions mean nothing to root."""
     if os.geteuid() != 0:
-        return use_read_only(path)
+        return use(path)
     import metastore.backends.sqlite  # noqa: F401  (what the other user may not be able to read)
 
     ours, theirs = os.pipe()
@@ -135,7 +138,7 @@ def as_nobody(path: Path) -> list[str]:
             os.setgroups([])
             os.setgid(65534)
             os.setuid(65534)
-            os.write(theirs, "\n".join(use_read_only(path)).encode())
+            os.write(theirs, "\n".join(use(path)).encode())
         except BaseException as error:  # noqa: BLE001  (a child of ours must not return into pytest)
             os.write(theirs, repr(error).encode())
         finally:
@@ -165,15 +168,100 @@ def seed(path: Path, journal: str = "wal") -> Path:
 
 
 def test_a_file_that_may_not_be_written(open_folder: Path) -> None:
-    """Reads work, writes are BackendUnavailable."""
+    """Reads work, writes are BackendRefused."""
     path = seed(open_folder / "a.db")
     path.chmod(0o444)
     first, *failures, last = as_nobody(path)
     assert (first, last) == ("t", "1")
     assert len(failures) == 3
     for failure in failures:
-        assert failure.startswith("BackendUnavailable: ")
+        assert failure.startswith("BackendRefused: ")
         assert "readonly" in failure
+
+
+def written_by_another(path: Path) -> subprocess.Popen[str]:
+    """Start a process that has the database open, with a change that is in its log only."""
+    program = f"""import sys, metastore as ms
+with ms.open("sqlite:///{path}") as store:
+    store.schemas.create("m.c.logged")
+    print("written", flush=True)
+    sys.stdin.read()"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "written\n"
+    return process
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o666], ids=["file too", "folder only"])
+def test_a_folder_that_may_not_be_written(open_folder: Path, mode: int) -> None:
+    """A file without a log can be read there, and is read again after somebody else has written it."""
+    path = seed(open_folder / "a.db")
+    path.chmod(mode)
+    open_folder.chmod(0o555)
+    first, *failures, last = as_nobody(path)
+    assert (first, last) == ("t", "1")
+    assert len(failures) == 3
+    assert all(f.startswith("BackendRefused: ") and "readonly" in f for f in failures)
+
+
+def test_a_folder_that_may_not_be_written_while_another_process_writes(open_folder: Path) -> None:
+    path = seed(open_folder / "a.db")
+    writer = written_by_another(path)
+    try:
+        open_folder.chmod(0o555)
+        first, *failures, last = as_nobody(path)
+        assert (first, last) == ("t", "1")
+        assert all(f.startswith("BackendRefused: ") for f in failures)
+    finally:
+        writer.communicate("")
+
+
+def test_a_log_that_is_left_in_a_folder_that_may_not_be_written(open_folder: Path) -> None:
+    """Its changes are committed: to read the file without them would be wrong."""
+    path = seed(open_folder / "a.db")
+    writer = written_by_another(path)
+    writer.kill()
+    writer.communicate()
+    for name in ("a.db-shm",):
+        (open_folder / name).unlink()
+    open_folder.chmod(0o555)
+    (failure,) = as_nobody(path)
+    assert failure.startswith("BackendRefused: ")
+    assert "write-ahead log" in failure
+
+
+def changes_seen(path: Path) -> list[str]:
+    """Read, let root write in the meantime, read again."""
+    with ms.open(f"sqlite:///{path}", deadline=2.0) as store:
+        before = list(store.schemas.names("m.c"))
+        (path.parent.parent / f"{path.parent.name}.go").touch()
+        while not (path.parent.parent / f"{path.parent.name}.done").exists():
+            time.sleep(0.01)
+        return [*before, *store.schemas.names("m.c")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root writes where the reader may not")
+def test_an_immutable_file_that_changes_all_the_same(open_folder: Path) -> None:
+    inner = open_folder / "inner"
+    inner.mkdir()
+    path = seed(inner / "a.db")
+    go, done = open_folder / "inner.go", open_folder / "inner.done"
+
+    def write() -> None:
+        while not go.exists():
+            time.sleep(0.01)
+        seen = subprocess.run(
+            [sys.executable, "-c", f"import metastore as ms; ms.open('sqlite:///{path}').schemas.create('m.c.new')"],
+            check=False,
+        )
+        assert seen.returncode == 0
+        done.touch()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    found = as_nobody(path, changes_seen)
+    thread.join()
+    assert found == ["s", "new", "s"]
 
 
 def test_a_file_that_may_not_be_read(open_folder: Path) -> None:
@@ -194,19 +282,21 @@ def test_a_file_on_a_read_only_medium(tmp_path: Path) -> None:
         first, *failures, last = use_read_only(mount / "a.db")
         assert (first, last) == ("t", "1")
         assert len(failures) == 3
-        assert all(f.startswith("BackendUnavailable: ") and "readonly" in f for f in failures)
+        assert all(f.startswith("BackendRefused: ") and "readonly" in f for f in failures)
     finally:
         subprocess.run(["umount", "-l", str(mount)], check=False, capture_output=True)
 
 
 def test_a_file_with_a_log_on_a_read_only_medium(tmp_path: Path) -> None:
-    """SQLite cannot even read it then; at least the error is ours."""
+    """SQLite reads it only when it is told that nobody writes."""
     mount = _tmpfs(tmp_path / "medium", "4m")
     try:
         seed(mount / "a.db")
         subprocess.run(["mount", "-o", "remount,ro", str(mount)], check=True, capture_output=True)
-        (failure,) = use_read_only(mount / "a.db")
-        assert failure.startswith("BackendUnavailable: ")
+        first, *failures, last = use_read_only(mount / "a.db")
+        assert (first, last) == ("t", "1")
+        assert len(failures) == 3
+        assert all(f.startswith("BackendRefused: ") for f in failures)
     finally:
         subprocess.run(["umount", "-l", str(mount)], check=False, capture_output=True)
 

@@ -6,11 +6,14 @@ import logging
 import socket
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 import metastore as ms
+from metastore.crawl.filesystems import split_uri
 from metastore.urls import parse_url, redacted
 from tests.bad_input.refusal import PASSWORD, refused
 from tests.servers.postgres import Databases, PostgresServer
@@ -37,6 +40,7 @@ BAD_URLS: dict[str, Any] = {
     "an unknown option": f"postgresql://u:{PASSWORD}@127.0.0.1:1/d?sslmoed=require",
     "an option of psycopg": f"postgresql://u:{PASSWORD}@127.0.0.1:1/d?autocommit=0",
     "an option twice": f"postgresql://u:{PASSWORD}@/d?host=127.0.0.1&host=127.0.0.2",
+    "an option of the session": f"postgresql://u:{PASSWORD}@127.0.0.1:1/d?client_encoding=sjis",
     "bytes": b"sqlite:///file.db",
     "an integer": 5,
 }
@@ -47,7 +51,7 @@ def test_bad_urls(url: Any) -> None:
     refused(ms.InvalidArgument, lambda: ms.open(url))
 
 
-@pytest.mark.parametrize("url", [url for name, url in BAD_URLS.items() if "option" not in name or "SQLite" in name])
+@pytest.mark.parametrize("url", BAD_URLS.values(), ids=BAD_URLS)
 def test_bad_urls_are_not_migrated(url: Any) -> None:
     refused(ms.InvalidArgument, lambda: ms.migrate(url))
 
@@ -61,6 +65,77 @@ def test_a_url_is_shown_without_its_secrets() -> None:
     in_query = f"postgresql://h/d?password={PASSWORD}&sslpassword={PASSWORD}&application_name=a"
     assert redacted(parse_url(in_query)) == "postgresql+psycopg://h/d?application_name=a"
     assert redacted(parse_url(f"postgresql://u:{PASSWORD}@h/d")) == "postgresql+psycopg://u:***@h/d"
+
+    unknown = f"postgresql://h/d?passwrod={PASSWORD}&oauth_client_secret={PASSWORD}&options=-c%20x={PASSWORD}"
+    assert redacted(parse_url(unknown)) == "postgresql+psycopg://h/d"
+
+
+FIRST, SECOND = "fir5t-half", "sec0nd-half"
+CUT: dict[str, str] = {
+    "@": f"u:{FIRST}@{SECOND}@127.0.0.1:1/d",
+    "@ and /": f"u:{FIRST}@x/{SECOND}@127.0.0.1:1/d",
+    "@ and :": f"u:{FIRST}@x:{SECOND}@127.0.0.1:1/d",
+    "@ and ?": f"u:{FIRST}@{SECOND}?x@127.0.0.1:1/d",
+    "@ twice": f"u:x@{FIRST}@{SECOND}@127.0.0.1:1/d",
+    "/ in the user": f"u/x:{FIRST}{SECOND}@127.0.0.1:1/d",
+    "@ in an option": f"?password={FIRST}@{SECOND}",
+    "@ in an option behind a host": f"127.0.0.1:1/d?user=u&password={FIRST}@{SECOND}",
+    "no host": "u:2718281828/d",
+    "a URL as an option": f"127.0.0.1:1?dbname=postgresql://u:{FIRST}{SECOND}%40h/d",
+    "a URL as a host": f"/d?host=u:{FIRST}%40{SECOND}&port=1",
+    "an unknown option": f"127.0.0.1:1/d?passwrod={FIRST}{SECOND}",
+}
+
+
+@pytest.mark.parametrize("rest", CUT.values(), ids=CUT)
+@pytest.mark.parametrize("call", [ms.open, ms.migrate])
+def test_no_part_of_a_password_is_shown(
+    call: Callable[[str], Any], rest: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wherever the URL is cut: each half could be taken for the host, the port or the database."""
+    monkeypatch.setenv("METASTORE_URL", f"postgresql://{rest}")
+    with caplog.at_level(logging.DEBUG):
+        error = refused(ms.InvalidArgument, lambda: call(None))  # type: ignore[arg-type]
+    for part in (FIRST, SECOND, "2718281828"):
+        assert part not in str(error) + repr(error) + caplog.text
+
+
+@pytest.mark.parametrize("password", ["a@b", "a/b", "a:b", "a?b", "a#b", "a%b"])
+def test_a_password_with_reserved_characters(password: str) -> None:
+    parsed = parse_url(f"postgresql://u:{quote(password, safe='')}@h/d")
+    assert (parsed.password, parsed.host, parsed.database) == (password, "h", "d")
+
+
+LEASE_URLS = {
+    "a key": f"s3a://{FIRST}@bucket/locks",
+    "a secret with /": f"s3://key:12/{SECOND}@bucket/locks",
+    "a secret": f"gs://key:{FIRST}@{SECOND}@bucket/locks",
+    "one slash": f"s3:/key:{FIRST}{SECOND}@bucket/locks",
+    "another with /": f"abfss://container:12/{SECOND}@account/locks",
+    "a question mark": f"s3://key:1?{SECOND}@bucket/locks",
+}
+
+
+@pytest.mark.parametrize("url", LEASE_URLS.values(), ids=LEASE_URLS)
+def test_urls_for_leases(url: str) -> None:
+    error = refused(ms.InvalidArgument, lambda: ms.ObjectStoreLeases(url))
+    assert not any(part in str(error) for part in (FIRST, SECOND))
+
+
+SOURCES = {
+    "a slash": f"s3://key:{FIRST}/{SECOND}@bucket/lake",
+    "a question mark": f"s3://key:{FIRST}?{SECOND}@bucket/lake",
+    "a container": f"abfss://container:{FIRST}/{SECOND}@account/lake",
+    "an @": f"s3://key:{FIRST}@{SECOND}@bucket/lake?region=eu-west-1",
+    "another scheme": f"sftp://u:{FIRST}/{SECOND}@host/lake",
+    "another scheme, a question mark": f"sftp://u:{FIRST}?{SECOND}@host/lake",
+}
+
+
+@pytest.mark.parametrize("url", SOURCES.values(), ids=SOURCES)
+def test_urls_of_a_source(url: str) -> None:
+    error = refused(ms.InvalidArgument, lambda: split_uri(url))
+    assert not any(part in str(error) for part in (FIRST, SECOND))
 
 
 def shown(error: BaseException) -> str:

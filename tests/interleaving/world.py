@@ -22,7 +22,8 @@ WRITES = ("commit", "write_down", "help", "mark")
 """Calls whose answer can be lost: they return Unknown then."""
 READS = frozenset(
     {"resolve", "by_id", "hold", "has_children", "children", "names", "gone", "owned", "owned_by_name", "history"}
-    | {"feed", "feed_start", "now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn"}
+    | {"event_at", "feed", "feed_start"}
+    | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn"}
 )
 """Calls that change nothing, so that the value stays as it is."""
 

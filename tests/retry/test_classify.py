@@ -35,7 +35,7 @@ STATES = {
     "40001": Verdict.RETRY,
     "40003": Verdict.UNKNOWN,
     "40P01": Verdict.RETRY,
-    "42501": Verdict.UNAVAILABLE,
+    "42501": Verdict.REFUSED,
     "42601": Verdict.OTHER,
     "42703": Verdict.SCHEMA,
     "42P01": Verdict.SCHEMA,
@@ -65,7 +65,7 @@ CODES = {
     sqlite3.SQLITE_BUSY_RECOVERY: Verdict.RETRY,
     sqlite3.SQLITE_LOCKED: Verdict.RETRY,
     sqlite3.SQLITE_LOCKED_SHAREDCACHE: Verdict.RETRY,
-    sqlite3.SQLITE_READONLY: Verdict.UNAVAILABLE,
+    sqlite3.SQLITE_READONLY: Verdict.REFUSED,
     sqlite3.SQLITE_READONLY_DBMOVED: Verdict.UNAVAILABLE,
     sqlite3.SQLITE_FULL: Verdict.UNAVAILABLE,
     sqlite3.SQLITE_IOERR: Verdict.UNKNOWN,
@@ -259,7 +259,7 @@ def test_sqlite_not_a_database(tmp_path: Path) -> None:
 UNIQUE = Verdict.UNIQUE if DRIVER is sqlite3 else Verdict.REJECTED
 """pysqlite3 0.6 gives primary codes only: it cannot tell a unique index from another constraint."""
 LITE = {
-    "read only": (["PRAGMA query_only = ON", "DELETE FROM t"], Verdict.UNAVAILABLE),
+    "read only": (["PRAGMA query_only = ON", "DELETE FROM t"], Verdict.REFUSED),
     "full": (
         ["PRAGMA max_page_count = 1", "CREATE TABLE u AS SELECT a.n FROM t a, t b LIMIT 90000"],
         Verdict.UNAVAILABLE,

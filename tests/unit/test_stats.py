@@ -16,7 +16,7 @@ import pytest
 
 import metastore as ms
 from metastore.backends import stats_sql
-from metastore.backends.postgres_connect import _SESSION
+from metastore.backends.postgres_settings import SESSION
 from metastore.backends.stats_sql import DatabaseStats, HotRow, MarkRow, postgres_stats, sqlite_stats
 from metastore.stats import HotEntity, MarkInfo, Stats, collect
 from tests.servers.postgres import external_url
@@ -58,7 +58,7 @@ class Filled:
 @pytest.fixture
 def postgres(postgres_url: str) -> Iterator[Filled]:
     with psycopg.connect(plain(postgres_url), autocommit=True) as connection:
-        connection.execute(_SESSION)
+        connection.execute(SESSION)
         yield Filled(connection, "%s")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 import metastore as ms
-from metastore.backends import postgres_connect, postgres_sql
+from metastore.backends import postgres_settings, postgres_sql
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, captured, new_lake
 from tests.bench.timing import interleaved, ratios
 
@@ -125,7 +125,7 @@ def _literal(value: Any) -> str:
 
 def _options() -> str:
     """The settings of a connection of the library, as options for another."""
-    settings = re.findall(r"SET (\w+) = (\w+)", postgres_connect._SESSION)
+    settings = re.findall(r"SET (\w+) = '?(\w+)", postgres_settings.SESSION)
     return " ".join(f"-c {name}={value}" for name, value in settings)
 
 

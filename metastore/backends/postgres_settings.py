@@ -1,0 +1,106 @@
+"""What a PostgreSQL session must be like, whatever a URL, a role, a database or a pooler says.
+
+On a direct connection the settings are made once, with the connection. Behind a pooler nothing stays in a session:
+there :data:`ARRAYS` goes along with each commit that needs it, and :func:`check_session` refuses what nobody can set
+for one transaction. DateStyle, IntervalStyle, TimeZone, bytea_output and xmlbinary change nothing here: times are
+numbers, documents are text. ``search_path`` is the user's: it says where the tables are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from sqlalchemy.engine import URL
+
+from metastore.errors import BackendRefused, InvalidArgument
+
+__all__ = ["ARRAYS", "ASKED", "LASTING", "SESSION", "check_encoding", "check_session", "options_of"]
+
+_SETTINGS = {
+    # what waited for a lock looks again: that is READ COMMITTED
+    "default_transaction_isolation": "'read committed'",
+    # every statement of ours goes through an index; a plan made while a table was small must too
+    "enable_seqscan": "off",
+    "enable_indexscan": "on",
+    "enable_nestloop": "on",
+    # a generic plan does not know how short a page is: it would read, and sort, all children for it (a bitmap has
+    # no order), with workers
+    "plan_cache_mode": "force_generic_plan",
+    "enable_bitmapscan": "off",
+    "max_parallel_workers_per_gather": "0",
+    "jit": "off",
+    # off: the NULL of an array literal is the text "NULL"
+    "array_nulls": "on",
+    # off: a backslash in a literal of ours is an escape
+    "standard_conforming_strings": "on",
+    # on: "= NULL" means "IS NULL"
+    "transform_null_equals": "off",
+    # error: nobody tells us that a commit was stopped while it waited for a replica
+    "client_min_messages": "warning",
+    # the call's deadline ends a wait
+    "lock_timeout": "0",
+}
+SESSION = "; ".join(f"SET {name} = {value}" for name, value in _SETTINGS.items())
+"""What a direct connection begins with."""
+
+ARRAYS = "SELECT set_config('array_nulls', 'on', true)"
+"""What stands before a commit's statements behind a pooler; it holds for their transaction."""
+
+LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
+  WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"""
+"""Let a transaction last, and be idle, as long as it takes. (The last of the three is new in PostgreSQL 17.)"""
+
+ASKED = """SELECT pg_backend_pid(), current_setting('server_encoding'), current_setting('client_encoding'),
+  current_setting('transaction_isolation'), current_setting('client_min_messages')"""
+"""What is asked on a new connection: which process answers, and the arguments of :func:`check_session`."""
+
+_SILENT = ("error", "fatal", "panic")
+_REFUSED = {
+    "client_encoding": "texts are always sent as UTF-8",
+    "replication": "a connection for replication knows no commits",
+}
+
+
+def check_encoding(where: str, server: str) -> None:
+    """Raise BackendRefused unless the database's encoding is UTF-8: no other one holds, and orders, every name."""
+    if server != "UTF8":
+        raise BackendRefused(
+            f"the database {where} has the encoding {server}, which does not hold or order all names; "
+            "expected UTF8: make another with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and migrate that"
+        )
+
+
+def check_session(where: str, server: str, client: str, isolation: str, messages: str, *, pooled: bool) -> None:
+    """Raise BackendRefused for a session in which a commit could do, or tell us, something else than it says."""
+    check_encoding(where, server)
+    if client != "UTF8":
+        raise BackendRefused(f"{where} speaks {client} to us instead of UTF8; let the pooler keep client_encoding")
+    if pooled and isolation != "read committed":
+        raise BackendRefused(
+            f"behind the pooler at {where} the default isolation is {isolation}, where a commit cannot look "
+            "again after it has waited; ALTER ROLE … SET default_transaction_isolation = 'read committed'"
+        )
+    if pooled and messages in _SILENT:
+        raise BackendRefused(
+            f"behind the pooler at {where} client_min_messages is {messages}, which hides that a commit did not reach "
+            "its replica; ALTER ROLE … SET client_min_messages = 'warning'"
+        )
+
+
+def options_of(url: URL) -> dict[str, str]:
+    """Return the options in the URL's query, which are libpq's. Raises InvalidArgument, which shows no value."""
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    options: dict[str, str] = {}
+    given: dict[str, Any] = dict(url.query)
+    for key, value in given.items():
+        if key not in known:
+            raise InvalidArgument(f"the URL has the option {key!r}, which PostgreSQL's client does not know; remove it")
+        if key in _REFUSED:
+            raise InvalidArgument(f"the URL has the option {key!r}, but {_REFUSED[key]}; remove it")
+        if not isinstance(value, str):
+            raise InvalidArgument(f"the URL has the option {key!r} several times; write its values with commas between")
+        if key in ("host", "hostaddr", "dbname") and ("@" in value or "://" in value):
+            raise InvalidArgument(f"the URL's option {key!r} looks like another URL; write a plain name")
+        options[key] = value
+    return options

@@ -1,0 +1,115 @@
+"""A backup that is put back in place: a consumer whose position was lost with it is told so, the others go on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import metastore as ms
+from tests.servers.postgres import Databases, database_of
+
+
+class Sqlite:
+    """Copies the file there and back."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self._path = url, Path(url.removeprefix("sqlite:///"))
+        self._copy = self._path.with_suffix(".backup")
+
+    def back_up(self) -> None:
+        shutil.copy(self._path, self._copy)
+
+    def put_back(self) -> None:
+        shutil.copy(self._copy, self._path)
+
+
+class Postgres:
+    """Puts the rows and numbers back, in the same database: that is what a copied data directory looks like."""
+
+    def __init__(self, url: str, databases: Databases) -> None:
+        self.url, self._databases = url, databases
+        self.backup = ""
+
+    def back_up(self) -> None:
+        self.backup = self._databases.create_database(template=database_of(self.url))
+
+    def put_back(self) -> None:
+        tables = ("guard", "entity", "owned", "operation", "info")
+        with psycopg.connect(dsn(self.backup)) as old, psycopg.connect(dsn(self.url)) as new:
+            new.execute("TRUNCATE guard, entity, owned, operation, info")
+            for table in tables:
+                with (
+                    old.cursor().copy(f"COPY {table} TO STDOUT") as out,
+                    new.cursor().copy(f"COPY {table} FROM STDIN") as into,
+                ):
+                    for data in out:
+                        into.write(data)
+            for sequence in ("entity_id_seq", "change_seq"):
+                ((last,),) = old.execute(f"SELECT last_value FROM {sequence}").fetchall()
+                new.execute("SELECT setval(%s, %s)", (sequence, last))
+
+
+def dsn(url: str) -> str:
+    return url.replace("postgresql+psycopg", "postgresql")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def place(request: pytest.FixtureRequest) -> Iterator[Sqlite | Postgres]:
+    """Give a database, and a way to put an older state of it back."""
+    if request.param == "sqlite":
+        yield Sqlite(request.getfixturevalue("sqlite_url"))
+        return
+    databases: Databases = request.getfixturevalue("postgres_databases")
+    postgres = Postgres(request.getfixturevalue("postgres_url"), databases)
+    yield postgres
+    databases.drop_database(postgres.backup)
+
+
+def create(url: str, *names: str) -> list[str]:
+    """Create metalakes; return the position of each."""
+    with ms.open(url) as store:
+        for name in names:
+            store.metalakes.create(name)
+        positions = {change.path_after: change.position for change in store.changes()}
+        return [positions[name] for name in names]
+
+
+def test_what_was_lost_is_told_at_once(place: Sqlite | Postgres) -> None:
+    (kept,) = create(place.url, "kept")
+    place.back_up()
+    lost = create(place.url, "lost", "too")
+    place.put_back()
+    with ms.open(place.url) as store:
+        for position in lost:
+            with pytest.raises(ms.InvalidArgument, match=r"restored from an older backup; read the tables again"):
+                store.changes(after=position)
+        assert list(store.changes(after=kept)) == []
+
+
+def test_what_was_lost_is_told_when_others_have_its_numbers(place: Sqlite | Postgres) -> None:
+    (kept,) = create(place.url, "kept")
+    place.back_up()
+    lost = create(place.url, "lost", "too")
+    place.put_back()
+    new = create(place.url, "new", "newer", "newest")
+    assert [p.rpartition("-")[2][:16] for p in lost] == [p.rpartition("-")[2][:16] for p in new[:2]]
+    with ms.open(place.url) as store:
+        for position in lost:
+            with pytest.raises(ms.InvalidArgument, match="restored"):
+                store.changes(after=position)
+        assert [change.path_after for change in store.changes(after=kept)] == ["new", "newer", "newest"]
+        assert [change.path_after for change in store.changes(after=new[0])] == ["newer", "newest"]
+
+
+def test_positions_of_programs_before(url: str) -> None:
+    """They say nothing of the operation, and are accepted as ever."""
+    first, second = create(url, "first", "second")
+    with ms.open(url) as store:
+        assert [change.position for change in store.changes(after=first[:-8])] == [second]
+        for wrong in (first[:-1], first[:-9], first + "0"):
+            with pytest.raises(ms.InvalidArgument):
+                store.changes(after=wrong)
