@@ -280,7 +280,7 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
     Several are made up completely before the first byte is sent, and sent as one message, so that
     the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
     """
-    if len(statements) == 1:
+    if len(statements) == 1 and not statements[0].many:
         text, names = _numbered(statements[0].text)
         parameters = [statements[0].parameters[name] for name in names]
         return psycopg.RawCursor(connection).execute(text, parameters).fetchall()
