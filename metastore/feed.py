@@ -14,6 +14,7 @@ from metastore.clock import Clock
 from metastore.entity import Change
 from metastore.errors import InvalidArgument
 from metastore.managers.past import change_of
+from metastore.names import exact_text
 
 __all__ = ["changes", "position_of"]
 
@@ -30,6 +31,7 @@ def position_of(epoch: str, seq: int) -> str:
 def _parse(position: object, epoch: str) -> int:
     if not isinstance(position, str):
         raise InvalidArgument(f"a position is a string that the feed gave, not {shown(position)}")
+    position = exact_text(position, "a position")
     found, dash, seq = position.rpartition("-")
     try:
         number = int(seq, 16)
@@ -39,7 +41,7 @@ def _parse(position: object, epoch: str) -> int:
         raise InvalidArgument(f"{shown(position)} is not a position of a change feed")
     if not dash or found != epoch:
         raise InvalidArgument(
-            f"the position {position!r} is of another database, or of one before it was restored; "
+            f"the position {shown(position)} is of another database, or of one before it was restored; "
             "read the tables again, then follow the feed from its start"
         )
     return number
