@@ -18,6 +18,7 @@ from metastore.entity import Record
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.helping import BATCH, Batch, Plan, leads_to, plan
 from metastore.kinds import kind_named
+from metastore.kinds.kind import MAX_CHANGES
 from metastore.names import format_path
 from metastore.operation_row import OperationRow, detail
 from metastore.results import entity_at, replay
@@ -209,9 +210,8 @@ class Announced(OperationRow[T]):
 
 
 def _can_be_written(changes: Sequence[EntityChange]) -> bool:
-    """Whether the changes are JSON: one that is not is refused when it is applied."""
+    """Whether the changes are JSON, and not too long: others are refused when they are applied."""
     try:
-        json.dumps(encode(tuple(changes)))
-    except (TypeError, ValueError):
+        return len(json.dumps(encode(tuple(changes)))) <= MAX_CHANGES
+    except (TypeError, ValueError, RecursionError):
         return False
-    return True

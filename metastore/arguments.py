@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from metastore.errors import InvalidArgument
 
@@ -15,11 +15,18 @@ _LONGEST = 1_000_000_000.0
 """About 31 years: what a thread can wait."""
 
 
+def _whole(value: object) -> int | None:
+    """Return ``value`` as a plain integer, if it is one; the methods of a subclass could say something else."""
+    is_one = issubclass(type(value), int) and not isinstance(value, bool)
+    return int.__int__(cast(int, value)) if is_one else None
+
+
 def integer(value: object, what: str) -> int:
-    """Return ``value`` if it is an integer that a database can hold, else raise InvalidArgument."""
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
+    """Return ``value`` as a plain integer, if it is one that a database can hold, else raise InvalidArgument."""
+    number = _whole(value)
+    if number is None or abs(number) > _LARGEST:
         raise InvalidArgument(f"{what} is an integer, not {shown(value)}")
-    return value
+    return number
 
 
 def items(value: object, what: str) -> tuple[Any, ...]:
@@ -37,23 +44,30 @@ def known_keywords(given: Mapping[str, object], known: Iterable[str]) -> None:
 
 
 def positive_integer(value: object, what: str, least: int = 1) -> int:
-    """Return ``value`` if it is an integer of at least ``least`` (and below 2**63), else raise InvalidArgument."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
-        below = " and below 2**63" if isinstance(value, int) and value > _LARGEST else ""
+    """Return ``value`` as a plain integer of at least ``least`` (and below 2**63), else raise InvalidArgument."""
+    number = _whole(value)
+    if number is None or not least <= number <= _LARGEST:
+        below = " and below 2**63" if number is not None and number > _LARGEST else ""
         raise InvalidArgument(f"{what} is an integer of at least {least}{below}, not {shown(value)}")
-    return value
+    return number
 
 
 def positive_seconds(value: object, what: str) -> float:
     """Return ``value`` if it is a positive number of seconds, at most a billion, else raise InvalidArgument."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST:
+    number = float.__float__(cast(float, value)) if issubclass(type(value), float) else _whole(value)
+    if number is None or not 0 < number <= _LONGEST:
         raise InvalidArgument(f"{what} is a positive number of seconds, at most a billion, not {shown(value)}")
-    return float(value)
+    return float(number)
 
 
 def shown(value: object) -> str:
     """Return ``value`` as a message shows it: in one line, and not too long."""
-    if isinstance(value, int) and abs(value) > _LARGEST:
-        return "a larger one" if value > 0 else "a negative one"  # Python refuses to write the very large ones
-    text = " ".join(repr(value).split())
+    number = _whole(value)
+    if number is not None and abs(number) > _LARGEST:
+        return "a larger one" if number > 0 else "a negative one"  # Python refuses to write the very large ones
+    try:
+        text = " ".join(repr(value).split())
+        text.encode()
+    except Exception:  # noqa: BLE001  (a caller's own class, or what holds an integer that is too long to be written)
+        return f"a value of the type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:80]}…"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar, Final
 
+from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.names import clean_text, format_path
 
@@ -136,7 +137,7 @@ class SetProperty(EntityChange):
     expected: str | _Unset | None = dataclasses.field(default=UNSET, kw_only=True)
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
-        key, value = clean_text(self.key, "a property's key"), clean_text(self.value, f"the property {self.key!r}")
+        key, value = clean_text(self.key, "a property's key"), clean_text(self.value, f"the property {shown(self.key)}")
         if not key:
             raise InvalidArgument("a property's key must not be empty")
         found = doc["properties"].get(key)
@@ -146,7 +147,7 @@ class SetProperty(EntityChange):
                 where,
                 self.expected,
                 found,
-                f"{where}: property {key!r} was expected to be {self.expected!r}, found {found!r}; "
+                f"{where}: property {key!r} was expected to be {shown(self.expected)}, found {found!r}; "
                 "load the entity and decide again",
             )
         doc["properties"][key] = value

@@ -21,8 +21,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from metastore.arguments import shown
 from metastore.errors import InvalidArgument
-from metastore.names import clean_name, clean_text
+from metastore.names import clean_name, clean_text, exact_text
 from metastore.types import Nested, Type, parse, spell
 
 __all__ = [
@@ -64,13 +65,16 @@ class Column:
     fields: tuple[Column, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        parse(self.type)
-        text, fields = _shape(self.type)
-        vars(self).update(name=clean_name(self.name), type=text, fields=fields)
+        text, fields = _shape(exact_text(self.type, "a type"))
+        vars(self).update(
+            name=clean_name(self.name),
+            type=text,
+            fields=fields,
+            default=clean_optional(self.default, "a default"),
+            comment=clean_optional(self.comment, "a comment"),
+        )
         clean_flag(self.nullable, "nullable")
         clean_flag(self.auto_increment, "auto_increment")
-        clean_optional(self.default, "a default")
-        clean_optional(self.comment, "a comment")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -142,7 +146,7 @@ def attributes(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def clean_flag(value: object, what: str) -> bool:
     """Return ``value`` if it is a bool."""
     if not isinstance(value, bool):
-        raise InvalidArgument(f"{what} must be True or False, not {value!r}")
+        raise InvalidArgument(f"{what} must be True or False, not {shown(value)}")
     return value
 
 

@@ -24,8 +24,26 @@ class Draft:
     new: bool = False
 
 
+_Name = tuple[int, str, str]
+
+
 class Drafts(dict[int, Draft]):
-    """Drafts by id."""
+    """Drafts by id; found by their parent and name too. One that was changed is put in again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._below: dict[int, dict[int, Draft]] = {}
+        self._named: dict[_Name, dict[int, Draft]] = {}
+        self._at: dict[int, _Name] = {}
+
+    def __setitem__(self, entity_id: int, draft: Draft) -> None:
+        super().__setitem__(entity_id, draft)
+        before = self._at.get(entity_id)
+        if before is not None:
+            del self._below[before[0]][entity_id], self._named[before][entity_id]
+        name = self._at[entity_id] = draft.parent_id, draft.family, draft.key
+        self._below.setdefault(draft.parent_id, {})[entity_id] = draft
+        self._named.setdefault(name, {})[entity_id] = draft
 
     def is_new(self, entity_id: int) -> bool:
         """Whether the transaction itself has created this entity."""
@@ -33,10 +51,10 @@ class Drafts(dict[int, Draft]):
         return draft is not None and draft.new
 
     def below(self, parent_id: int, state: int = LIVE) -> Iterator[Draft]:
-        """Yield the drafts that stand below a parent, the one written first last."""
-        return (d for d in reversed(self.values()) if d.parent_id == parent_id and d.state == state)
+        """Yield the drafts that stand below a parent."""
+        return (d for d in self._below.get(parent_id, {}).values() if d.state == state)
 
     def at(self, parent_id: int, family: str, key: str, state: int = LIVE, kind: str | None = None) -> Draft | None:
         """Return the draft of this name, and kind if one is given; of several dropped ones, the one written last."""
-        named = (d for d in self.below(parent_id, state) if d.key == key and d.family == family)
-        return next((d for d in named if kind in (None, d.node.kind)), None)
+        named = reversed(self._named.get((parent_id, family, key), {}).values())
+        return next((d for d in named if d.state == state and kind in (None, d.node.kind)), None)

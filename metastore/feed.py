@@ -17,6 +17,7 @@ from metastore.clock import Clock
 from metastore.entity import Change
 from metastore.errors import InvalidArgument
 from metastore.managers.past import change_of
+from metastore.names import exact_text
 
 __all__ = ["changes", "position_of"]
 
@@ -43,12 +44,13 @@ def _parse(position: object, epoch: str) -> tuple[int, str]:
     """Return the number in a position, and what it says of the operation there; "" if it says nothing."""
     if not isinstance(position, str):
         raise InvalidArgument(f"a position is a string that the feed gave, not {shown(position)}")
+    position = exact_text(position, "a position")
     found, dash, digits = position.rpartition("-")
     if not _DIGITS.fullmatch(digits) or (number := int(digits[:_NUMBER], 16)) >= 1 << 63:
         raise InvalidArgument(f"{shown(position)} is not a position of a change feed")
     if not dash or found != epoch:
         raise InvalidArgument(
-            f"the position {position!r} is of another database, or of one before it was restored; "
+            f"the position {shown(position)} is of another database, or of one before it was restored; "
             "read the tables again, then follow the feed from its start"
         )
     return number, digits[_NUMBER:]

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NoReturn
 
+from metastore.arguments import shown
 from metastore.columns import Node, find
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name, clean_text, format_path, parse_path
@@ -64,13 +65,13 @@ class Index:
 
     def __post_init__(self) -> None:
         vars(self).update(name=clean_name(self.name), columns=_index_columns(self.columns))
-        if self.type not in _INDEX_TYPES:
-            raise InvalidArgument(f"an index is of the type 'primary' or 'unique', not {self.type!r}")
+        if not isinstance(self.type, str) or self.type not in _INDEX_TYPES:
+            raise InvalidArgument(f"an index is of the type 'primary' or 'unique', not {shown(self.type)}")
 
 
 def _index_columns(columns: object) -> tuple[str, ...]:
     if isinstance(columns, str) or not isinstance(columns, Iterable):
-        raise InvalidArgument(f"the columns of an index are a sequence of names, not {columns!r}")
+        raise InvalidArgument(f"the columns of an index are a sequence of names, not {shown(columns)}")
     paths = tuple(format_path(parse_path(c)) for c in columns)
     if not paths or len(set(paths)) < len(paths):
         raise InvalidArgument(f"an index needs one or more columns, each once; found {list(paths)}")
@@ -199,8 +200,11 @@ def check_sort_orders(texts: Iterable[str], nodes: list[Node]) -> list[str]:
 
 def check_distribution(text: str | None, nodes: list[Node]) -> str | None:
     """Return the canonical spelling of ``text``; its columns must be among ``nodes``."""
-    if text is None or clean_text(text, "a distribution").strip().lower() == "even":
-        return None if text is None else "even"
+    if text is None:
+        return None
+    text = clean_text(text, "a distribution")
+    if text.strip().lower() == "even":
+        return "even"
     found = _parse(text)
     if (found.function or "").lower() not in _DISTRIBUTION or found.rest:
         raise InvalidArgument(f"the distribution {text!r} is none of 'hash(16, id)', 'range(ts)', 'even'")
@@ -210,11 +214,11 @@ def check_distribution(text: str | None, nodes: list[Node]) -> str | None:
 def check_indexes(indexes: Iterable[Index], nodes: list[Node]) -> list[dict[str, Any]]:
     """Return ``indexes`` as the document stores them; names differ, one is primary at most, columns exist."""
     if isinstance(indexes, (str, Index)) or not isinstance(indexes, Iterable):
-        raise InvalidArgument(f"indexes must be a sequence of Index, not {indexes!r}")
+        raise InvalidArgument(f"indexes must be a sequence of Index, not {shown(indexes)}")
     stored: list[dict[str, Any]] = []
     for index in indexes:
         if not isinstance(index, Index):
-            raise InvalidArgument(f"an index must be an Index, not {index!r}")
+            raise InvalidArgument(f"an index must be an Index, not {shown(index)}")
         if any(other["name"] == index.name for other in stored):
             raise InvalidArgument(f"two indexes are named {index.name!r}; names must differ")
         if index.type == "primary" and any(other["type"] == "primary" for other in stored):
@@ -232,7 +236,7 @@ def decode_indexes(stored: Iterable[Mapping[str, Any]]) -> tuple[Index, ...]:
 
 def _each_once(what: str, texts: Iterable[str], check: Callable[[str], str]) -> list[str]:
     if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise InvalidArgument(f"{what} must be a sequence of strings, not {texts!r}")
+        raise InvalidArgument(f"{what} must be a sequence of strings, not {shown(texts)}")
     found: list[str] = []
     for text in texts:
         canonical = check(clean_text(text, f"an element of {what}"))

@@ -14,7 +14,7 @@ from typing import Any
 
 from metastore.arguments import items, shown
 from metastore.errors import InvalidArgument
-from metastore.names import clean_name, clean_text
+from metastore.names import clean_name, clean_text, exact_text
 
 __all__ = ["clean_alias", "clean_aliases", "clean_uris", "model_doc", "model_version_doc", "replace_model_doc"]
 
@@ -42,9 +42,9 @@ def clean_uris(uris: object) -> dict[str, str]:
         raise InvalidArgument(f"uris map names to the places of the model, at least one; not {shown(uris)}")
     clean = {}
     for name, uri in uris.items():
-        if not clean_text(uri, f"the uri {name!r}").strip():
-            raise InvalidArgument(f"the uri {name!r} must not be blank")
-        clean[clean_name(name)] = uri
+        if not clean_text(uri, f"the uri {shown(name)}").strip():
+            raise InvalidArgument(f"the uri {shown(name)} must not be blank")
+        clean[clean_name(name)] = exact_text(uri, "a uri")
     return clean
 
 

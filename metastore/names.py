@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from metastore.errors import InvalidArgument
 
-__all__ = ["MAX_NAME", "Path", "clean_name", "clean_text", "fold", "format_path", "parse_path"]
+__all__ = ["MAX_NAME", "Path", "clean_name", "clean_text", "exact_text", "fold", "format_path", "parse_path"]
 
 MAX_NAME = 255
 
@@ -24,8 +24,8 @@ Path = str | tuple[str, ...]
 
 def clean_name(name: object) -> str:
     """Return ``name`` normalised to NFC, or raise InvalidArgument that says what is wrong with it."""
-    if not isinstance(name, str):
-        raise InvalidArgument(f"a name must be a string, not {type(name).__name__}")
+    if type(name) is not str:
+        name = exact_text(name, "a name")
     if name.isascii():
         if not name.isprintable():
             raise InvalidArgument(f"the name {name!r} has a control character; remove it")
@@ -50,10 +50,17 @@ def _clean_unicode(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def clean_text(text: object, what: str) -> str:
-    """Return ``text`` if it can be stored and read back as it is: a string without lone surrogates."""
-    if not isinstance(text, str):
+def exact_text(text: object, what: str) -> str:
+    """Return ``text`` as a plain string: the methods of a subclass could say something else than its characters."""
+    if not issubclass(type(text), str):
         raise InvalidArgument(f"{what} must be a string, not {type(text).__name__}")
+    return str.__str__(text)
+
+
+def clean_text(text: object, what: str) -> str:
+    """Return ``text`` if it can be stored and read back as it is: a plain string without lone surrogates."""
+    if type(text) is not str:
+        text = exact_text(text, what)
     if not text.isascii():
         try:
             text.encode("utf-8")
@@ -75,6 +82,7 @@ def format_path(names: Iterable[str]) -> str:
 def parse_path(path: object) -> tuple[str, ...]:
     """Return the clean names of ``path``, a string or a tuple of names."""
     if isinstance(path, str):
+        path = exact_text(path, "a path")
         names = path.split(".") if "`" not in path else _split_quoted(path)
     elif isinstance(path, tuple):
         names = list(path)

@@ -14,6 +14,7 @@ announced in ``announcing``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar, cast
@@ -31,7 +32,7 @@ from metastore.commit import (
     Update,
     Write,
 )
-from metastore.deadlines import until
+from metastore.deadlines import remaining, until
 from metastore.entity import Entity
 from metastore.errors import (
     BackendUnavailable,
@@ -97,7 +98,9 @@ def is_new(session: Session, call: Call) -> bool:
 
 
 def _in_transaction(session: Session, request: Request[T], call: Call) -> T:
-    """Lay the request's writes over the transaction; nothing is sent."""
+    """Lay the request's writes over the transaction; nothing is sent. Raises DeadlineExceeded."""
+    if remaining(session.clock, math.inf) <= 0:
+        raise DeadlineExceeded("the deadline passed before the transaction was complete; nothing was written")
     decided = request.attempt(View(session.backend, trusting=False))
     if not isinstance(decided, Proposal):
         return decided

@@ -157,5 +157,8 @@ def detail(outcome: Conflicted) -> str:
 
 def _digest(request: Request[Any]) -> str:
     """Return the fingerprint of a call's arguments."""
-    text = json.dumps([request.verb, request.arguments()], sort_keys=True, default=str)
+    try:
+        text = json.dumps([request.verb, request.arguments()], sort_keys=True, default=str)
+    except Exception as error:  # noqa: BLE001  (what a class of the caller's own raises when it is written)
+        raise InvalidArgument(f"the arguments of the call would be no JSON: {type(error).__name__}") from None
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -48,7 +48,7 @@ from metastore.read_set import ReadSet
 __all__ = ["Overlay"]
 
 _PAGE = 1000
-_IDS = 32
+_IDS, _MOST_IDS = 32, 1000
 
 
 class Overlay:
@@ -67,6 +67,8 @@ class Overlay:
         self._records: dict[int, tuple[Record, int]] = {}
         self._paths: dict[Lookup, Resolved] = {}
         self._ids: list[int] = []
+        self._touched: dict[int, list[int]] = {}
+        """By parent in the database: its children that were written."""
         self._listings: dict[tuple[int, str, str, int], tuple[int, list[Child]]] = {}
 
     # --- where what it returns comes from
@@ -141,7 +143,7 @@ class Overlay:
         return Result(entity_id, 1, now)
 
     def _update(self, write: Update, now: int) -> Result:
-        draft = self._drafts.setdefault(write.id, self._draft(write.id))
+        draft = self._draft(write.id)
         if write.place is not None:
             draft.parent_id, draft.key = write.place.parent_id, write.place.key
             draft.node = draft.node._replace(name=write.place.name, fold=write.place.fold)
@@ -157,6 +159,7 @@ class Overlay:
             modified_by=self._principal,
             modified_at=now,
         )
+        self._drafts[write.id] = draft
         self._writes.append(write)
         return Result(write.id, write.version + 1, now)
 
@@ -166,14 +169,15 @@ class Overlay:
             return self._drafts[entity_id]
         record, state = self._records[entity_id]
         node, parent_id = self._nodes[entity_id]
+        self._touched.setdefault(parent_id, []).append(entity_id)
         above = record.chain[-2] if len(record.chain) > 1 else ROOT
         key = fold(node.name) if above.fold else node.name
         return Draft(node, parent_id, kind_named(node.kind).family, key, state, record)
 
     def _next_id(self) -> int:
         if not self._ids:
-            self._ids = self._base.reserve_ids(_IDS)
-        return self._ids.pop(0)
+            self._ids = self._base.reserve_ids(min(_MOST_IDS, max(_IDS, len(self._writes))))[::-1]
+        return self._ids.pop()
 
     # --- reads of entities
 
@@ -294,7 +298,7 @@ class Overlay:
             return True
         if self._drafts.is_new(entity_id):
             return False
-        known = frozenset([*besides, *[i for i, draft in self._drafts.items() if not draft.new]])
+        known = frozenset([*besides, *self._touched.get(entity_id, ())])
         there = self._base.has_children(entity_id, sorted(known))
         self._reads.children.add(Children(entity_id, known, there))
         return there

@@ -15,23 +15,23 @@ _PAGE = 1000
 
 
 class OwnedOverlay:
-    """What was written, by (owner, kind, name); None is deleted. ``is_new``: the transaction made this owner."""
+    """What was written, by (owner, kind) and name; None is deleted. ``is_new``: the transaction made this owner."""
 
     def __init__(self, base: Backend, reads: ReadSet, is_new: Callable[[int], bool]) -> None:
         self._base = base
         self._reads = reads
         self._is_new = is_new
-        self._written: dict[tuple[int, str, str], OwnedRecord | None] = {}
+        self._written: dict[tuple[int, str], dict[str, OwnedRecord | None]] = {}
         self._read: dict[tuple[int, str, str], OwnedRecord | None] = {}
 
     def write(self, write: Put | Delete, principal: str | None, now: int) -> Result:
         """Lay a write over what is there; the id of a new row is not known before the commit."""
-        key = (write.owner_id, write.kind, write.name)
+        rows = self._written.setdefault((write.owner_id, write.kind), {})
         if isinstance(write, Delete):
-            self._written[key] = None
+            rows[write.name] = None
         else:
             audit = (principal, now, principal, now)
-            self._written[key] = OwnedRecord(
+            rows[write.name] = OwnedRecord(
                 write.id, write.owner_id, write.kind, write.name, write.version + 1, write.doc, *audit
             )
         return Result(write.id, write.version + 1, now)
@@ -39,11 +39,10 @@ class OwnedOverlay:
     def listing(self, owner_id: int, kind: str) -> list[OwnedRecord]:
         """Return an owner's rows, by name; the database's are noted as a listing."""
         rows = {} if self._is_new(owner_id) else {r.name: r for r in self._there(owner_id, kind)}
-        for (owner, of_kind, name), record in self._written.items():
-            if (owner, of_kind) == (owner_id, kind):
-                rows.pop(name, None)
-                if record is not None:
-                    rows[name] = record
+        for name, record in self._written.get((owner_id, kind), {}).items():
+            rows.pop(name, None)
+            if record is not None:
+                rows[name] = record
         return [rows[name] for name in sorted(rows)]
 
     def _there(self, owner_id: int, kind: str) -> list[OwnedRecord]:
@@ -66,8 +65,9 @@ class OwnedOverlay:
         return [self._row(o, kind, n, self._read.get((o, kind, n))) for o, n in pairs]
 
     def _row(self, owner_id: int, kind: str, name: str, there: OwnedRecord | None) -> OwnedRecord | None:
-        if (owner_id, kind, name) in self._written:
-            return self._written[owner_id, kind, name]
+        written = self._written.get((owner_id, kind), {})
+        if name in written:
+            return written[name]
         if there is not None:
             self._reads.owned.setdefault(there.id, there)
         elif not self._is_new(owner_id):

@@ -23,7 +23,7 @@ from metastore.entity import Entity, Node
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.guesses import Hot, Recent
 from metastore.metrics import Metrics
-from metastore.names import clean_text
+from metastore.names import clean_text, exact_text
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
@@ -43,6 +43,9 @@ __all__ = [
 
 T = TypeVar("T")
 Results = tuple[Result | None, ...]
+
+MAX_PRINCIPAL = 1024
+"""How many code points a principal has at most: it stands in every event that it causes."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,8 @@ class Call:
     lease: Fencing | None = None
 
     def __post_init__(self) -> None:
-        if self.principal is not None and ("\x00" in clean_text(self.principal, "the principal") or not self.principal):
-            raise InvalidArgument("the principal must be a non-empty string without NUL")
+        if self.principal is not None:
+            object.__setattr__(self, "principal", clean_principal(self.principal))
         if self.deadline is not None:
             positive_seconds(self.deadline, "a deadline")
         if self.lease is not None and (isinstance(self.lease, type) or not isinstance(self.lease, Fencing)):
@@ -101,15 +104,25 @@ class Call:
         return self.lease.refused()
 
 
+def clean_principal(principal: object) -> str:
+    """Return ``principal`` as it is stored, or raise InvalidArgument."""
+    text = clean_text(principal, "the principal")
+    if not text or "\x00" in text:
+        raise InvalidArgument("the principal must be a non-empty string without NUL")
+    if len(text) > MAX_PRINCIPAL:
+        raise InvalidArgument(f"the principal has {len(text)} code points; at most {MAX_PRINCIPAL} are allowed")
+    return text
+
+
 def uuid7(value: object) -> UUID:
     """Return ``value`` as the UUIDv7 that it is, or raise InvalidArgument."""
     try:
-        found = value if isinstance(value, UUID) else UUID(value) if isinstance(value, str) else None
-    except ValueError:
+        found = value if isinstance(value, UUID) else UUID(exact_text(value, "an operation id"))
+    except (ValueError, InvalidArgument):
         found = None
     if found is None or found.version != 7 or found.variant != RFC_4122:
-        raise InvalidArgument(f"an operation id is a UUIDv7, from ms.new_operation_id(), not {value!r}")
-    return found
+        raise InvalidArgument(f"an operation id is a UUIDv7, from ms.new_operation_id(), not {shown(value)}")
+    return UUID(int=found.int)
 
 
 def committed(backend: Backend, entity: Entity) -> bool:

@@ -57,8 +57,7 @@ class Store(Managers):
     """An open database. Thread-safe; a forked child opens connections of its own; not picklable."""
 
     def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
-        Call(principal)
-        self._session = Session(backend, clock, policy, principal)
+        self._session = Session(backend, clock, policy, Call(principal).principal)
         self._url = url
         super().__init__(self._session)
         self.leases = StoreLeases(self._session)
@@ -103,7 +102,7 @@ class Store(Managers):
         is; perhaps more than once. Without it, gc leaves them for another time.
         """
         if not isinstance(retention, timedelta) or retention < timedelta(0):
-            raise InvalidArgument(f"the retention is a timedelta of zero or more, not {retention!r}")
+            raise InvalidArgument(f"the retention is a timedelta of zero or more, not {shown(retention)}")
         positive_integer(keep_versions, "keep_versions")
         if clean_up is not None and not callable(clean_up):
             raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, NoReturn, Protocol
 
 from metastore.errors import InvalidArgument
-from metastore.names import clean_name, clean_text
+from metastore.names import clean_name, clean_text, exact_text
 
 __all__ = ["MAX_DEPTH", "Atomic", "External", "Field", "Nested", "Type", "depth", "parse", "spell"]
 
@@ -128,7 +128,7 @@ def parse(text: object) -> Type:
     """Read ``text`` as a type, or raise InvalidArgument with the place and what was expected there."""
     if not isinstance(text, str):
         raise InvalidArgument(f"a type is a string such as 'decimal(10,2)', not {type(text).__name__}")
-    return _parse(text)
+    return _parse(exact_text(text, "a type"))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -326,7 +326,7 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
     """
     if connection.prepare_threshold is None:  # behind a pooler: the session may be set otherwise
         statements = [Statement(ARRAYS, {}), *statements]
-    if len(statements) == 1:
+    if len(statements) == 1 and not statements[0].many:
         text, names = _numbered(statements[0].text)
         parameters = [statements[0].parameters[name] for name in names]
         return psycopg.RawCursor(connection).execute(text, parameters).fetchall()

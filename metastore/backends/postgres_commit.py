@@ -27,6 +27,7 @@ from metastore.commit import (
     Update,
     Write,
 )
+from metastore.names import fold, parse_path
 
 __all__ = [
     "Statement",
@@ -49,7 +50,12 @@ class Statement(NamedTuple):
     text: str
     parameters: dict[str, Any]
     writes: bool = False
+    many: bool = False
+    """It names many rows: planned each time, knowing how many."""
 
+
+_MANY = 100
+"""Above this a plan is made for the statement; one that was made for a few rows compares each with each."""
 
 # Arrays are sent as literals made here. psycopg's own dumper takes longer than everything else for
 # documents (a Python call for each quote), and names the element type by the largest number, so
@@ -200,23 +206,35 @@ def statements(commit: Commit) -> list[Statement]:
 def _stages(writes: Sequence[Write]) -> list[list[int]]:
     """Split the writes where their order matters, one statement for each stage.
 
-    A row is written once in a statement; and a name that one update gives up can be taken only
+    A row is written once in a statement; and a name that one write gives up can be taken only
     by a later statement, because a unique index is checked row by row.
     """
     stages: list[list[int]] = [[]]
     rows: set[object] = set()
-    names = places = False
+    taken: set[str | None] = set()
+    given: set[str | None] = set()
     for n, write in enumerate(writes):
         row = write.id if isinstance(write, Insert | Update) else (write.owner_id, write.kind, write.name)
-        moves = isinstance(write, Update) and (write.place is not None or write.state is not None)
-        takes = moves or isinstance(write, Insert)
-        if (row is not None and row in rows) or (moves and names) or (takes and places):
+        takes, gives = _names(write)
+        if (row is not None and row in rows) or (gives and gives in taken) or (takes and takes in given):
             stages.append([])
-            rows, names, places = set(), False, False
+            rows, taken, given = set(), set(), set()
         stages[-1].append(n)
         rows.add(row)
-        names, places = names or takes, places or moves
+        taken.add(takes)
+        given.add(gives)
     return stages
+
+
+def _names(write: Write) -> tuple[str | None, str | None]:
+    """Return the names that a write takes and gives up: without their parents, and folded, so that none is missed."""
+    if isinstance(write, Insert):
+        return fold(write.key), None
+    if not isinstance(write, Update) or (write.place is None and write.state is None):
+        return None, None
+    before, after = write.event.path_before, write.event.path_after
+    takes = None if after is None else fold(parse_path(after)[-1])
+    return takes, None if before is None else fold(parse_path(before)[-1])
 
 
 def _in_stages(
@@ -300,7 +318,7 @@ def _batch(
         "operation_id": commit.operation_id,
         "held": commit.held,
         "claim": commit.claim,
-        "turn_ids": plain([w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None]),
+        "turn_ids": plain([w.id for w in updates.values() if w.scope_version is not None]),
         "keep": len(stage) < len(commit.writes),
         "patience": None if commit.patience is None else f"{commit.patience}ms",
         "bar_ids": plain(bar_ids),
@@ -312,7 +330,7 @@ def _batch(
     }
     if commit.writes:
         parameters |= {"principal": commit.principal, "digest": commit.caller and commit.caller.digest}
-        parameters |= _events(commit.writes)
+        parameters |= _events(ordinals)
     if updates:
         withdrawn = [w.id for w in updates.values() if w.scope_version is not None or commit.withdraw]
         parameters |= {**_updates(updates), "u_withdraw_ids": plain(withdrawn)}
@@ -333,12 +351,14 @@ def _batch(
         noted=bool(commit.leases),
         publishes=first and bool(commit.publishes),
     )
-    return Statement(text, parameters, writes=True)
+    many = len(shared) + len(barred) + len(reads) + len(updates) + len(owned) > _MANY
+    return Statement(text, parameters, writes=True, many=many)
 
 
-def _events(writes: Sequence[Write]) -> dict[str, Any]:
-    events = [w.event for w in writes]
+def _events(writes: dict[int, Write]) -> dict[str, Any]:
+    events = [w.event for w in writes.values()]
     return {
+        "e_ordinals": plain(writes),
         "e_kinds": texts([e.kind for e in events]),
         "e_actions": texts([e.action for e in events]),
         "e_before": texts([e.path_before for e in events]),

@@ -129,8 +129,9 @@ def _fails_if(found: str) -> str:
     return f"SELECT ln(CASE WHEN {found} THEN 0 ELSE 1 END)"
 
 
-check_empty = """SELECT 1 / (CASE WHEN EXISTS (SELECT FROM guard
-  WHERE parent_id = ANY(%(ids)s::bigint[]) AND state = 0 AND id <> ALL(%(leaving)s::bigint[])) THEN 0 ELSE 1 END)"""
+check_empty = """SELECT 1 / (CASE WHEN EXISTS (SELECT FROM guard g
+  WHERE g.parent_id = ANY(%(ids)s::bigint[]) AND g.state = 0
+    AND NOT EXISTS (SELECT FROM unnest(%(leaving)s::bigint[]) AS l(id) WHERE l.id = g.id)) THEN 0 ELSE 1 END)"""
 check_absent = _fails_if(
     """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
     JOIN guard g ON g.parent_id = w.p AND g.family = w.f AND g.key = w.k WHERE g.state = 0)"""
@@ -186,31 +187,36 @@ WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 
 PATIENT = "set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)"
 
+
+def _as_seen(table: str, ids: str, column: str, values: str) -> str:
+    """Rows ``t`` with an id among ``ids`` and the value that stands beside it; it takes as long as there are ids.
+
+    The ids are named twice: a generic plan, which does not know how many there are, must look each of them up.
+    """
+    ids, values = f"%({ids})s::bigint[]", f"%({values})s::bigint[]"
+    return f"""FROM {table} t JOIN unnest({ids}, {values}) AS w(id, seen) ON w.id = t.id AND w.seen = t.{column}
+  WHERE t.id = ANY({ids})"""
+
+
+_GUARDED = f"""guarded AS MATERIALIZED (
+  SELECT t.id {_as_seen("guard", "guard_ids", "scope_version", "guard_scopes")}
+    AND (t.mark IS NULL OR t.mark = %(operation_id)s::uuid)
+  ORDER BY t.id FOR KEY SHARE OF t)"""
+
 _BARRED = f"""barred AS MATERIALIZED (
-  SELECT id FROM guard
-  WHERE (SELECT {PATIENT}) <> ''
-    AND id = ANY(%(bar_ids)s::bigint[])
-    AND scope_version = (%(bar_scopes)s::bigint[])[array_position(%(bar_ids)s::bigint[], id)]
-    AND CASE WHEN id = %(held)s::bigint THEN mark = %(operation_id)s::uuid
-      ELSE mark IS NULL AND ({THEIR_TURN} IS NOT TRUE OR id <> ALL(%(turn_ids)s::bigint[])) END
-  ORDER BY id FOR UPDATE)"""
+  SELECT t.id {_as_seen("guard", "bar_ids", "scope_version", "bar_scopes")}
+    AND (SELECT {PATIENT}) <> ''
+    AND CASE WHEN t.id = %(held)s::bigint THEN t.mark = %(operation_id)s::uuid
+      ELSE t.mark IS NULL AND ({THEIR_TURN} IS NOT TRUE OR t.id <> ALL(%(turn_ids)s::bigint[])) END
+  ORDER BY t.id FOR UPDATE OF t)"""
 
-_READ = """read AS MATERIALIZED (
-  SELECT id FROM entity
-  WHERE id = ANY(%(read_ids)s::bigint[])
-    AND version = (%(read_versions)s::bigint[])[array_position(%(read_ids)s::bigint[], id)]
-  ORDER BY id FOR SHARE),
+_READ = f"""read AS MATERIALIZED (
+  SELECT t.id {_as_seen("entity", "read_ids", "version", "read_versions")} ORDER BY t.id FOR SHARE OF t),
 read_owned AS MATERIALIZED (
-  SELECT id FROM owned
-  WHERE id = ANY(%(owned_ids)s::bigint[])
-    AND version = (%(owned_versions)s::bigint[])[array_position(%(owned_ids)s::bigint[], id)]
-  ORDER BY id FOR SHARE)"""
+  SELECT t.id {_as_seen("owned", "owned_ids", "version", "owned_versions")} ORDER BY t.id FOR SHARE OF t)"""
 
-_LOCKED = """locked AS MATERIALIZED (
-  SELECT id FROM entity
-  WHERE id = ANY(%(u_ids)s::bigint[])
-    AND version = (%(u_versions)s::bigint[])[array_position(%(u_ids)s::bigint[], id)]
-  ORDER BY id FOR NO KEY UPDATE)"""
+_LOCKED = f"""locked AS MATERIALIZED (
+  SELECT t.id {_as_seen("entity", "u_ids", "version", "u_versions")} ORDER BY t.id FOR NO KEY UPDATE OF t)"""
 
 _LOCKED_OWNED = """locked_owned AS MATERIALIZED (
   SELECT o.id FROM owned o
@@ -322,8 +328,8 @@ logged AS (
     %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc,
     CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END{{fences}}
   FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
-      %(e_changes)s::text[]) WITH ORDINALITY AS ev(kind, action, path_before, path_after, changes, n)
-    ON ev.n = d.ordinal + 1
+      %(e_changes)s::text[], %(e_ordinals)s::int[]) AS ev(kind, action, path_before, path_after, changes, ordinal)
+    ON ev.ordinal = d.ordinal
   ORDER BY d.ordinal){{kept}}
 SELECT ok.fenced, ok.guards, ok.reads, ok.own, ok.free, NOT (ok.guards AND ok.free) AND {{marked}}, d.ordinal, d.id,
   d.version, d.time{{must}}
@@ -379,7 +385,7 @@ def batch(
     """
     skip = "ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING" if skip_existing else ""
     parts = [FENCED] if fenced else []
-    parts += [GUARDED, _BARRED, _READ]
+    parts += [_GUARDED, _BARRED, _READ]
     parts += [_LOCKED] if updates else []
     parts += [_LOCKED_OWNED] if owned else []
     free = [_UNMARKED] if updates else []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.backends.lease_port import fences
 from metastore.backends.port import DRIFT, LONGEST_QUIET, QUIET
 from metastore.changes import FORMAT
+from metastore.clock import SYSTEM
 from metastore.commit import (
     CLAIMABLE,
     DROPPED,
@@ -29,6 +31,8 @@ from metastore.commit import (
     Update,
     Write,
 )
+from metastore.deadlines import remaining
+from metastore.errors import DeadlineExceeded
 
 __all__ = [
     "CLEARED",
@@ -42,6 +46,11 @@ __all__ = [
     "next_seq",
     "take_row",
 ]
+
+T = TypeVar("T")
+
+_LOOKS = 100
+"""After how many rows the clock is looked at."""
 
 
 class Refused(Exception):
@@ -61,16 +70,24 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
     check_guards(connection, commit.guards, commit.operation_id)
     if commit.held is not None and _mark(connection, commit.held) != str(commit.operation_id):
         raise Refused("marked", commit.held)
-    for read in commit.reads:
+    for read in in_time(commit.reads):
         _check_read(connection, read)
     writer = _Writer(connection, commit, now)
-    results = tuple([writer.write(w) for w in commit.writes])
+    results = tuple([writer.write(w) for w in in_time(commit.writes)])
     if commit.claim and not any(results):  # nothing takes the tombstone's place: it stays
         sql = "INSERT INTO operation (operation_id, ordinal, action, time, attempt) VALUES (?, 0, 'forbidden', ?, ?)"
         connection.execute(sql, (str(commit.operation_id), now, commit.claim))
     if commit.held is not None:
         connection.execute(UNMARK, {"id": commit.held, "operation_id": str(commit.operation_id), "now": now})
     return results
+
+
+def in_time(items: Sequence[T]) -> Iterator[T]:
+    """Yield the items until the deadline, which is looked at now and then. Raises DeadlineExceeded."""
+    for n, item in enumerate(items):
+        if n % _LOOKS == _LOOKS - 1 and remaining(SYSTEM, math.inf) <= 0:
+            raise DeadlineExceeded("the deadline passed while the commit was written; it was taken back")
+        yield item
 
 
 CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
@@ -111,7 +128,7 @@ def take_row(connection: Any, caller: Caller | None, operation_id: UUID, claim: 
 
 def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | None) -> None:
     """Refuse what does not hold: a scope version, or another operation's mark."""
-    for guard in guards:
+    for guard in in_time(guards):
         row = connection.execute("SELECT scope_version, mark FROM guard WHERE id = ?", (guard.id,)).fetchone()
         if row is None or row[0] != guard.scope_version:
             raise Refused("ancestor", guard.id, row and row[0])

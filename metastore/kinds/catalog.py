@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from metastore.arguments import shown
 from metastore.changes import Doc
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument
 from metastore.kinds.kind import Kind, as_stored
-from metastore.names import clean_text
+from metastore.names import clean_text, exact_text
 
 __all__ = ["CATALOG", "CATALOG_TYPES", "Catalog"]
 
@@ -31,13 +32,13 @@ class Catalog(Entity):
 
 
 def _new_doc(*, type: Any, provider: Any = None, fold_case: Any = False) -> Doc:
-    if not isinstance(type, str) or type.lower() not in CATALOG_TYPES:
-        raise InvalidArgument(f"a catalog's type must be one of {', '.join(CATALOG_TYPES)}, not {type!r}")
+    if not isinstance(type, str) or exact_text(type, "a type").lower() not in CATALOG_TYPES:
+        raise InvalidArgument(f"a catalog's type must be one of {', '.join(CATALOG_TYPES)}, not {shown(type)}")
     if not isinstance(fold_case, bool):
-        raise InvalidArgument(f"fold_case must be True or False, not {fold_case!r}")
+        raise InvalidArgument(f"fold_case must be True or False, not {shown(fold_case)}")
     if provider is not None and not clean_text(provider, "a catalog's provider"):
         raise InvalidArgument("a catalog's provider must not be empty; leave it out instead")
-    return {"type": type.lower(), "provider": provider, "fold_case": fold_case}
+    return {"type": exact_text(type, "a type").lower(), "provider": provider, "fold_case": fold_case}
 
 
 def _replace_doc(old: Doc, *, type: Any, provider: Any = None, fold_case: Any = None) -> Doc:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from metastore.arguments import shown
 from metastore.changes import Doc
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument
 from metastore.kinds.kind import Kind
-from metastore.names import clean_text
+from metastore.names import clean_text, exact_text
 
 __all__ = ["FILESET", "FILESET_TYPES", "Fileset"]
 
@@ -27,16 +28,16 @@ class Fileset(Entity):
 
 
 def _new_doc(*, type: Any = "managed", locations: Any = MappingProxyType({})) -> Doc:
-    if not isinstance(type, str) or type.lower() not in FILESET_TYPES:
-        raise InvalidArgument(f"a fileset's type must be one of {', '.join(FILESET_TYPES)}, not {type!r}")
+    if not isinstance(type, str) or exact_text(type, "a type").lower() not in FILESET_TYPES:
+        raise InvalidArgument(f"a fileset's type must be one of {', '.join(FILESET_TYPES)}, not {shown(type)}")
     if not isinstance(locations, Mapping):
         raise InvalidArgument("a fileset's locations must map names to places")
     clean = {}
     for name, place in locations.items():
-        if not clean_text(name, "a location's name") or not clean_text(place, f"the location {name!r}"):
+        if not clean_text(name, "a location's name") or not clean_text(place, f"the location {shown(name)}"):
             raise InvalidArgument("a location has a name and a place, neither of them empty")
-        clean[name] = place
-    return {"type": type.lower(), "locations": clean}
+        clean[exact_text(name, "a location's name")] = exact_text(place, "a location")
+    return {"type": exact_text(type, "a type").lower(), "locations": clean}
 
 
 FILESET = Kind("fileset", "fileset", ("schema",), Fileset, new_doc=_new_doc)

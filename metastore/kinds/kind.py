@@ -14,17 +14,36 @@ from functools import cache
 from inspect import Parameter, signature
 from typing import Any
 
-from metastore.changes import Doc, EntityChange, RemoveProperty, SetComment, SetProperty
+from metastore.arguments import shown
+from metastore.changes import Doc, EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.entity import Entity, Owned
 from metastore.errors import InvalidArgument
-from metastore.names import clean_text, format_path
+from metastore.names import clean_text, exact_text, format_path
 
-__all__ = ["COMMON_CHANGES", "MAX_DOC", "Kind", "OwnedKind", "as_stored", "base_doc", "dump", "no_fields", "to_json"]
+__all__ = [
+    "COMMON_CHANGES",
+    "MAX_CHANGES",
+    "MAX_DEPTH",
+    "MAX_DOC",
+    "Kind",
+    "OwnedKind",
+    "as_stored",
+    "base_doc",
+    "dump",
+    "dump_changes",
+    "is_too_deep",
+    "no_fields",
+    "to_json",
+]
 
 to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 """Write JSON as it is stored: compact, and ASCII, so that any database encoding holds it."""
 MAX_DOC = 1 << 20
 """The largest document, in bytes of JSON."""
+MAX_CHANGES = 4 << 20
+"""The largest list of changes of one event, in bytes of JSON."""
+MAX_DEPTH = 200
+"""How deep lists and objects of a document may lie in each other: Python's JSON gives up at about a thousand."""
 
 
 def no_fields() -> Doc:
@@ -65,7 +84,7 @@ class Kind:
         """Raise InvalidArgument for what is no change of this kind."""
         for change in changes:
             if not isinstance(change, self.changes):
-                raise InvalidArgument(f"{change!r} is not a change of a {self.name}")
+                raise InvalidArgument(f"{shown(change)} is not a change of a {self.name}")
 
     def format_of(self, changes: Iterable[EntityChange]) -> int:
         """Return the oldest format whose programs can apply ``changes`` to an entity of this kind."""
@@ -106,7 +125,7 @@ def _checked(
     known = _parameters(build)
     unknown = [name for name in fields if name not in known]
     if unknown:
-        raise InvalidArgument(f"a {kind.name} has no field {', '.join(unknown)}")
+        raise InvalidArgument(f"a {kind.name} has no field {', '.join([shown(name) for name in unknown])}")
     missing = [n for n, p in known.items() if p.default is p.empty and p.kind is p.KEYWORD_ONLY and n not in fields]
     if missing:
         raise InvalidArgument(f"a {kind.name} needs {', '.join(missing)}")
@@ -121,16 +140,36 @@ def base_doc(comment: object, properties: object) -> Doc:
     for key, value in properties.items():
         if not clean_text(key, "a property's key"):
             raise InvalidArgument("a property's key must not be empty")
-        clean[key] = clean_text(value, f"the property {key!r}")
+        clean[exact_text(key, "a property's key")] = clean_text(value, f"the property {shown(key)}")
     return {"comment": None if comment is None else clean_text(comment, "a comment"), "properties": clean}
 
 
 def dump(doc: Mapping[str, Any], path: tuple[str, ...]) -> str:
     """Return ``doc`` as the JSON text that is stored: ASCII, so that any database encoding holds it."""
+    return _written(doc, path, "document", MAX_DOC)
+
+
+def dump_changes(changes: tuple[EntityChange, ...], path: tuple[str, ...]) -> str:
+    """Return ``changes`` as the JSON text that history and the feed keep."""
+    return _written(encode(changes), path, "list of changes", MAX_CHANGES)
+
+
+def _written(value: object, path: tuple[str, ...], what: str, limit: int) -> str:
     try:
-        text = to_json(doc)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"{format_path(path)}: the document would be no JSON: {error}") from None
-    if len(text) > MAX_DOC:
-        raise InvalidArgument(f"{format_path(path)}: the document has {len(text)} bytes; at most {MAX_DOC} are allowed")
+        text = to_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{format_path(path)}: the {what} would be no JSON: {error}") from None
+    if len(text) > limit:
+        raise InvalidArgument(f"{format_path(path)}: the {what} has {len(text)} bytes; at most {limit} are allowed")
     return text
+
+
+def is_too_deep(value: Any) -> bool:
+    """Whether lists and objects lie in each other deeper than a document may have them."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        below = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list))
+        level = [v for values in below for v in values]
+        if not level:
+            return False
+    return any(isinstance(v, dict | list) for v in level)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from metastore.arguments import shown
 from metastore.changes import Doc
 from metastore.entity import Owned
 from metastore.errors import InvalidArgument
@@ -26,9 +27,8 @@ class Partition(Owned):
 def _new_doc(*, values: Any) -> Doc:
     if not isinstance(values, Mapping):
         raise InvalidArgument("a partition's values must map column names to strings")
-    return {
-        "values": {clean_text(k, "a column's name"): clean_text(v, f"the value of {k!r}") for k, v in values.items()}
-    }
+    pairs = values.items()
+    return {"values": {clean_text(k, "a column's name"): clean_text(v, f"the value of {shown(k)}") for k, v in pairs}}
 
 
 PARTITION = OwnedKind("partition", Partition, new_doc=_new_doc)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from metastore.changes import Doc
 from metastore.entity import Owned
 from metastore.errors import InvalidArgument
-from metastore.kinds.kind import OwnedKind
+from metastore.kinds.kind import MAX_DEPTH, OwnedKind, is_too_deep
 
 __all__ = ["STATISTIC", "Statistic"]
 
@@ -30,9 +30,12 @@ def _new_doc(*, values: Any) -> Doc:
     if not isinstance(values, Mapping):
         raise InvalidArgument("a statistic's values must be a JSON object")
     try:
-        return {"values": json.loads(json.dumps(dict(values), allow_nan=False))}
-    except (TypeError, ValueError) as error:
+        clean = json.loads(json.dumps(dict(values), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"a statistic's values must be a JSON object: {error}") from None
+    if is_too_deep({"values": clean}):
+        raise InvalidArgument(f"a statistic's values lie in each other more than {MAX_DEPTH} deep")
+    return {"values": clean}
 
 
 STATISTIC = OwnedKind("statistic", Statistic, new_doc=_new_doc)

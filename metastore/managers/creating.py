@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from metastore.altering import equal
+from metastore.arguments import shown
 from metastore.backends.port import Lookup
 from metastore.changes import Doc
 from metastore.commit import Event, Insert, Update
@@ -30,8 +31,8 @@ _CHUNK_BYTES = 4 << 20
 
 def check_if_exists(value: object) -> None:
     """Raise InvalidArgument for anything but the three words."""
-    if value not in ("error", "return", "replace"):
-        raise InvalidArgument(f'if_exists is "error", "return" or "replace", not {value!r}')
+    if type(value) is not str or value not in ("error", "return", "replace"):
+        raise InvalidArgument(f'if_exists is "error", "return" or "replace", not {shown(value)}')
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from metastore.arguments import shown
 from metastore.backends.port import ROOT, Backend, Page
 from metastore.entity import Entity, Node
 from metastore.errors import EntityNotFound, InvalidArgument
@@ -40,7 +41,7 @@ def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, .
         above = parent_kind(kind, len(parse_path(parent)))
     if above is None:
         allowed = " or a ".join(kind.parents) or "root"
-        raise InvalidArgument(f"a {kind.name} stands below a {allowed}; {parent!r} is none")
+        raise InvalidArgument(f"a {kind.name} stands below a {allowed}; {shown(parent)} is none")
     return find(view, above, parent).chain
 
 

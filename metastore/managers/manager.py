@@ -21,7 +21,7 @@ from metastore.commit import DROPPED, LIVE
 from metastore.entity import Entity, Node, Record, Version
 from metastore.errors import EntityNotFound, InvalidArgument, OutcomeUnknown
 from metastore.kinds import KINDS
-from metastore.kinds.kind import Kind, dump, to_json
+from metastore.kinds.kind import Kind, dump, dump_changes
 from metastore.managers import moving
 from metastore.managers.creating import Chunk, IfExists, Wish, check_if_exists, chunks, create, create_chunk, rewrite
 from metastore.managers.listing import pages, parent_nodes
@@ -133,7 +133,7 @@ class Manager(Generic[E]):
         ``rows`` have ``name`` and the fields of ``create``. They are committed in chunks: after
         an error, run it again with ``if_exists="return"``.
         """
-        if not isinstance(rows, Iterable):
+        if not issubclass(type(rows), Iterable):
             raise InvalidArgument(f"rows are mappings with a name and the fields of create, not {shown(rows)}")
         check_if_exists(if_exists)
         known_keywords(options, BulkOptions.__annotations__)
@@ -271,8 +271,9 @@ class Manager(Generic[E]):
         def attempt(view: View) -> Proposal[Entity] | Entity:
             record = find(view, self._kind, target)
             moving.check_version(record, expected_version)
-            text = altered(record.doc, tuple([n.name for n in record.chain]), changes, self._kind.check_doc)
-            return rewrite(self._kind, record, text, to_json(encode(changes)), actor)
+            names = tuple([n.name for n in record.chain])
+            text = altered(record.doc, names, changes, self._kind.check_doc)
+            return rewrite(self._kind, record, text, dump_changes(changes, names), actor)
 
         merge = None
         if expected_version is None and not self._session.in_transaction:

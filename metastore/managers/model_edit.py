@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from metastore.altering import altered
 from metastore.arguments import positive_integer, shown
-from metastore.changes import Doc, EntityChange, encode
+from metastore.changes import Doc, EntityChange
 from metastore.commit import Delete, Event, Put, Update, Write
 from metastore.entity import OwnedRecord
 from metastore.errors import EntityNotFound, VersionConflict
-from metastore.kinds.kind import Kind, dump, to_json
+from metastore.kinds.kind import Kind, dump, dump_changes
 from metastore.kinds.model_version import MODEL_VERSION, ModelVersion
 from metastore.managers.owned import check_still
 from metastore.managers.target import Target, find
@@ -35,7 +35,8 @@ class SeenModel:
         self._backend = view.backend
         self.record = find(View(view.backend, trusting=False), kind, model)
         self.nodes = self.record.chain
-        self.path = format_path([node.name for node in self.nodes])
+        self._names = tuple([node.name for node in self.nodes])
+        self.path = format_path(self._names)
         self.doc: Doc = json.loads(self.record.doc)
 
     def number(self, number_or_alias: int | str) -> int:
@@ -141,20 +142,24 @@ class ModelEdit(SeenModel):
         """Return the commit: the versions first, then the model, if it is another."""
         writes: list[Write] = [self._write(number, action) for number, action in self._touched.items()]
         if self._changes:
-            names = tuple([node.name for node in self.nodes])
-            event = Event(self._kind.name, "alter", self.path, self.path, to_json(encode(tuple(self._changes))))
-            writes.append(Update(self.nodes[-1].id, self.record.version, event, doc=dump(self.doc, names)))
+            changes = dump_changes(tuple(self._changes), self._names)
+            event = Event(self._kind.name, "alter", self.path, self.path, changes)
+            writes.append(Update(self.nodes[-1].id, self.record.version, event, doc=dump(self.doc, self._names)))
         return Proposal(guards_of(self.nodes), tuple(writes), finish)
 
     def _write(self, number: int, action: str) -> Put | Delete:
         owner, kind, name, there = self.nodes[-1].id, MODEL_VERSION.name, str(number), self._there.get(number)
         path = format_path([*[node.name for node in self.nodes], name])
         before, after = (None if action == "create" else path), (None if action == "drop" else path)
-        event = Event(kind, action, before, after, to_json(encode(self._said.get(number, ()))))
+        event = Event(kind, action, before, after, dump_changes(self._said.get(number, ()), self._names))
         row_id, version = (0, 0) if there is None else (there.id, there.version)
         if after is None:
             return Delete(owner, kind, name, version, event, row_id)
-        return Put(owner, kind, name, version, self._text(number), event, row_id)
+        return self._put(number, version, event, row_id)
+
+    def _put(self, number: int, version: int, event: Event, row_id: int) -> Put:
+        text = self._text(number)
+        return Put(self.nodes[-1].id, MODEL_VERSION.name, str(number), version, text, event, row_id)
 
     def _text(self, number: int) -> str:
         return dump(self._docs[number], (*[node.name for node in self.nodes], str(number)))

@@ -12,7 +12,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, Unpack, cast
 
-from metastore.arguments import positive_integer
+from metastore.arguments import positive_integer, shown
 from metastore.backends.port import Step
 from metastore.changes import EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
@@ -111,7 +111,7 @@ class Models(Manager[Model]):
         """Apply SetComment, SetProperty, RemoveProperty, SetUri, RemoveUri to a version; return it."""
         for change in changes:
             if not isinstance(change, _CHANGES):
-                raise InvalidArgument(f"{change!r} is not a change of a model's version")
+                raise InvalidArgument(f"{shown(change)} is not a change of a model's version")
         call = call_of(options)
         actor = self._actor(call)
 

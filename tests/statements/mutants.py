@@ -101,7 +101,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "guard without a row lock",
         _PG,
         "create in the empty schema | drop the empty schema",
-        (("ORDER BY id FOR KEY SHARE", "ORDER BY id"),),
+        (("ORDER BY id FOR KEY SHARE", "ORDER BY id"), ("ORDER BY t.id FOR KEY SHARE OF t", "ORDER BY t.id")),
     ),
     Mutant(
         "drop if empty in one statement",
@@ -124,13 +124,16 @@ MUTANTS: tuple[Mutant, ...] = (
         _NO_BUMP,
     ),
     Mutant(
-        "reads of a transaction without FOR SHARE", _PG, "copy | copy back", (("ORDER BY id FOR SHARE", "ORDER BY id"),)
+        "reads of a transaction without FOR SHARE",
+        _PG,
+        "copy | copy back",
+        (("ORDER BY id FOR SHARE", "ORDER BY id"), ("ORDER BY t.id FOR SHARE OF t", "ORDER BY t.id")),
     ),
     Mutant(
         "absent names without a lock on the parent",
         _PG,
         "create | write down what is absent",
-        (("ORDER BY id FOR UPDATE", "ORDER BY id"),),
+        (("ORDER BY id FOR UPDATE", "ORDER BY id"), ("ORDER BY t.id FOR UPDATE OF t", "ORDER BY t.id")),
     ),
     Mutant(
         "create without a check of the name",
