@@ -33,11 +33,16 @@ _MISSING: Final = "there is no folder or file {}; give the path of one that can 
 
 
 def walk(
-    paths: Iterable[str | os.PathLike[str]], *, include: Iterable[str] = (), exclude: Iterable[str] = ()
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    follow_links: bool = False,
 ) -> Listing:
     """List everything below ``paths``: folders or files of the local file system, or URIs of object stores.
 
     ``include`` and ``exclude`` are :mod:`metastore.crawl.patterns`, matched with the path from each root.
+    ``follow_links``: symbolic links that lead out of ``paths`` too.
     """
     patterns, listing = Patterns.of(include, exclude), Listing()
     for path in paths:
@@ -47,7 +52,8 @@ def walk(
     missing = next((root for root in listing.roots if not is_uri(root) and not _is_there(root)), None)
     if missing is not None:
         raise InvalidArgument(_MISSING.format(missing))
-    local, stored = LocalWalk(listing, patterns), set[str]()
+    inside = None if follow_links else [root for root in listing.roots if not is_uri(root)]
+    local, stored = LocalWalk(listing, patterns, inside), set[str]()
     for root in listing.roots:
         if not is_uri(root):
             local.walk(root)

@@ -22,7 +22,7 @@ from metastore.names import MAX_NAME, clean_name
 
 __all__ = ["RULES", "location_row", "prefix_of", "row_name", "signature_of"]
 
-RULES: Final = 1
+RULES: Final = 2
 """The version of the rules by which files become tables; a new one makes a crawl read everything again."""
 
 _REFUSED: Final = ("Cc", "Cs")

@@ -18,8 +18,9 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from metastore.crawl import crawl
 from metastore.spark import Registered, register
-from tests.spark.conftest import Reader, alike
+from tests.spark.conftest import INTO, Reader, alike
 
 TIME = dt.datetime(2020, 2, 29, 23, 59, 59, 123456)  # noqa: DTZ001
 
@@ -175,7 +176,7 @@ def test_real_parquet(reader: Reader, shared_data: Path) -> None:
     for file in sorted((shared_data / "parquet").glob("*.parquet")):
         (reader.lake.root / "s" / file.stem).mkdir()
         (reader.lake.root / "s" / file.stem / file.name).symlink_to(file)
-    report = reader.crawl()
+    report = crawl([reader.lake.root], INTO, reader.url, follow_links=True)
     found = reader.register()
     assert len(found) == report.tables
     files = {row: shared_data / "parquet" / f"{row.path.split('.', 3)[3].strip('`')}.parquet" for row in found.values()}
