@@ -75,6 +75,8 @@ def _obeyed(char: str) -> bool:
 
 
 def _escape(char: str) -> str:
+    if "\udc80" <= char <= "\udcff":  # how Python holds a byte that is not UTF-8
+        return f"\\x{ord(char) - 0xDC00:02x}"
     return char.encode("unicode_escape").decode()
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from metastore.crawl.filesystems import is_uri, split_uri
-from metastore.crawl.listing import File, Folder, Listing
+from metastore.crawl.listing import NOT_UTF8, File, Folder, Listing, shown
 from metastore.crawl.patterns import Patterns
 from metastore.crawl.places import path_of
 from metastore.crawl.walk_local import LocalWalk
@@ -81,7 +81,10 @@ def _root(path: str | os.PathLike[str], options: dict[str, str]) -> str:
     if not is_uri(text) or isinstance(path, os.PathLike):
         if _HALF_A_URI.match(text):  # not repeated: there may be secrets in it
             raise InvalidArgument("the URI of an object store is a string that begins as s3:// does, and no Path")
-        return os.path.normpath(Path(text).absolute())
+        local = os.path.normpath(Path(text).absolute())
+        if shown(local) != local:
+            raise InvalidArgument(f"{shown(local)} {NOT_UTF8}")
+        return local
     root, found = split_uri(text)
     for store, opening in found.items():
         if options.setdefault(store, opening) != opening:

@@ -70,7 +70,8 @@ def crawl(
     Metalake, catalog and schema are created where they are missing. Files that cannot be read are in the report, and
     stop nothing. ``follow_links`` follows symbolic links that lead out of ``paths``. A packed file may unpack to
     ``max_unpacked`` bytes and to ``max_ratio`` times its size. ``dry_run`` writes nothing and reports what would be
-    written. Raises InvalidArgument for a path that is not there, or where Java or pyspark are missing; NotInUse for a disabled catalog; Interrupted for Ctrl-C.
+    written. Raises InvalidArgument for a path that is not there, or where Java or pyspark are missing; NotInUse for a
+    disabled catalog; Interrupted for Ctrl-C.
     """
     policies, limits = Policies(on_type_change, on_missing), Limits(max_unpacked, max_ratio)
     target, reachable = _target(into), reachable_url(url)

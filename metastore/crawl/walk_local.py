@@ -13,7 +13,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from metastore.crawl.formats import format_of, is_hidden
-from metastore.crawl.listing import File, Folder, Listing, shown
+from metastore.crawl.listing import NOT_UTF8, File, Folder, Listing, shown
 from metastore.crawl.patterns import Patterns
 from metastore.crawl.places import join
 
@@ -85,6 +85,9 @@ class LocalWalk:
         if not self.patterns.enters((*parts, entry.name)):
             self.listing.left_out.add(entry.path)
             return False
+        if shown(entry.name) != entry.name:
+            self.listing.fail(entry.path, NOT_UTF8)
+            return False
         if entry.is_symlink():
             if self._may_follow(entry):
                 self.links.append((*parts, entry.name))
@@ -118,7 +121,7 @@ class LocalWalk:
             entry.name.encode()
             stat = entry.stat()
         except UnicodeEncodeError:
-            self.listing.fail(entry.path, "has a name that is not valid UTF-8; rename it")
+            self.listing.fail(entry.path, NOT_UTF8)
         except FileNotFoundError:
             self.listing.fail(entry.path, "is a symbolic link to nothing" if entry.is_symlink() else "is gone")
         except OSError as error:

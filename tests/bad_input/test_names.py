@@ -196,7 +196,7 @@ def test_names_may_begin_and_end_with_a_blank(ground: ms.Store) -> None:
             ("m", "c", name, name),
             columns=[ms.Column(name, "int")],
             partitioning=[quoted(name)],
-            indexes=[ms.Index(name, [quoted(name)])],
+            indexes=[ms.Index(name, (quoted(name),))],
         )
         assert table.names == ("m", "c", clean, clean)
         assert table.path == f"m.c.{quoted(clean)}.{quoted(clean)}"

@@ -125,6 +125,10 @@ def test_ls_as_json(run: Run) -> None:
     assert schema["children"][2]["path"] == "lake.c.s.`a.b`"
 
 
+def test_a_name_that_is_not_utf8_is_shown_by_its_bytes(url: str) -> None:
+    refused(call(url, "import", os.fsdecode(b"caf\xe9.jsonl")), r"caf\xe9.jsonl")
+
+
 def test_a_name_that_ends_with_a_blank_is_shown_quoted(url: str) -> None:
     with ms.open(url) as store:
         store.metalakes.create("lake")

@@ -300,6 +300,22 @@ def test_a_name_that_is_not_unicode(lake: Lake) -> None:
     assert "UTF-8" in failure.reason
 
 
+def test_a_folder_whose_name_is_not_unicode(lake: Lake) -> None:
+    bad = lake.root / os.fsdecode(b"caf\xe9")
+    try:
+        bad.mkdir()
+    except OSError:
+        pytest.skip("the file system takes only valid names")
+    (bad / "a.csv").write_text("a\n1\n")
+    listing = walk([lake.root])
+    assert [(f.path, f.reason) for f in listing.failures] == [
+        (rf"{lake.root}/caf\xe9", "has a name that is not valid UTF-8; rename it")
+    ]
+    assert listing.folders == []
+    with pytest.raises(InvalidArgument, match=r"/caf\\xe9 has a name that is not valid UTF-8; rename it"):
+        walk([bad])
+
+
 def test_a_pipe_is_not_opened(lake: Lake) -> None:
     os.mkfifo(lake.root / "pipe.csv")
     (lake.root / "link.csv").symlink_to("pipe.csv")
