@@ -1,11 +1,14 @@
 """Names and paths: what is allowed, how they are compared, how they are written.
 
-A name has 1 to 255 code points after NFC, no control character, no lone surrogate and no
-leading or trailing blank; everything else is allowed. Names are compared by code point:
-as they are, or, in a catalog that folds case, as ``NFC(casefold(NFC(name)))``.
+A name has 1 to 255 code points after NFC, no control character and no lone surrogate;
+everything else is allowed, a blank at either end too, for sources have such names. Names are
+compared by code point: as they are, or, in a catalog that folds case, as
+``NFC(casefold(NFC(name)))``.
 
 A path is the names from the root, ``lake.catalog.schema.table``. In its string form a name
-that holds a dot or a back-quote is back-quoted, with back-quotes doubled.
+that holds a dot or a back-quote is back-quoted, with back-quotes doubled. A name that begins
+or ends with a blank is written in back-quotes too, so that a reader sees the blank; a path
+without them means the same: what stands between two dots is the name.
 """
 
 from __future__ import annotations
@@ -35,8 +38,6 @@ def clean_name(name: object) -> str:
         raise InvalidArgument("a name must not be empty")
     if len(name) > MAX_NAME:
         raise InvalidArgument(f"the name {name[:20]!r}… has {len(name)} code points; at most {MAX_NAME} are allowed")
-    if name[0].isspace() or name[-1].isspace():
-        raise InvalidArgument(f"the name {name!r} begins or ends with a blank; strip it")
     return name
 
 
@@ -76,7 +77,7 @@ def fold(name: str) -> str:
 
 def format_path(names: Iterable[str]) -> str:
     """Write ``names`` as a path string; :func:`parse_path` reads it back."""
-    return ".".join("`" + n.replace("`", "``") + "`" if "." in n or "`" in n else n for n in names)
+    return ".".join("`" + n.replace("`", "``") + "`" if "." in n or "`" in n or n != n.strip() else n for n in names)
 
 
 def parse_path(path: object) -> tuple[str, ...]:

@@ -54,6 +54,16 @@ def crawl(
         Types, typer.Option("--on-type-change", help="A column's type in the files is another now.")
     ] = Types.report,
     on_missing: Annotated[Missing, typer.Option("--on-missing", help="A table's files are gone.")] = Missing.mark,
+    follow_links: Annotated[
+        bool, typer.Option("--follow-links", help="Symbolic links that lead out of PATH too.")
+    ] = False,
+    max_unpacked: Annotated[
+        int | None, typer.Option("--max-unpacked", metavar="BYTES", help="Of one packed file; else 64 GiB.", min=1)
+    ] = None,
+    max_ratio: Annotated[
+        int | None,
+        typer.Option("--max-ratio", metavar="N", help="A packed file unpacks to N times its size; else 200.", min=1),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; show what would be written.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Then read the data of what has changed.")] = False,
     json: Json = False,
@@ -61,6 +71,7 @@ def crawl(
     """Register files as tables, on Spark; what cannot be read is listed."""
     from metastore.crawl.interrupted import Interrupted  # noqa: PLC0415  (only here is it needed)
     from metastore.crawl.job import crawl as start  # noqa: PLC0415
+    from metastore.crawl.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
 
     settings: Settings = ctx.obj
     try:
@@ -75,6 +86,9 @@ def crawl(
                 exclude=exclude or (),
                 on_type_change=on_type_change.value,
                 on_missing=on_missing.value,
+                follow_links=follow_links,
+                max_unpacked=max_unpacked or MAX_UNPACKED,
+                max_ratio=max_ratio or MAX_RATIO,
                 dry_run=dry_run,
                 profile=profile,
                 progress=tell,

@@ -14,6 +14,7 @@ from metastore.entity import Entity
 from metastore.kinds import KINDS
 from metastore.kinds.declared import Kind
 from metastore.kinds.model_version import ModelVersion
+from metastore.names import format_path
 
 __all__ = ["show_entity", "show_versions"]
 
@@ -69,7 +70,7 @@ def _definitions(out: Console, entity: Entity) -> None:
 
 
 def _signature(column: Column) -> str:
-    return f"{column.name} {column.type}" + ("" if column.default is None else f" = {column.default}")
+    return f"{format_path([column.name])} {column.type}" + ("" if column.default is None else f" = {column.default}")
 
 
 def _heading(out: Console, text: str) -> None:
@@ -94,7 +95,7 @@ def _facts(entity: Entity) -> dict[str, object]:
 
 
 def _default(view: Entity) -> str:
-    return ".".join(name for name in (view.default_catalog, view.default_schema) if name)
+    return format_path(name for name in (view.default_catalog, view.default_schema) if name)
 
 
 def _by(when: str, who: str | None) -> str:
@@ -112,7 +113,7 @@ def _table_facts(entity: Entity, statistics: Mapping[str, Any], partitions: int 
         "partitions": partitions if partitions or entity.partitioning else None,
         "distribution": entity.distribution,
         "sorted by": ", ".join(entity.sort_orders),
-        "indexes": "; ".join(f"{i.name}: {i.type} ({', '.join(i.columns)})" for i in entity.indexes),
+        "indexes": "; ".join(f"{format_path([i.name])}: {i.type} ({', '.join(i.columns)})" for i in entity.indexes),
         "data": ", ".join(f"{figures[key]:,} {key}" for key in ("rows", "files", "bytes") if key in figures),
     }
 
@@ -137,7 +138,7 @@ def _columns(entity: Entity, figures: Mapping[str, Mapping[str, Any]]) -> Any:
     headers = [name for name, here in optional.items() if here]
     found = table("Name", "Type", "Nullable", *headers, *map(str.capitalize, known), right=("Nulls",))
     for column in columns:
-        row = [column.name, column.type, "yes" if column.nullable else "no"]
+        row = [format_path([column.name]), column.type, "yes" if column.nullable else "no"]
         row += [(column.default if name == "Default" else column.comment) or "" for name in headers]
         row += [_figure(figures.get(column.name, {}).get(key)) for key in known]
         found.add_row(*[Text(safe(text)) for text in row])

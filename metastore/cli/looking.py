@@ -13,7 +13,7 @@ from metastore.cli.entity_view import show_entity, show_versions
 from metastore.cli.output import console, entity_json, owned_json, safe, short, write_json
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument
-from metastore.names import parse_path
+from metastore.names import format_path, parse_path
 from metastore.store import Store
 
 __all__ = ["register"]
@@ -36,7 +36,7 @@ def ls(
         if parent is not None:
             out.print(_label(parent, parent.path), soft_wrap=True)
         for indent, child in _tree(store, parent, recursive, ""):
-            out.print(Text(indent, style="dim") + _label(child, child.name), soft_wrap=True)
+            out.print(Text(indent, style="dim") + _label(child, format_path([child.name])), soft_wrap=True)
 
 
 def _container(store: Store, path: str) -> Entity:

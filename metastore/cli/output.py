@@ -23,6 +23,7 @@ from rich.text import Text
 from metastore.changes import EntityChange, encode
 from metastore.columns import Column
 from metastore.entity import Entity, Owned, Version
+from metastore.names import format_path
 
 __all__ = [
     "change_text",
@@ -74,12 +75,14 @@ def _obeyed(char: str) -> bool:
 
 
 def _escape(char: str) -> str:
+    if "\udc80" <= char <= "\udcff":  # how Python holds a byte that is not UTF-8
+        return f"\\x{ord(char) - 0xDC00:02x}"
     return char.encode("unicode_escape").decode()
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` in one line."""
-    return " ".join(text.split())
+    """Return ``text`` in one line; blanks inside it stay, for they can belong to a name."""
+    return re.sub(r"\s*[\t\r\n]\s*", " ", text.strip("\t\r\n"))
 
 
 def tell(message: str) -> None:
@@ -169,4 +172,4 @@ def change_text(change: EntityChange) -> str:
 
 
 def _value(value: object) -> str:
-    return ".".join(map(str, value)) if isinstance(value, list) else short(str(value))
+    return format_path(map(str, value)) if isinstance(value, list) else short(str(value))

@@ -21,7 +21,7 @@ Two folders can claim one table, when several PATHs are given or names differ on
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -45,8 +45,9 @@ class Candidate:
     ``table`` is what it is called as one table, ``schema`` where its files go if each is its own. ``apart``: each is,
     whatever they hold. ``neighbours`` are the names of tables that folders in ``schema`` become. ``incomplete``: a
     folder below ``location`` could not be listed, or files may have been left out. ``signature`` is that of all its
-    files. What the catalog says of it (:mod:`metastore.crawl.registry`): ``known`` as one table or as many, or new,
-    because there was not even a schema for it; ``others`` are the names of files that need not be read.
+    files. ``unlisted`` are names of its files that cannot be used, as the listing already says. What the catalog says
+    of it (:mod:`metastore.crawl.registry`): ``known`` as one table or as many, or new, because there was not even a
+    schema for it; ``others`` are the names of files that need not be read.
     """
 
     table: Names
@@ -59,6 +60,7 @@ class Candidate:
     neighbours: frozenset[str] = frozenset()
     incomplete: bool = False
     signature: str | None = None
+    unlisted: tuple[str, ...] = ()
     known: Literal["", "new", "one", "many"] = ""
     others: tuple[str, ...] = ()
 
@@ -126,21 +128,35 @@ def _settled(found: list[Candidate], listing: Listing) -> list[Candidate]:
         tables.setdefault(table[:-1], set()).add(table[-1])
     neighbours = {schema: frozenset(names) for schema, names in tables.items()}
     unlisted = sorted([failure.path for failure in listing.failures] + list(listing.left_out))
+    failed = sorted(failure.path for failure in listing.failures)
     order = {candidate.location: at for at, candidate in enumerate(found)}
     settled = []
     for candidate in found:
         owner = owners.get(candidate.table)
         incomplete = any_below(candidate.location, unlisted)
+        files = tuple(_own(candidate.location, failed))
         settled.append(
             replace(
                 candidate,
                 rival=None if owner in (None, candidate.location) else owner,
                 neighbours=neighbours.get(candidate.schema, frozenset()),
                 incomplete=incomplete,
-                signature=signature_of(candidate.files, incomplete=candidate.partitioned and incomplete),
+                unlisted=files,
+                signature=signature_of(candidate.files, files, incomplete=candidate.partitioned and incomplete),
             )
         )
     return sorted(settled, key=lambda candidate: (candidate.schema, order[candidate.location], candidate.partitioned))
+
+
+def _own(folder: str, paths: list[str]) -> Iterator[str]:
+    """Yield the names of those of the sorted ``paths`` that files of a data set in ``folder`` would have."""
+    below = join(folder, "")
+    for path in paths[bisect_left(paths, below) :]:
+        if not path.startswith(below):
+            return
+        name = path.removeprefix(below)
+        if not partition_parts(tuple(name.split("/")[:-1]))[0]:
+            yield name
 
 
 def any_below(folder: str, paths: list[str]) -> bool:

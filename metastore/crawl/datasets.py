@@ -40,8 +40,9 @@ class Dataset:
     """A table as the files have it. ``keys`` are the partition columns, which ``columns`` ends in.
 
     ``doubtful`` are partitions with files that could not be used, None all of them (a folder could not be listed, or
-    files were left out): what is not found of them is not gone. ``signature`` is that of its files, ``again``: some
-    of them could not be used.
+    files were left out): what is not found of them is not gone. ``left_out`` are names of files that stand among its
+    own and are not part of it: what reads the folder must pass over them. ``signature`` is that of its files,
+    ``again``: some of them could not be used.
     """
 
     path: Names
@@ -56,6 +57,7 @@ class Dataset:
     bytes: int = 0
     files: int = 0
     doubtful: frozenset[str] | None = frozenset()
+    left_out: tuple[str, ...] = ()
     signature: str | None = None
     again: bool = False
 
@@ -64,7 +66,7 @@ def dataset_of(
     candidate: Candidate, files: Sequence[FileFacts], columns: Columns, unused: Iterable[Failure] = ()
 ) -> Dataset:
     """Return the table that ``files`` with these ``columns`` are, without partitions; ``unused`` could not be read."""
-    first = files[0]
+    first, used = files[0], {file.name for file in files}
     names = (failure.path.removeprefix(join(candidate.location, "")) for failure in unused)
     return Dataset(
         path=candidate.table,
@@ -77,6 +79,7 @@ def dataset_of(
         bytes=sum(file.size for file in files),
         files=len(files),
         doubtful=None if candidate.incomplete else frozenset(map(partition_name, names)),
+        left_out=tuple(sorted({*(file.name for file in candidate.files), *candidate.unlisted} - used)),
         signature=candidate.signature,
     )
 

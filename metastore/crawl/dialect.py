@@ -4,6 +4,9 @@ The delimiter is the one of ``, ; tab |`` that cuts the most rows of a sample in
 first row is a header if it looks different from what stands below it: below are numbers, dates or booleans, and it
 has none there; where all is text, if its cells are distinct. Without a header columns are named as Spark names
 them, ``_c0`` …; so is a column whose header is empty (a data frame's index).
+
+Of a text that goes on behind the sample the last row may be cut off and is not looked at. What decides is whole rows:
+where there are not two of them, a greater sample is needed.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from metastore.crawl.text_files import SAMPLE, NotThisFormat
+from metastore.crawl.text_files import NotThisFormat
 
 __all__ = ["Dialect", "sniff"]
 
@@ -37,19 +40,36 @@ class Dialect:
     bare: bool = False
 
 
-def sniff(text: str, *, tabs: bool) -> Dialect:
-    """Return the dialect of a file that begins with ``text``; ``tabs``: its name says that it has tabs."""
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The first rows that are whole and not blank; ``blank`` is how many blank ones stand before them."""
+
+    rows: list[list[str]]
+    blank: int
+    cut: bool
+
+    @property
+    def enough(self) -> bool:
+        """Whether there is a row after the first, if the text has one."""
+        return not self.cut or len(self.rows) > 1
+
+
+def sniff(text: str, *, tabs: bool, cut: bool = False) -> Dialect | None:
+    """Return the dialect of a file that begins with ``text``, or None if that holds too few rows to know it.
+
+    ``tabs``: its name says that it has tabs; ``cut``: the file goes on behind ``text``.
+    """
     text = text.removeprefix("\ufeff")
-    if len(text) >= SAMPLE // 4:  # the last row may be cut off
-        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
-    delimiter = "\t" if tabs else _delimiter(text)
-    rows = _rows(text, delimiter)
-    blank = next((at for at, row in enumerate(rows) if row), len(rows))
-    first, rest = rows[blank], [row for row in rows[blank + 1 :] if row]
+    read = {delimiter: _read(text, delimiter, cut=cut) for delimiter in (("\t",) if tabs else DELIMITERS)}
+    delimiter = max(read, key=lambda delimiter: _score(read[delimiter].rows))
+    found = read[delimiter]
+    if not found.enough:
+        return None
+    first, rest = found.rows[0], found.rows[1:]
     header = _is_header(first, rest)
     names = tuple((name.strip() if header else "") or f"_c{at}" for at, name in enumerate(first))
     _check_names(names)
-    return Dialect(delimiter, header, names, blank + 1 if header else blank, header and not rest)
+    return Dialect(delimiter, header, names, found.blank + header, header and not rest)
 
 
 def _check_names(names: tuple[str, ...]) -> None:
@@ -58,23 +78,28 @@ def _check_names(names: tuple[str, ...]) -> None:
         raise NotThisFormat(f"has two columns named {twice[0]!r}")
 
 
-def _rows(text: str, delimiter: str) -> list[list[str]]:
-    csv.field_size_limit(max(csv.field_size_limit(), 4 * SAMPLE))
+def _read(text: str, delimiter: str, *, cut: bool) -> _Rows:
+    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
+    rows: list[list[str]] = []
+    blank = 0
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        return [row for _, row in zip(range(_ROWS), reader, strict=False)]
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+            if row:
+                rows.append(row)
+            elif not rows:
+                blank += 1
+            if len(rows) > _ROWS:
+                break
     except csv.Error as error:
         raise NotThisFormat(f"is not CSV: {error}") from None
+    return _Rows(rows[:-1] if cut else rows[:_ROWS], blank, cut)
 
 
-def _delimiter(text: str) -> str:
-    """Return the delimiter with the most even rows; among equals the one that makes more fields."""
-    scores = {}
-    for delimiter in DELIMITERS:
-        widths = Counter(len(row) for row in _rows(text, delimiter) if row)
-        width, rows = max(widths.items(), key=lambda pair: (pair[1], pair[0]), default=(1, 0))
-        scores[delimiter] = (width > 1, rows, width)
-    return max(DELIMITERS, key=lambda delimiter: scores[delimiter])
+def _score(rows: list[list[str]]) -> tuple[bool, int, int]:
+    """Tell how well a delimiter fits: by the most even rows, and among equals by more fields."""
+    widths = Counter(map(len, rows))
+    width, count = max(widths.items(), key=lambda pair: (pair[1], pair[0]), default=(1, 0))
+    return width > 1, count, width
 
 
 def _is_header(first: list[str], rest: list[list[str]]) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from metastore.crawl.filesystems import is_uri, split_uri
-from metastore.crawl.listing import File, Folder, Listing
+from metastore.crawl.listing import NOT_UTF8, File, Folder, Listing, shown
 from metastore.crawl.patterns import Patterns
 from metastore.crawl.places import path_of
 from metastore.crawl.walk_local import LocalWalk
@@ -33,11 +33,16 @@ _MISSING: Final = "there is no folder or file {}; give the path of one that can 
 
 
 def walk(
-    paths: Iterable[str | os.PathLike[str]], *, include: Iterable[str] = (), exclude: Iterable[str] = ()
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    follow_links: bool = False,
 ) -> Listing:
     """List everything below ``paths``: folders or files of the local file system, or URIs of object stores.
 
     ``include`` and ``exclude`` are :mod:`metastore.crawl.patterns`, matched with the path from each root.
+    ``follow_links``: symbolic links that lead out of ``paths`` too.
     """
     patterns, listing = Patterns.of(include, exclude), Listing()
     for path in paths:
@@ -47,7 +52,8 @@ def walk(
     missing = next((root for root in listing.roots if not is_uri(root) and not _is_there(root)), None)
     if missing is not None:
         raise InvalidArgument(_MISSING.format(missing))
-    local, stored = LocalWalk(listing, patterns), set[str]()
+    inside = None if follow_links else [root for root in listing.roots if not is_uri(root)]
+    local, stored = LocalWalk(listing, patterns, inside), set[str]()
     for root in listing.roots:
         if not is_uri(root):
             local.walk(root)
@@ -75,7 +81,10 @@ def _root(path: str | os.PathLike[str], options: dict[str, str]) -> str:
     if not is_uri(text) or isinstance(path, os.PathLike):
         if _HALF_A_URI.match(text):  # not repeated: there may be secrets in it
             raise InvalidArgument("the URI of an object store is a string that begins as s3:// does, and no Path")
-        return os.path.normpath(Path(text).absolute())
+        local = os.path.normpath(Path(text).absolute())
+        if shown(local) != local:
+            raise InvalidArgument(f"{shown(local)} {NOT_UTF8}")
+        return local
     root, found = split_uri(text)
     for store, opening in found.items():
         if options.setdefault(store, opening) != opening:

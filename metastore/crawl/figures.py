@@ -6,7 +6,8 @@
                  "old": {"type": "int", "missing": true}}}
 
 ``signature``: of the files (:mod:`metastore.crawl.signatures`). ``missing``: no file has the column any more.
-``kept``: the column's type in the catalog, which was not widened to this one.
+``kept``: the column's type in the catalog, which was not widened to this one. ``left_out``, where there are any: the
+names of files in the folder that are not part of the table; only how many, where they are more than a thousand.
 Nulls, min and max are left out where they are not known, all but the types where the object would be too great.
 """
 
@@ -26,6 +27,7 @@ STATISTIC: Final = "crawl"
 """The statistic's name."""
 
 _LARGEST: Final = 1 << 19
+_NAMES: Final = 1000
 
 
 def figures(
@@ -49,6 +51,8 @@ def _figures(found: Dataset, columns: dict[str, Any]) -> dict[str, Any]:
         "options": dict(found.options),
         "columns": columns,
     }
+    if found.left_out:
+        shown["left_out"] = list(found.left_out) if len(found.left_out) <= _NAMES else len(found.left_out)
     return shown if found.signature is None else {**shown, "signature": found.signature}
 
 

@@ -31,7 +31,7 @@ _TIMES: Final = ("date", "timestamptz")
 def parse_key(folder: str) -> tuple[str, str] | None:
     """Return the key and value that a folder's name says, or None if it is no partition folder."""
     key, equals, value = folder.partition("=")
-    if not equals or not key.strip():
+    if not equals or not key:
         return None
     return unquote(key), unquote(value) or NULL
 

@@ -20,6 +20,7 @@ from metastore.crawl.facts import FileFacts, Unreadable
 from metastore.crawl.files import InputFile, NotReadable
 from metastore.crawl.filesystems import NO_OPTIONS, Options, why
 from metastore.crawl.formats import Format, format_of
+from metastore.crawl.limits import Limits
 from metastore.crawl.places import base_name, join
 from metastore.crawl.read_avro import read_avro
 from metastore.crawl.read_csv import TextFacts, read_csv
@@ -36,7 +37,9 @@ _TEXT: Final[dict[str, Callable[[TextFile], TextFacts]]] = {"csv": read_csv, "js
 _WHY_NOT: Final = {"parquet": why_not_parquet, "orc": why_not_orc}
 
 
-def infer_file(location: str, name: str, size: int, options: Options = NO_OPTIONS) -> FileFacts | Unreadable:
+def infer_file(
+    location: str, name: str, size: int, options: Options = NO_OPTIONS, limits: Limits | None = None
+) -> FileFacts | Unreadable:
     """Look into the file ``name``, a path relative to the folder ``location``, of ``size`` bytes."""
     known = format_of(base_name(name))
     if known is None:
@@ -45,12 +48,12 @@ def infer_file(location: str, name: str, size: int, options: Options = NO_OPTION
         return Unreadable(name, "is empty (0 bytes)")
     file = InputFile(join(location, name), size, options)
     try:
-        return _infer(file, name, known)
+        return _infer(file, name, known, limits or Limits())
     except Exception as error:  # noqa: BLE001 (a file may hold anything, and the rest must go on)
         return Unreadable(name, _reason(error, file, known))
 
 
-def _infer(file: InputFile, name: str, known: Format) -> FileFacts:
+def _infer(file: InputFile, name: str, known: Format, limits: Limits) -> FileFacts:
     match known.name:
         case "parquet":
             columns, rows, stats = read_parquet(file)
@@ -59,16 +62,18 @@ def _infer(file: InputFile, name: str, known: Format) -> FileFacts:
             return FileFacts(name, file.size, "orc", *read_orc(file))
         case "avro":
             return FileFacts(name, file.size, "avro", *read_avro(file))
-    return _infer_text(file, name, known)
+    return _infer_text(file, name, known, limits)
 
 
-def _infer_text(file: InputFile, name: str, known: Format) -> FileFacts:
+def _infer_text(file: InputFile, name: str, known: Format, limits: Limits) -> FileFacts:
     if known.compression == "zip":
         inside = member_format(file, known)
         text = TextFile(inside.file, functools.partial(open_member, file))
     else:
         inside = known
         text = TextFile(known.file, functools.partial(open_packed, file, known.compression))
+    if known.compression is not None:
+        text = TextFile(text.name, functools.partial(limits.unpacked, text.open, file.size))
     found = _TEXT[inside.name](text)
     hints = found.hints | ({"compression": known.compression} if known.compression else {})
     dialect = tuple(sorted(found.dialect.items()))

@@ -26,6 +26,7 @@ from metastore.crawl.catalog import check_target, prepare
 from metastore.crawl.commit import Row
 from metastore.crawl.discover import walk
 from metastore.crawl.interrupted import Interrupted
+from metastore.crawl.limits import MAX_RATIO, MAX_UNPACKED, Limits
 from metastore.crawl.listing import Listing
 from metastore.crawl.missing import is_news, missed, settle_missing
 from metastore.crawl.policies import OnMissing, OnTypeChange, Policies
@@ -56,6 +57,9 @@ def crawl(
     on_missing: OnMissing = "mark",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
+    follow_links: bool = False,
+    max_unpacked: int = MAX_UNPACKED,
+    max_ratio: int = MAX_RATIO,
     dry_run: bool = False,
     profile: bool = False,
     progress: Progress | None = None,
@@ -64,10 +68,12 @@ def crawl(
     """Register what is in the folders ``paths`` as tables below ``into``, a catalog or a schema.
 
     Metalake, catalog and schema are created where they are missing. Files that cannot be read are in the report, and
-    stop nothing. ``dry_run`` writes nothing and reports what would be written. Raises InvalidArgument for a path that
-    is not there, or where Java or pyspark are missing; NotInUse for a disabled catalog; Interrupted for Ctrl-C.
+    stop nothing. ``follow_links`` follows symbolic links that lead out of ``paths``. A packed file may unpack to
+    ``max_unpacked`` bytes and to ``max_ratio`` times its size. ``dry_run`` writes nothing and reports what would be
+    written. Raises InvalidArgument for a path that is not there, or where Java or pyspark are missing; NotInUse for a
+    disabled catalog; Interrupted for Ctrl-C.
     """
-    policies = Policies(on_type_change, on_missing)
+    policies, limits = Policies(on_type_change, on_missing), Limits(max_unpacked, max_ratio)
     target, reachable = _target(into), reachable_url(url)
     roots = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     patterns = {"include": tuple(include), "exclude": tuple(exclude)}
@@ -76,10 +82,11 @@ def crawl(
         job = _Job(store, target, policies, patterns, dry_run, progress or _silent, clock)
         tell = job.tell
         tell("listing folders", 0.0)
-        listing = walk(roots, **patterns)
+        listing = walk(roots, **patterns, follow_links=follow_links)
         found, unnamed = candidates(listing, target)
         job.look(listing, found)
-        setting = Setting(reachable, principal, job.id, policies, job.run_name, dry_run, options=dict(listing.options))
+        options = dict(listing.options)
+        setting = Setting(reachable, principal, job.id, policies, job.run_name, dry_run, options, limits)
         job.work(setting, master, profile=profile)
         tell("done", 1.0)
         return job.report(unnamed)

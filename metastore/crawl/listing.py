@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from metastore.crawl.places import join
 from metastore.crawl.report import Failure, Note
 
-__all__ = ["File", "Folder", "Listing", "shown"]
+__all__ = ["NOT_UTF8", "File", "Folder", "Listing", "shown"]
+
+NOT_UTF8: Final = "has a name that is not valid UTF-8; rename it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from metastore.columns import Column
 from metastore.crawl.avro_types import avro_columns
 from metastore.crawl.files import InputFile, NotReadable
 from metastore.crawl.filesystems import why
+from metastore.crawl.limits import bounded
 from metastore.crawl.text_files import NotThisFormat
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _MAGIC: Final = b"Obj\x01"
 _MARK: Final = 16
 _VARINT: Final = 10
 _LONGEST: Final = 200
+_HEADER: Final = 1 << 26
+"""How many bytes a header may have; a damaged one can claim more than fit into memory."""
 _TRUNCATED: Final = "is truncated: its last block is not whole"
 
 
@@ -45,7 +48,10 @@ def _schema(stream: IO[bytes]) -> Any:
     except ModuleNotFoundError:
         raise NotReadable("cannot be read: Avro needs the package fastavro: pip install 'metastore[spark]'") from None
     try:
-        return fastavro.reader(stream).writer_schema
+        head = bounded(stream, _HEADER, f"has a header of more than {_HEADER >> 20} MiB")
+        return fastavro.reader(head).writer_schema
+    except NotThisFormat:
+        raise
     except Exception as error:  # noqa: BLE001 (a KeyError, a ValueError, a RecursionError: the header can be anything)
         raise NotThisFormat(f"has a damaged header: {why(error)[:_LONGEST]}") from None
 

@@ -18,14 +18,15 @@ import pyarrow.csv
 
 from metastore.columns import Column
 from metastore.crawl.dialect import Dialect, sniff
-from metastore.crawl.text_files import NotThisFormat, TextFile, encoding_of, sample_of
+from metastore.crawl.text_files import LARGEST, NotThisFormat, TextFile, encoding_of, samples_of
 from metastore.crawl.widen import NULL_TYPE, is_null, widest
 
 __all__ = ["TextFacts", "read_csv"]
 
-_BLOCKS: Final = (1 << 22, 1 << 26)
+_BLOCKS: Final = (1 << 22, LARGEST)
 """Bytes per block: at first, and where a row does not fit."""
 
+_TOO_LONG: Final = "has a row of more than {} MiB, or a quote that is never closed"
 _NULLS: Final = pa.array(pyarrow.csv.ConvertOptions().null_values, pa.string())
 _LADDER: Final = (
     ("long", pa.int64()),
@@ -62,17 +63,27 @@ class _Guess:
 
 def read_csv(file: TextFile) -> TextFacts:
     """Return the columns that all rows fit, the number of rows, and how the file is to be read."""
-    sample = sample_of(file)
-    if sample.lstrip()[:1] in (b"{", b"["):
-        _refuse_json(sample)
-    encoding = encoding_of(sample)
+    dialect, encoding = _sniffed(file)
     try:
-        return _read(file, sample, encoding)
+        return _read(file, dialect, encoding)
     except pa.ArrowInvalid as error:
         # pyarrow has no code for it: its (untranslated) message is all there is
         if "UTF8" not in str(error) or encoding != "UTF-8":
             raise
-        return _read(file, sample, "ISO-8859-1")
+        return _read(file, *_sniffed(file, "ISO-8859-1"))
+
+
+def _sniffed(file: TextFile, known: str | None = None) -> tuple[Dialect, str]:
+    """Return the dialect and the encoding, from as much of the file as shows them."""
+    for sample in samples_of(file):
+        if sample.data.lstrip()[:1] in (b"{", b"["):
+            _refuse_json(sample.data)
+        encoding = known or encoding_of(sample)
+        text = sample.data.decode(encoding, "replace")
+        dialect = sniff(text, tabs=file.name.lower().endswith(".tsv"), cut=not sample.whole)
+        if dialect is not None:
+            return dialect, encoding
+    raise NotThisFormat(_TOO_LONG.format(LARGEST >> 20))
 
 
 def _refuse_json(sample: bytes) -> None:
@@ -80,8 +91,7 @@ def _refuse_json(sample: bytes) -> None:
         raise NotThisFormat("looks like JSON, although its name says CSV")
 
 
-def _read(file: TextFile, sample: bytes, encoding: str) -> TextFacts:
-    dialect = sniff(sample.decode(encoding, "replace"), tabs=file.name.lower().endswith(".tsv"))
+def _read(file: TextFile, dialect: Dialect, encoding: str) -> TextFacts:
     rows, guesses = _guess(file, dialect, encoding)
     columns = tuple(Column(name, guess.type) for name, guess in zip(dialect.names, guesses, strict=True))
     spelled = {null for guess in guesses if guess.type != "string" for null in guess.nulls} - {""}
@@ -112,7 +122,7 @@ def _guess(file: TextFile, dialect: Dialect, encoding: str) -> tuple[int, list[_
                 raise
         else:
             return rows, guesses
-    raise NotThisFormat(f"has a row of more than {_BLOCKS[-1] >> 20} MiB, or a quote that is never closed")
+    raise NotThisFormat(_TOO_LONG.format(_BLOCKS[-1] >> 20))
 
 
 def _open(stream: Any, dialect: Dialect, encoding: str, block: int) -> Iterator[Any]:

@@ -21,23 +21,18 @@ from metastore.arrow import columns_from_arrow
 from metastore.columns import Column
 from metastore.crawl.json_values import columns_of, values
 from metastore.crawl.read_csv import TextFacts
-from metastore.crawl.text_files import NotThisFormat, TextFile, encoding_of, sample_of
+from metastore.crawl.text_files import LARGEST, NotThisFormat, Sample, TextFile, encoding_of, samples_of
 from metastore.crawl.widen import widest
 
 __all__ = ["read_json"]
 
 _BLOCK: Final = 1 << 23
-_LARGEST: Final = 1 << 26
 _ROWS: Final = 1 << 12
 
 
 def read_json(file: TextFile) -> TextFacts:
     """Return the columns of all rows, the number of rows, and how the file is to be read."""
-    sample = sample_of(file)
-    encoding = encoding_of(sample)
-    if encoding == "ISO-8859-1":
-        raise NotThisFormat("is not JSON: it is not valid UTF-8")
-    lines = encoding == "UTF-8" and _is_lines(sample)
+    encoding, lines = _form(file)
     with file.open() as stream:
         columns, rows = _merged(map(_line_block, _blocks(stream)) if lines else _value_blocks(stream, encoding))
     dialect = {} if lines else {"multiLine": "true"}
@@ -46,9 +41,26 @@ def read_json(file: TextFile) -> TextFacts:
     return TextFacts(columns, rows, dialect, {})
 
 
-def _is_lines(sample: bytes) -> bool:
-    """Tell whether the first line is an object of its own."""
-    line = sample.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
+def _form(file: TextFile) -> tuple[str, bool]:
+    """Return the encoding, and whether the first line is an object of its own; that line is looked at as a whole."""
+    for sample in samples_of(file):
+        encoding = encoding_of(sample)
+        if encoding == "ISO-8859-1":
+            raise NotThisFormat("is not JSON: it is not valid UTF-8")
+        line = _first_line(sample) if encoding == "UTF-8" else b""
+        if line is not None:
+            return encoding, _is_object(line)
+    raise NotThisFormat(f"begins with a line of more than {LARGEST >> 20} MiB")
+
+
+def _first_line(sample: Sample) -> bytes | None:
+    """Return the first line, or what shows that it is no object; None where ``sample`` has only a part of it."""
+    text = sample.data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    line, end, _ = text.partition(b"\n")
+    return line if end or sample.whole or not text.startswith(b"{") else None
+
+
+def _is_object(line: bytes) -> bool:
     try:
         return isinstance(json.loads(line), dict)
     except ValueError:
@@ -78,8 +90,8 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
             rest = data[end:]
         else:
             rest += data
-        if len(rest) > _LARGEST:
-            raise NotThisFormat(f"has a line of more than {_LARGEST >> 20} MiB")
+        if len(rest) > LARGEST:
+            raise NotThisFormat(f"has a line of more than {LARGEST >> 20} MiB")
     if rest:
         yield rest
 

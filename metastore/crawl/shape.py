@@ -120,7 +120,7 @@ def _each(candidate: Candidate, files: Sequence[FileFacts], names: Iterable[str]
         dataset = dataset_of(candidate, [file], file.columns)
         location = join(candidate.location, file.name)
         signature = signature_of([stamps[file.name]]) if file.name in stamps else None
-        datasets.append(replace(dataset, path=tables[file.name], location=location, signature=signature))
+        datasets.append(replace(dataset, path=tables[file.name], location=location, left_out=(), signature=signature))
     return datasets, failures
 
 

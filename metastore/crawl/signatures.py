@@ -22,7 +22,7 @@ from metastore.names import MAX_NAME, clean_name
 
 __all__ = ["RULES", "location_row", "prefix_of", "row_name", "signature_of"]
 
-RULES: Final = 1
+RULES: Final = 2
 """The version of the rules by which files become tables; a new one makes a crawl read everything again."""
 
 _REFUSED: Final = ("Cc", "Cs")
@@ -56,10 +56,15 @@ def _beginning(location: str) -> str:
     return clean_name(shown[:_PREFIX].rstrip() or "?")
 
 
-def signature_of(files: Iterable[File], *, incomplete: bool = False) -> str:
-    """Return the signature of a data set of ``files``. ``incomplete``: a folder of it could not be listed."""
+def signature_of(files: Iterable[File], unlisted: Iterable[str] = (), *, incomplete: bool = False) -> str:
+    """Return the signature of a data set of ``files``.
+
+    ``unlisted``: names of others that cannot be used; ``incomplete``: a folder of it could not be listed.
+    """
     digest = blake2b(f"{RULES} {incomplete}\n".encode(), digest_size=_HASH)
     for file in files:
         stamp = getattr(file, "etag", None) or file.mtime_ns
         digest.update(f"{len(file.name)} {file.name} {file.size} {stamp}\n".encode(errors="surrogatepass"))
+    for name in unlisted:
+        digest.update(f"{len(name)} {name} unlisted\n".encode(errors="surrogatepass"))
     return digest.hexdigest()

@@ -77,7 +77,7 @@ def _job(context: SparkContext, found: Sequence[Candidate], setting: Setting) ->
         work, buckets = cut(great, tasks, tasks)
         jobs.append(
             context.parallelize(work, len(work))
-            .mapPartitions(lambda work: look_into(work, setting.options))
+            .mapPartitions(lambda work: look_into(work, setting.options, setting.limits))
             .partitionBy(buckets, _same)
             .mapPartitions(lambda groups: _packed(write_bucket(groups, setting)))
         )

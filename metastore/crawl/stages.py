@@ -19,6 +19,7 @@ from metastore.crawl.facts import FileFacts, Unreadable
 from metastore.crawl.filesystems import NO_OPTIONS, Options
 from metastore.crawl.formats import format_of
 from metastore.crawl.infer import infer_file
+from metastore.crawl.limits import Limits
 from metastore.crawl.policies import Policies
 from metastore.crawl.schemas import Columns
 
@@ -43,6 +44,7 @@ class Setting:
     run: str | None = None
     dry_run: bool = False
     options: Options = field(default_factory=dict, repr=False)
+    limits: Limits = field(default_factory=Limits)
 
     def commit(self, groups: Sequence[Group]) -> Iterator[Row]:
         """Commit data sets whose files were read."""
@@ -132,26 +134,29 @@ def crawl_whole(work: Iterable[Sequence[Candidate]], setting: Setting) -> Iterat
     schemas: dict[Columns, Columns] = {}
     for share in work:
         for at in range(0, len(share), _TOGETHER):
-            groups = [(c, _infer(c.location, c.files, schemas, setting.options)) for c in share[at : at + _TOGETHER]]
+            some = share[at : at + _TOGETHER]
+            groups = [(c, _infer(c.location, c.files, schemas, setting.options, setting.limits)) for c in some]
             yield from setting.commit(groups)
 
 
-def look_into(work: Iterable[Sequence[Piece]], options: Options = NO_OPTIONS) -> Iterator[tuple[int, Group]]:
+def look_into(
+    work: Iterable[Sequence[Piece]], options: Options = NO_OPTIONS, limits: Limits | None = None
+) -> Iterator[tuple[int, Group]]:
     """Look into the files of pieces. Equal schemas become one object, which Spark moves once."""
     schemas: dict[Columns, Columns] = {}
     for share in work:
         for piece in share:
-            found = _infer(piece.candidate.location, piece.files, schemas, options)
+            found = _infer(piece.candidate.location, piece.files, schemas, options, limits or Limits())
             yield piece.bucket, (replace(piece.candidate, files=piece.files), found)
 
 
 def _infer(
-    location: str, files: Iterable[File], schemas: dict[Columns, Columns], options: Options
+    location: str, files: Iterable[File], schemas: dict[Columns, Columns], options: Options, limits: Limits
 ) -> list[FileFacts | Unreadable]:
     """Look into files; those of a data set that have equal schemas get one object."""
     found, last = [], None
     for file in files:
-        facts = infer_file(location, file.name, file.size, options)
+        facts = infer_file(location, file.name, file.size, options, limits)
         if isinstance(facts, FileFacts) and facts.columns is not last:
             last = schemas.setdefault(facts.columns, facts.columns)
             facts = facts if facts.columns is last else replace(facts, columns=last)

@@ -23,10 +23,12 @@ from metastore.crawl.files import InputFile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SAMPLE", "NotThisFormat", "TextFile", "encoding_of", "open_packed", "sample_of"]
+__all__ = ["LARGEST", "NotThisFormat", "Sample", "TextFile", "encoding_of", "open_packed", "samples_of"]
 
-SAMPLE: Final = 1 << 18
-"""How many bytes are looked at before a file is read as a whole."""
+LARGEST: Final = 1 << 26
+"""How many bytes of a text are held at most, so also how long a row may be."""
+_SAMPLES: Final = tuple(1 << bits for bits in range(18, 27, 2))
+"""How many bytes are looked at before a file is read as a whole: at first, and while they hold no whole row."""
 
 _CONTROLS: Final = bytes(c for c in range(32) if c not in b"\t\n\r\f\v\x1a\x1b") + b"\x7f"
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -56,7 +58,7 @@ _MARKUP: Final = ((b"%pdf-", "is a PDF document"), *((x, "is HTML or XML") for x
 
 
 class NotThisFormat(Exception):
-    """The file is not what its ending says, or damaged. The message says how, in one line."""
+    """The file is not what its ending says, damaged or too great. The message says how, in one line."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,14 @@ class TextFile:
 
     name: str
     open: Callable[[], AbstractContextManager[IO[bytes]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The first bytes of a text. ``whole``: there are no others."""
+
+    data: bytes
+    whole: bool
 
 
 @contextmanager
@@ -85,12 +95,39 @@ def open_packed(file: InputFile, compression: str | None) -> Iterator[IO[bytes]]
             yield cast("IO[bytes]", unpacked)
 
 
-def sample_of(file: TextFile) -> bytes:
-    """Return the first bytes of the text, or raise NotThisFormat if it is none."""
-    with file.open() as stream:
-        sample = stream.read(SAMPLE)
-    if not sample.strip(b" \t\r\n\0"):
-        raise NotThisFormat("is empty: there is nothing but blanks in it" if sample else "is empty")
+def samples_of(file: TextFile) -> Iterator[Sample]:
+    """Yield the first bytes of the text, more each time, until they are whole or too many; or raise NotThisFormat.
+
+    The caller takes the first sample that holds what it needs.
+    """
+    blank = True
+    for size in _SAMPLES:
+        with file.open() as stream:
+            data = _first(stream, size + 1)
+        sample = Sample(data[:size], len(data) <= size)
+        blank = not sample.data.strip(b" \t\r\n\0")
+        if not blank:
+            _check_text(sample.data)
+            yield sample
+        elif sample.whole:
+            raise NotThisFormat("is empty: there is nothing but blanks in it" if data else "is empty")
+        if sample.whole:
+            return
+    if blank:
+        raise NotThisFormat(f"begins with {LARGEST >> 20} MiB of blanks")
+
+
+def _first(stream: IO[bytes], size: int) -> bytes:
+    """Read ``size`` bytes, or all there are; one read may bring fewer."""
+    parts = []
+    while size and (data := stream.read(size)):
+        parts.append(data)
+        size -= len(data)
+    return b"".join(parts)
+
+
+def _check_text(sample: bytes) -> None:
+    """Raise NotThisFormat that says what the file is, if it is no text."""
     if not sample.startswith(_UTF16) and sample.translate(None, _CONTROLS) != sample:
         known = next((what for magic, what in _BINARY if sample.startswith(magic)), None)
         raise NotThisFormat(
@@ -100,15 +137,14 @@ def sample_of(file: TextFile) -> bytes:
     known = next((what for begin, what in _MARKUP if start.startswith(begin)), None)
     if known is not None:
         raise NotThisFormat(f"{known}, which its name does not say")
-    return sample
 
 
-def encoding_of(sample: bytes) -> str:
+def encoding_of(sample: Sample) -> str:
     """Return the encoding that the first bytes of a text are in."""
-    if sample.startswith(_UTF16):
+    if sample.data.startswith(_UTF16):
         return "UTF-16"
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample, final=len(sample) < SAMPLE)
+        codecs.getincrementaldecoder("utf-8")().decode(sample.data, final=sample.whole)
     except UnicodeDecodeError:
         return "ISO-8859-1"
     return "UTF-8"

@@ -1,18 +1,19 @@
 """Folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
 
 A folder is listed once: real folders first, then what symbolic links lead to, if it was not listed already (a loop
-never is); such a link becomes a note.
+never is); such a link becomes a note. A link that leads out of the given paths is a failure and is not followed, unless
+the user says so: who may write to a lake must not choose what the crawler reads elsewhere.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from stat import S_ISREG
 
 from metastore.crawl.formats import format_of, is_hidden
-from metastore.crawl.listing import File, Folder, Listing
+from metastore.crawl.listing import NOT_UTF8, File, Folder, Listing, shown
 from metastore.crawl.patterns import Patterns
 from metastore.crawl.places import join
 
@@ -22,11 +23,13 @@ __all__ = ["LocalWalk"]
 class LocalWalk:
     """Lists one root after the other into ``listing``, each folder once.
 
-    ``todo`` are folders to list next, ``links`` symbolic links to folders, which come last.
+    ``todo`` are folders to list next, ``links`` symbolic links to folders, which come last; ``inside`` is where links
+    may lead, None: anywhere.
     """
 
-    def __init__(self, listing: Listing, patterns: Patterns) -> None:
+    def __init__(self, listing: Listing, patterns: Patterns, inside: Iterable[str] | None = None) -> None:
         self.listing, self.patterns = listing, patterns
+        self.inside = None if inside is None else [os.path.realpath(root) for root in inside]
         self.seen = set[tuple[int, int]]()
         self.root = ""
         self.todo: list[tuple[str, ...]] = []
@@ -82,10 +85,25 @@ class LocalWalk:
         if not self.patterns.enters((*parts, entry.name)):
             self.listing.left_out.add(entry.path)
             return False
+        if shown(entry.name) != entry.name:
+            self.listing.fail(entry.path, NOT_UTF8)
+            return False
         if entry.is_symlink():
-            self.links.append((*parts, entry.name))
+            if self._may_follow(entry):
+                self.links.append((*parts, entry.name))
             return False
         return True
+
+    def _may_follow(self, link: os.DirEntry[str]) -> bool:
+        """Tell whether ``link`` stays inside the given paths; a failure says that it does not."""
+        to = os.path.realpath(link.path)
+        if self.inside is None or any(to == root or to.startswith(join(root, "")) for root in self.inside):
+            return True
+        self.listing.fail(
+            link.path,
+            f"is a symbolic link that leads out of the given paths, to {shown(to)}; --follow-links follows it",
+        )
+        return False
 
     def _files(self, entries: list[os.DirEntry[str]], parts: tuple[str, ...]) -> Iterator[File]:
         for entry in entries:
@@ -95,7 +113,7 @@ class LocalWalk:
                 self.listing.skipped += 1
             elif not self.patterns.takes((*parts, entry.name)):
                 self.listing.left_out.add(join(self.root, *parts))
-            elif (file := self._file(entry)) is not None:
+            elif (not entry.is_symlink() or self._may_follow(entry)) and (file := self._file(entry)) is not None:
                 yield file
 
     def _file(self, entry: os.DirEntry[str]) -> File | None:
@@ -103,7 +121,7 @@ class LocalWalk:
             entry.name.encode()
             stat = entry.stat()
         except UnicodeEncodeError:
-            self.listing.fail(entry.path, "has a name that is not valid UTF-8; rename it")
+            self.listing.fail(entry.path, NOT_UTF8)
         except FileNotFoundError:
             self.listing.fail(entry.path, "is a symbolic link to nothing" if entry.is_symlink() else "is gone")
         except OSError as error:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -73,11 +74,11 @@ class _Reader:
         size = _BYTES
         while True:
             data = self._head(file, size)
-            if len(data) < size or size >= _LARGEST:
-                return _header(_text(data, self.encoding), self.delimiter)
             text = _text(data, self.encoding)
-            if "\n" in text.lstrip() or "\r" in text.lstrip():
+            if len(data) < size or "\n" in text.lstrip() or "\r" in text.lstrip():
                 return _header(text, self.delimiter)
+            if size >= _LARGEST:
+                raise InvalidArgument(f"a header of more than {_LARGEST >> 20} MiB cannot be read: {unquote(file)}")
             size *= 4
 
     def _head(self, file: str, size: int) -> bytes:

@@ -82,12 +82,32 @@ def _scan(spark: SparkSession, readable: Readable, columns: Sequence[FileColumn]
     if not paths:
         return spark.createDataFrame([], columns_to_spark([*layout, *keys]))
     files = _Files(spark, form, _options(table.properties, form) | _place(readable, form), keys)
+    if left_out := _left_out(readable):
+        paths = _without(files.names(paths), table.location, left_out)
+        if not paths:
+            return spark.createDataFrame([], columns_to_spark([*layout, *keys]))
     if any(needs_arrow(form, column.type) for column in layout):
         found = files.names(paths)
         return read_through_arrow(spark, form, found, layout, keys, _values(table.location, found, readable.folders))
     if form in _TEXT:
         return _scan_text(spark, files, paths, layout)
     return files.scan(paths, layout)
+
+
+def _left_out(readable: Readable) -> Sequence[str]:
+    """Return the names of files that are in the table's folder and not part of it, as the crawler says."""
+    found: Sequence[str] | int = (readable.seen or {}).get("left_out", ())
+    if isinstance(found, int):
+        raise InvalidArgument(
+            f"{found:,} files in its folder could not be crawled, too many to be left out; move them and crawl again"
+        )
+    return found
+
+
+def _without(files: Iterable[str], location: str, left_out: Iterable[str]) -> list[str]:
+    """Return where to read ``files``, percent-encoded URIs, but for those ``left_out``."""
+    below, unwanted = len(_path(location).rstrip("/")) + 1, set(left_out)
+    return [_literal(unquote(file)) for file in files if _path(unquote(file))[below:] not in unwanted]
 
 
 def _scan_text(spark: SparkSession, files: _Files, paths: Sequence[str], layout: Sequence[Column]) -> DataFrame:

@@ -125,6 +125,27 @@ def test_ls_as_json(run: Run) -> None:
     assert schema["children"][2]["path"] == "lake.c.s.`a.b`"
 
 
+def test_a_name_that_is_not_utf8_is_shown_by_its_bytes(url: str) -> None:
+    refused(call(url, "import", os.fsdecode(b"caf\xe9.jsonl")), r"caf\xe9.jsonl")
+
+
+def test_a_name_that_ends_with_a_blank_is_shown_quoted(url: str) -> None:
+    with ms.open(url) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.schemas.create(("lake", "c", " s  "))
+        store.tables.create(("lake", "c", " s  ", "t "), columns=[ms.Column(" id", "int")])
+    out = here(url, "ls", "lake.c", "-r").stdout
+    assert "── ` s  `  schema v1" in out
+    assert "── `t `  table v1" in out
+    shown = here(url, "show", "lake.c.` s  `.`t `").stdout
+    assert shown.startswith("table lake.c.` s  `.`t `\n")
+    assert "` id`" in shown
+    refused(here(url, "show", "lake.c. s  .t"), "lake.c.` s  `.t does not exist")
+    assert "create table lake.c.` s  `.`t ` v1" in here(url, "changes").stdout
+    assert document(here(url, "ls", "lake.c", "--json"))["children"][0]["name"] == " s  "
+
+
 def test_show_a_table(run: Run) -> None:
     out = run("show", "lake.c.s.t", "--kind", "table").stdout
     assert out.splitlines()[0] == "table lake.c.s.t"

@@ -190,7 +190,7 @@ def test_names(run: Run, url: str, name: str) -> None:
     assert out.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["", " x", "a\nb", "x" * 256, "a\udcffb"], ids=ascii)
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 256, "a\udcffb"], ids=ascii)
 def test_bad_names(run: Run, name: str) -> None:
     for command in ("show", "audit", "break"):
         for more in ((), ("--json",)):

@@ -12,7 +12,7 @@ from metastore.names import clean_name
 from tests.contract.ground import Ground
 
 COLUMNS = (ms.Column("id", "long", nullable=False), ms.Column("name", "string"))
-BAD_NAMES = ["", " a", "a ", "a\x00b", "a\nb", "\u0085", "x" * 256, "\ud800", "\u00a0a", 7, None]
+BAD_NAMES = ["", "a\x00b", "a\nb", "\u0085", "x" * 256, "\ud800", 7, None]
 
 
 def position(store: Store) -> int:

@@ -122,7 +122,7 @@ def crawl_here(
             rows += crawl_whole([pickle.loads(pickle.dumps(share))], setting)
         if great:
             work, buckets = cut(great, tasks, tasks)
-            pieces = list(look_into(pickle.loads(pickle.dumps(work))))
+            pieces = list(look_into(pickle.loads(pickle.dumps(work)), setting.options, setting.limits))
             for bucket in range(buckets):
                 rows += write_bucket((piece for piece in pieces if piece[0] == bucket), setting)
         return pickle.loads(pickle.dumps(rows)), 0

@@ -90,11 +90,18 @@ def test_neighbours_are_the_tables_of_folders(lake: Lake) -> None:
 def test_names_that_are_not_allowed_are_failures(lake: Lake) -> None:
     lake.text("ok/t/a.csv", "x")
     lake.text("bad\n/t/a.csv", "x")
-    lake.text(" blank/t/a.csv", "x")
+    lake.text("bad\x85/t/a.csv", "x")
     done, failures = candidates(walk([lake.root]), INTO)
     assert [c.table[-2:] for c in done] == [("ok", "t")]
     assert len(failures) == 2
     assert all(failure.reason.startswith("cannot be crawled: the name") for failure in failures)
+
+
+def test_names_with_a_blank_at_an_end_are_allowed(lake: Lake) -> None:
+    lake.text(" a /t /x.csv", "x")
+    done, failures = candidates(walk([lake.root]), INTO)
+    assert [c.table[-2:] for c in done] == [(" a ", "t ")]
+    assert failures == []
 
 
 def test_a_folder_that_was_not_listed_makes_its_data_set_incomplete(lake: Lake) -> None:

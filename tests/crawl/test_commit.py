@@ -375,3 +375,41 @@ def test_targets_are_made_once(tmp_path: Path) -> None:
     assert open_catalog(url, None, "1") is first
     assert open_catalog(url, None, "2") is not first
     open_catalog(url, None, "2").close()
+
+
+def test_a_bomb_and_a_link_out_of_the_lake_are_failures_in_the_report(crawler: Crawler) -> None:
+    crawler.lake.text("s/bomb/a.csv.gz", gzip.compress(b"a,b\n" * (5 << 20)))
+    outside = crawler.lake.root.parent / "outside.csv"
+    outside.write_text("a\n1\n")
+    (crawler.lake.root / "s" / "link").mkdir()
+    (crawler.lake.root / "s" / "link" / "x.csv").symlink_to(outside)
+    found = reasons_of(crawler.crawl())
+    assert sorted(found) == ["a.csv.gz", "x.csv"]
+    assert "unpacks to more than 200 times" in found["a.csv.gz"]
+    assert "leads out of the given paths" in found["x.csv"]
+    report = crawler.crawl(follow_links=True, max_ratio=2000)
+    assert (reasons_of(report), paths_of(report)) == ({}, ["s.bomb", "s.link"])
+    assert [crawler.seen(path)["rows"] for path in ("s.bomb", "s.link")] == [(5 << 20) - 1, 1]
+
+
+def test_a_first_row_longer_than_a_sample_is_registered_with_its_columns(crawler: Crawler) -> None:
+    crawler.lake.text("s/t/a.csv", f"id,text\n1,{'x' * 300_000}\n2,y\n")
+    report = crawler.crawl()
+    assert reasons_of(report) == {}
+    assert crawler.columns("s.t") == {"id": "long", "text": "string"}
+    assert crawler.seen("s.t")["rows"] == 2
+
+
+def test_folders_and_files_with_a_blank_at_an_end_are_registered(crawler: Crawler) -> None:
+    crawler.lake.text(" s /t /a.csv", "id\n1\n")
+    crawler.lake.parquet(" s /t2/ k=1/ a.parquet", {" id ": [1]})
+    crawler.lake.json("u/ a .json", {" x": 1})
+    crawler.lake.json("u/b.json", {"y": 1})
+    report = crawler.crawl()
+    assert reasons_of(report) == {}
+    assert paths_of(report) == ["` s `.`t `", "` s `.t2", "u.` a `", "u.b"]
+    assert crawler.columns("` s `.t2") == {" id ": "long", " k": "int"}
+    assert crawler.columns("u.` a `") == {" x": "long"}
+    writes = crawler.writes()
+    assert crawler.crawl().unchanged == 4
+    assert crawler.writes() == writes

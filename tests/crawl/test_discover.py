@@ -79,12 +79,37 @@ def test_links(lake: Lake) -> None:
     outside.mkdir()
     (outside / "o.csv").write_text("x")
     (lake.root / "linked").symlink_to(outside)
-    listing = walk([lake.root])
+    listing = walk([lake.root], follow_links=True)
     assert names(lake.root, listing) == ["file.csv", "real/deep/a.csv", "linked/o.csv"]
     assert [Path(note.path).name for note in listing.notes] == ["again", "up"]
     assert [(Path(f.path).name, f.reason) for f in listing.failures] == [
         ("nothing.csv", "is a symbolic link to nothing")
     ]
+
+
+def test_links_out_of_the_lake_are_not_followed(lake: Lake) -> None:
+    """Who may write to a lake must not choose what is read elsewhere; links inside are fine, also between roots."""
+    lake.text("in/a.csv", "x")
+    outside = lake.root.parent / "lake-outside"
+    outside.mkdir()
+    (outside / "o.csv").write_text("x")
+    (outside / "back").symlink_to(lake.root / "in")
+    (lake.root / "linked").symlink_to(outside)
+    (lake.root / "file.csv").symlink_to(outside / "o.csv")
+    (lake.root / "via.csv").symlink_to("linked/o.csv")
+    (lake.root / "round").symlink_to("linked/back")
+    listing = walk([lake.root])
+    assert names(lake.root, listing) == ["in/a.csv"]
+    assert sorted((Path(f.path).name, f.reason) for f in listing.failures) == [
+        (name, f"is a symbolic link that leads out of the given paths, to {to}; --follow-links follows it")
+        for name, to in (("file.csv", outside / "o.csv"), ("linked", outside), ("via.csv", outside / "o.csv"))
+    ]
+    assert [Path(note.path).name for note in listing.notes] == ["round"]
+    (top, *_) = walk([lake.root, outside]).folders
+    assert [file.name for file in top.files] == ["file.csv", "via.csv"]
+    link = lake.root.parent / "link"
+    link.symlink_to(lake.root)
+    assert len(walk([link], exclude=["linked"]).folders) == 1
 
 
 def test_links_to_themselves(lake: Lake) -> None:
@@ -273,6 +298,22 @@ def test_a_name_that_is_not_unicode(lake: Lake) -> None:
     (failure,) = walk([lake.root]).failures
     assert failure.path.endswith(r"caf\xe9.csv")
     assert "UTF-8" in failure.reason
+
+
+def test_a_folder_whose_name_is_not_unicode(lake: Lake) -> None:
+    bad = lake.root / os.fsdecode(b"caf\xe9")
+    try:
+        bad.mkdir()
+    except OSError:
+        pytest.skip("the file system takes only valid names")
+    (bad / "a.csv").write_text("a\n1\n")
+    listing = walk([lake.root])
+    assert [(f.path, f.reason) for f in listing.failures] == [
+        (rf"{lake.root}/caf\xe9", "has a name that is not valid UTF-8; rename it")
+    ]
+    assert listing.folders == []
+    with pytest.raises(InvalidArgument, match=r"/caf\\xe9 has a name that is not valid UTF-8; rename it"):
+        walk([bad])
 
 
 def test_a_pipe_is_not_opened(lake: Lake) -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
+import io
 import json
+import lzma
+import zipfile
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from metastore.crawl import json_values, read_csv, read_json
-from metastore.crawl.facts import FileFacts
+from metastore.crawl import json_values, limits, read_csv, read_json, text_files
+from metastore.crawl.facts import FileFacts, Unreadable
+from metastore.crawl.infer import infer_file
+from metastore.crawl.limits import Limits
 from metastore.crawl.widen import NULL_TYPE
+from metastore.errors import InvalidArgument
 from tests.crawl.conftest import Lake
 from tests.crawl.test_parquet_files import facts, reason
 
@@ -147,6 +156,138 @@ def test_what_is_no_csv(lake: Lake) -> None:
         assert part in reason(lake.text(name, content)), name
 
 
+LONG = "x" * (1 << 18)
+"""As long as the first sample of a text."""
+
+
+def pack(name: str, content: bytes) -> bytes:
+    match name.rpartition(".")[2]:
+        case "gz":
+            return gzip.compress(content)
+        case "zst":
+            return pa.compress(content, "zstd", asbytes=True)
+        case "xz":
+            return lzma.compress(content, preset=0)
+        case "bz2":
+            return bz2.compress(content)
+        case "zip":
+            out = io.BytesIO()
+            with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr(name.removesuffix(".zip"), content)
+            return out.getvalue()
+    return content
+
+
+PACKED = ("", ".gz", ".zst", ".xz", ".bz2", ".zip")
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_first_row_longer_than_the_sample(lake: Lake, ending: str) -> None:
+    name = f"a.csv{ending}"
+    found = csv(lake, pack(name, f"id;text\n1;{LONG}\n2;{LONG}\n3;z\n".encode()), name)
+    assert (types(found), found.rows) == ({"id": "long", "text": "string"}, 3)
+    assert options(found)["delimiter"] == ";"
+    name = f"a.json{ending}"
+    row = json.dumps({"id": 1, "text": LONG})
+    found = facts(lake.text(name, pack(name, f'{row}\n{{"id": 2, "more": 1}}\n'.encode())))
+    assert (types(found), found.rows) == ({"id": "long", "text": "string", "more": "long"}, 2)
+    assert found.dialect == ()
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("length", [len(LONG) - 10, len(LONG), 1 << 20, 5 << 20])
+def test_rows_of_any_length(lake: Lake, length: int, rows: int) -> None:
+    for name, text in (("end", ""), ("line end", "\n")):
+        cell = "y" * length
+        found = csv(lake, "\n".join(["a,b", *(f"{n},{cell}" for n in range(rows))]) + text, f"{name}.csv")
+        assert (types(found), found.rows) == ({"a": "long", "b": "string"}, rows)
+
+
+def test_a_header_longer_than_the_sample(lake: Lake) -> None:
+    names = [f"{'n' * 200}{n}" for n in range(2000)]
+    found = csv(lake, ",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
+    assert (list(types(found)), set(types(found).values()), found.rows) == (names, {"long"}, 1)
+
+
+def test_a_first_cell_of_many_lines(lake: Lake) -> None:
+    found = csv(lake, 'a;b\n1;"' + "one two\n" * 100_000 + '"\n2;x\n')
+    assert (types(found), found.rows) == ({"a": "long", "b": "string"}, 2)
+    assert options(found)["multiLine"] == "true"
+
+
+@pytest.mark.parametrize("blanks", ["\n" * 300, "\n" * 300_000, " " * 300_000 + "\n"], ids=["few", "many", "blanks"])
+def test_blank_lines_around_the_header(lake: Lake, blanks: str) -> None:
+    if not blanks.startswith(" "):
+        found = csv(lake, f"a,b\n{blanks}1,2\n")
+        assert (types(found), found.rows) == ({"a": "long", "b": "long"}, 1)
+        found = csv(lake, f"{blanks}a,b\n1,2\n")
+        assert (types(found), found.rows) == ({"a": "long", "b": "long"}, 1)
+    assert json_file(lake, f'{blanks}{{"a": 1}}\n').rows == 1
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_row_longer_than_any_sample(lake: Lake, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_files, "_SAMPLES", (1 << 10, 1 << 12))
+    cell = "x" * (1 << 13)
+    cases = {
+        "a.csv": (f"a,b\n1,{cell}\n2,x\n", "has a row of more than 64 MiB, or a quote that is never closed"),
+        "b.csv": ('a,b\n1,"' + "x\n" * 4096, "has a row of more than 64 MiB, or a quote that is never closed"),
+        "a.json": (f'{{"a": "{cell}"}}\n{{"a": 1}}\n', "begins with a line of more than 64 MiB"),
+        "blank.csv": (f"{' ' * 8192}\na,b\n1,2\n", "begins with 64 MiB of blanks"),
+    }
+    for name, (content, why) in cases.items():
+        assert reason(lake.text(name + ending, pack(name + ending, content.encode()))) == why
+
+
+def test_an_array_in_one_long_line(lake: Lake) -> None:
+    found = json_file(lake, json.dumps([{"a": 1, "b": LONG}, {"a": 2.5, "b": LONG}]))
+    assert (types(found), found.rows, found.dialect) == ({"a": "double", "b": "string"}, 2, (("multiLine", "true"),))
+
+
+def test_utf16_longer_than_the_sample(lake: Lake) -> None:
+    text = f"a,b\nö,{LONG}\nü,x\n"
+    found = csv(lake, codecs.BOM_UTF16_LE + text.encode("utf-16-le"))
+    assert (types(found), found.rows) == ({"a": "string", "b": "string"}, 2)
+
+
+def place(path: Path) -> tuple[str, str, int]:
+    return str(path.parent), path.name, path.stat().st_size
+
+
+@pytest.mark.parametrize("ending", PACKED[1:])
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_bomb_is_a_failure(lake: Lake, ending: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is not read to its end: what was unpacked is bounded, and so is the time."""
+    name = f"a.{form}{ending}"
+    line = b"a,b\n" if form == "csv" else b'{"a": 1}\n'
+    monkeypatch.setattr(limits, "_ALWAYS", 1 << 19)
+    content = line * ((1 << 20) // len(line))
+    path = lake.text(name, pack(name, content))
+    found = reason(path)
+    assert found.startswith("unpacks to more than 200 times its ")
+    assert found.endswith("--max-ratio allows more")
+    more = infer_file(*place(path), limits=Limits(max_ratio=10**6, max_unpacked=1 << 18))
+    assert isinstance(more, Unreadable)
+    assert more.reason == "unpacks to more than 262,144 bytes; --max-unpacked allows more"
+    whole = infer_file(*place(path), limits=Limits(max_ratio=10**6))
+    assert isinstance(whole, FileFacts)
+
+
+def test_small_files_of_equal_rows_are_no_bombs(lake: Lake) -> None:
+    content = b"a,b\n" + b"1,2\n" * (1 << 20)
+    packed = pack("a.csv.gz", content)
+    assert len(content) > 500 * len(packed)
+    assert csv(lake, packed, "a.csv.gz").rows == 1 << 20
+    found = reason(lake.text("b.csv.gz", pack("b.csv.gz", content * 5)))
+    assert found.startswith("unpacks to more than 200 times its ")
+
+
+@pytest.mark.parametrize("bad", [{"max_unpacked": 0}, {"max_ratio": -1}, {"max_ratio": True}, {"max_ratio": 1.5}])
+def test_bad_limits(bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="is an integer of at least 1"):
+        Limits(**bad)
+
+
 def json_file(lake: Lake, content: str | bytes, name: str = "a.json") -> FileFacts:
     return facts(lake.text(name, content))
 
@@ -225,7 +366,7 @@ def test_what_is_no_json(lake: Lake) -> None:
         "binary.json": (b"\x00\x01\x02", "is not text"),
         "too.json": (b'{"a": 1}]', "]"),
         "name.json": (b'{"": 1}', "cannot be stored"),
-        "blank.json": (b'{" a": 1}', "cannot be stored"),
+        "control.json": (b'{"\\ta": 1}', "cannot be stored"),
         "page.json": (b"<html>", "is HTML or XML"),
     }
     for name, (content, part) in cases.items():

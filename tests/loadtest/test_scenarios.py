@@ -260,6 +260,19 @@ def test_a_trace_is_replayed(tmp_path: Path, trace: Path) -> None:
     assert "1 paths differ, such as c" in finding.message
 
 
+def test_a_trace_of_names_with_blanks_is_replayed(tmp_path: Path) -> None:
+    """Gravitino's own history has a file whose name begins with one."""
+    path = tmp_path / "t.jsonl"
+    path.write_text(
+        '{"client": "a", "ops": [["create", " docs/ a.md ", "1"], ["alter", " docs/ a.md ", "2"]]}\n'
+        '{"head": {" docs/ a.md ": "2"}}\n'
+    )
+    scenario = Trace(path=str(path))
+    run = alone(scenario, tmp_path)
+    assert run.finished
+    assert scenario.broken(run.store, Ended(run.ground, 1, True, {})) == []
+
+
 def test_a_traces_clients_keep_their_order(tmp_path: Path, trace: Path) -> None:
     run = alone(Trace(path=str(trace)), tmp_path, clients=2)
     ground = run.ground

@@ -18,8 +18,9 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from metastore.crawl import crawl
 from metastore.spark import Registered, register
-from tests.spark.conftest import Reader, alike
+from tests.spark.conftest import INTO, Reader, alike
 
 TIME = dt.datetime(2020, 2, 29, 23, 59, 59, 123456)  # noqa: DTZ001
 
@@ -140,6 +141,46 @@ def _utc(value: Any) -> Any:
     return float(value) if not isinstance(value, bool | str | dt.date | None) else value
 
 
+def test_files_that_are_not_part_of_a_table_are_left_out_of_its_view(reader: Reader, tmp_path: Path) -> None:
+    """The catalog and the view have the same rows: without broken files, strangers, and links out of the lake."""
+    lake = reader.lake
+    lake.parquet("s/broken/a.parquet", {"x": [1]})
+    lake.text("s/broken/b [x].parquet", b"PAR1 not really")
+    lake.parquet("s/parts/k=1/a.parquet", {"x": [1]})
+    lake.text("s/parts/k=1/b%.parquet", b"")
+    lake.parquet("s/exact/a.parquet", {"t": pa.array([TIME], pa.timestamp("ns"))})
+    lake.text("s/exact/b.parquet", b"nonsense")
+    lake.text("s/texts/a.csv", "a,b\n1,x\n")
+    lake.text("s/texts/b.csv", b"a,b\n\x00\x01\n")
+    lake.parquet("s/links/a.parquet", {"x": [1]})
+    outside = tmp_path / "outside.parquet"
+    pq.write_table(pa.table({"x": [2]}), outside)
+    (lake.root / "s/links/b.parquet").symlink_to(outside)
+    assert len(reader.crawl().failures) == 5
+    found = reader.register()
+    assert sorted(found) == ["s.broken", "s.exact", "s.links", "s.parts", "s.texts"]
+    assert reader.rows(found["s.broken"]) == [{"x": 1}]
+    assert reader.rows(found["s.parts"]) == [{"x": 1, "k": 1}]
+    assert reader.rows(found["s.exact"]) == [{"t": TIME}]
+    assert reader.rows(found["s.texts"]) == [{"a": 1, "b": "x"}]
+    assert reader.rows(found["s.links"]) == [{"x": 1}]
+    (lake.root / "s/parts/k=1/c.parquet").symlink_to(outside)
+    lake.parquet("s/broken/b [x].parquet", {"x": [3]})
+    reader.crawl()
+    found = reader.register()
+    assert sorted(row["x"] for row in reader.rows(found["s.broken"])) == [1, 3]
+    assert reader.rows(found["s.parts"]) == [{"x": 1, "k": 1}]
+
+
+def test_names_with_a_blank_at_an_end(reader: Reader) -> None:
+    reader.lake.text(" s /t / a .csv", "id,b\n1,x\n")
+    reader.lake.parquet(" s /u/ k =1/a.parquet", {" id ": [1]})
+    assert reader.crawl().failures == ()
+    found = reader.register()
+    assert reader.rows(found["` s `.`t `"]) == [{"id": 1, "b": "x"}]
+    assert reader.rows(found["` s `.u"]) == [{" id ": 1, " k ": 1}]
+
+
 def test_json_in_every_form(reader: Reader) -> None:
     rows: list[dict[str, Any]] = [{"a": 1, "b": {"c": [1.5, None]}}, {"a": None, "d": "x\ny"}, {"a": 2**40, "d": "ü"}]
     reader.lake.json("s/lines/x.jsonl", *rows)
@@ -175,7 +216,7 @@ def test_real_parquet(reader: Reader, shared_data: Path) -> None:
     for file in sorted((shared_data / "parquet").glob("*.parquet")):
         (reader.lake.root / "s" / file.stem).mkdir()
         (reader.lake.root / "s" / file.stem / file.name).symlink_to(file)
-    report = reader.crawl()
+    report = crawl([reader.lake.root], INTO, reader.url, follow_links=True)
     found = reader.register()
     assert len(found) == report.tables
     files = {row: shared_data / "parquet" / f"{row.path.split('.', 3)[3].strip('`')}.parquet" for row in found.values()}

@@ -16,7 +16,7 @@ from tests.contract.ground import Dump, dump
 
 __all__ = ["UNKNOWN", "build", "collect", "difference", "numbers", "opened", "port", "rows"]
 
-ODD = ("a.b", "back`quote", "100%_", "Zürich", "日本語", "with blank", "line\u2028end", "emoji 🦆")
+ODD = ("a.b", "back`quote", "100%_", "Zürich", "日本語", "with blank", " at both ends ", "line\u2028end", "emoji 🦆")
 UNKNOWN = '{"comment":null,"properties":{},"anything":[1,{"b":2.5,"a":null}],"\\u0000":"\\ud800"}'
 
 

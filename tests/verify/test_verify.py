@@ -77,7 +77,10 @@ DAMAGE: dict[str, tuple[tuple[str, ...], set[tuple[int, str | None, str | None]]
         ("UPDATE guard SET name = 'e\u0301', key = 'e\u0301' WHERE id = {a}",),
         {(3, "a", "lake.c.s.e\u0301"), (8, "a", "lake.c.s.e\u0301")},
     ),
-    "blank name": (("UPDATE guard SET name = ' ' WHERE id = {a}",), {(3, "a", "lake.c.s. "), (8, "a", "lake.c.s. ")}),
+    "tab in a name": (
+        ("UPDATE guard SET name = '\t', key = '\t' WHERE id = {a}",),
+        {(3, "a", "lake.c.s.`\t`"), (8, "a", "lake.c.s.`\t`")},
+    ),
     "wrong family": (("UPDATE guard SET family = 'fileset' WHERE id = {d}",), {(3, "d", "lake.c.s.d")}),
     "fold flag of a catalog": (
         ("UPDATE guard SET fold = true WHERE id = {c}",),
