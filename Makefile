@@ -7,6 +7,12 @@ UV ?= $(shell command -v uv 2>/dev/null)
 WORKERS ?= 3
 EXTRAS := spark,sample,sqlite,metrics,loadtest,test,dev
 
+# What `make check-lowest` installs in its lowest version, and the tests that it runs with it
+SHIPPED := spark,object-store,sqlite,metrics,loadtest,sample,test
+LOWEST_TESTS := tests/contract tests/unit tests/retry tests/cli tests/packaging tests/migration/test_schema.py \
+	tests/migration/test_versions.py tests/crawl/test_parquet_files.py tests/crawl/test_text_files.py \
+	tests/crawl/test_more_formats.py tests/spark/test_conversions.py tests/leases/test_object_storage.py
+
 BIN := .venv/bin
 STAMP := .venv/.stamp-installed
 BENCH := .venv/.stamp-bench
@@ -14,15 +20,25 @@ JAVA := build/java_home
 # Spark's own variables, for the commands that start it
 SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 
+# For what pip cannot do: uv, or a copy of it that is for this alone
+RESOLVER := $(or $(UV),build/uv/bin/uv)
+# constraints.txt holds for what is installed, and for what builds it; pip hands both variables on to its builds
+ifneq ($(strip $(UV)),)
+INSTALL = "$(UV)" pip install --quiet --python $(BIN)/python -c constraints.txt -b constraints.txt
+else
+INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java run test check bench bench-core bench-contention bench-contention-full bench-crawl bench-leases \
+.PHONY: help setup java run test check check-lowest lock bench bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## set up .venv, once for each pyproject.toml
+setup: $(STAMP) ## set up .venv with the versions of constraints.txt, once for each pyproject.toml
 
 java: $(JAVA) ## find Java 17 or later, or install it
 
@@ -39,6 +55,16 @@ check: $(STAMP) ## check style, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check-lowest: $(STAMP) $(JAVA) $(RESOLVER) ## test with the lowest versions that pyproject.toml allows: 10 minutes
+	rm -rf build/lowest
+	$(RESOLVER) venv --quiet --python 3.11 build/lowest
+	$(RESOLVER) pip install --quiet --python build/lowest/bin/python --resolution lowest-direct -e ".[$(SHIPPED)]"
+	$(SPARK) build/lowest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -p no:cacheprovider $(LOWEST_TESTS) $(ARGS)
+
+lock: $(RESOLVER) ## write the newest versions that pyproject.toml allows to constraints.txt; then run the tests
+	$(RESOLVER) pip compile --quiet --universal --python-version 3.11 --all-extras --upgrade --no-annotate \
+		--no-emit-index-url --custom-compile-command "make lock" --output-file constraints.txt pyproject.toml
 
 bench: $(STAMP) ## measure the whole: several processes on SQLite and PostgreSQL
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -86,7 +112,7 @@ clean: ## remove what was built, .venv too
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # pyspark comes as source (456 MB) that pip makes a wheel of: the first time takes a minute or more.
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 ifeq ($(strip $(PYTHON)),)
 	@echo "Python 3.11 or later is needed, and none of python3.13, python3.12, python3.11, python3 is one." >&2
 	@echo "Install one (on Debian: apt-get install python3 python3-venv), or say: make PYTHON=/path/to/python" >&2
@@ -94,23 +120,22 @@ ifeq ($(strip $(PYTHON)),)
 endif
 ifneq ($(strip $(UV)),)
 	@test -x $(BIN)/python || "$(UV)" venv --quiet --python "$(PYTHON)" .venv
-	"$(UV)" pip install --quiet --python $(BIN)/python -e ".[$(EXTRAS)]"
 else
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv || { rm -rf .venv; \
 		echo "Python's venv module is missing: on Debian, apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
 endif
+	$(INSTALL) -e ".[$(EXTRAS)]"
 	@touch $@
 
 # The clients of other lock servers. The servers: apt-get install redis-server etcd-server zookeeper
 $(BENCH): $(STAMP)
-ifneq ($(strip $(UV)),)
-	"$(UV)" pip install --quiet --python $(BIN)/python -e ".[bench]"
-else
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
-endif
+	$(INSTALL) -e ".[bench]"
 	@touch $@
+
+build/uv/bin/uv:
+	"$(PYTHON)" -m venv build/uv
+	build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
 
 $(JAVA): | $(STAMP)
 	@$(BIN)/python tests/setup/java.py $@

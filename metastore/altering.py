@@ -15,18 +15,18 @@ def altered(
     text: str,
     names: tuple[str, ...],
     changes: Sequence[EntityChange],
-    check: Callable[[Doc], None] | None = None,
+    check: Callable[[Doc, Doc], None] | None = None,
 ) -> str | None:
     """Return the document after ``changes``; None if they leave it equal. Raises what they, and ``check``, raise.
 
-    ``names`` is the entity's path.
+    ``names`` is the entity's path. ``check`` gets the document after and before them.
     """
     doc = json.loads(text)
     before = _order(doc)
     for change in changes:
         change.apply(doc, names)
     if check is not None:
-        check(doc)
+        check(doc, json.loads(text))
     after = dump(doc, names)
     return None if equal(text, after, doc, same_order=_order(doc) == before) else after
 

@@ -12,7 +12,7 @@ import sqlite3
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -63,12 +63,6 @@ class Pool:
         if DRIVER.sqlite_version_info < _OLDEST:
             raise BackendUnavailable(
                 f"SQLite {DRIVER.sqlite_version} is too old; 3.40 is the oldest that works: pip install pysqlite3"
-            )
-        if DRIVER.sqlite_version_info < _FIXED and not self._in_memory:
-            _log.warning(
-                "SQLite %s has a bug that can corrupt a WAL file which several processes write "
-                "(fixed in 3.51.3); where they do: pip install pysqlite3",
-                DRIVER.sqlite_version,
             )
 
     @cached_property
@@ -157,6 +151,8 @@ class Pool:
         SQLite's own busy handler waits longer each time, so that who came first is served last
         (measured with 16 processes: 5 to 8 s for the unluckiest); short random waits are fair.
         """
+        if not self._in_memory:
+            _warn_once()
         ends = SYSTEM.monotonic() + remaining(SYSTEM, self._timeout)
         connection.execute("PRAGMA busy_timeout = 0")
         try:
@@ -188,6 +184,17 @@ class Pool:
         """
         if not self._in_memory:
             self._close_idle()
+
+
+@cache
+def _warn_once() -> None:
+    """Warn, once in a process, of SQLite's WAL-reset bug: only those who write can meet it."""
+    if DRIVER.sqlite_version_info < _FIXED:
+        _log.warning(
+            "SQLite %s has a bug that can corrupt a WAL file which several processes write "
+            "(fixed in 3.51.3); where they do: pip install pysqlite3",
+            DRIVER.sqlite_version,
+        )
 
 
 _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from metastore.cli.unregistered import unregistered_at
 from metastore.entity import Entity
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds import KINDS
+from metastore.kinds import KINDS, kind_named
 from metastore.managers.manager import Manager
 from metastore.names import format_path, parse_path
 from metastore.placing import families_of
@@ -43,8 +44,8 @@ class Settings:
 
 
 def manager_of(store: Store, kind: str) -> Manager[Any]:
-    """Return the manager of a kind."""
-    return store.manager(kind)
+    """Return the manager of a kind; of one that is not registered, what all managers have in common."""
+    return store.manager(kind) if kind in KINDS else Manager(store._session, kind_named(kind))  # noqa: SLF001
 
 
 def child_kinds(kind: str | None) -> list[str]:
@@ -56,10 +57,10 @@ def find(store: Store, path: str, wanted: str | None) -> Entity:
     """Return what is at ``path``. Raises EntityNotFound, or InvalidArgument where several kinds share the name."""
     names = parse_path(path)
     if wanted is not None:
-        found: Entity = manager_of(store, wanted).load(names)
-        return found
+        return _of_kind(store, names, wanted)
     kinds = _kinds_at(len(names))
     there: list[Entity] = [e for kind in kinds if (e := manager_of(store, kind).load_many([names])[0]) is not None]
+    there = there or unregistered_at(store, names)
     if len(there) > 1:
         raise InvalidArgument(
             f"{format_path(names)} is the name of a {' and of a '.join(e.kind for e in there)}; "
@@ -72,6 +73,15 @@ def find(store: Store, path: str, wanted: str | None) -> Entity:
     except EntityNotFound as error:
         raise EntityNotFound(error.path, f"{error}; see: metastore ls") from None
     return find(store, path, wanted)  # it came a moment ago
+
+
+def _of_kind(store: Store, names: tuple[str, ...], wanted: str) -> Entity:
+    if wanted not in KINDS:
+        for entity in unregistered_at(store, names):
+            if entity.kind == wanted:
+                return entity
+    found: Entity = store.manager(wanted).load(names)
+    return found
 
 
 def _kinds_at(depth: int) -> list[str]:

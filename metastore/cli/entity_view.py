@@ -13,6 +13,7 @@ from metastore.columns import Column
 from metastore.entity import Entity
 from metastore.kinds import KINDS
 from metastore.kinds.declared import Kind
+from metastore.kinds.kind import to_json
 from metastore.kinds.model_version import ModelVersion
 from metastore.names import format_path
 
@@ -40,7 +41,11 @@ def show_entity(out: Console, entity: Entity, statistics: Mapping[str, Any], par
             out.print(Text(safe(query.text)), soft_wrap=True)
     if entity.kind == "function":
         _definitions(out, entity)
-    if isinstance(KINDS[entity.kind], Kind) and type(entity).doc_fields:
+    if entity.kind not in KINDS:
+        _heading(out, "Fields, as stored")
+        stored = {safe(name): to_json(value) for name, value in entity.doc.items()}
+        write_table(out, grid({name: text for name, text in stored.items() if name not in ("comment", "properties")}))
+    elif isinstance(KINDS[entity.kind], Kind) and type(entity).doc_fields:
         _heading(out, "Fields")
         write_table(out, grid({name: getattr(entity, name) for name in type(entity).doc_fields}))
 

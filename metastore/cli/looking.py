@@ -11,8 +11,10 @@ from rich.text import Text
 from metastore.cli.context import Json, KindOption, child_kinds, find, manager_of
 from metastore.cli.entity_view import show_entity, show_versions
 from metastore.cli.output import console, entity_json, owned_json, safe, short, write_json
+from metastore.cli.unregistered import explain, unregistered_below
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument
+from metastore.kinds import KINDS
 from metastore.names import format_path, parse_path
 from metastore.store import Store
 
@@ -32,11 +34,13 @@ def ls(
             below = _json(store, parent, recursive)
             write_json({"path": parent and parent.path, "children": below})
             return
-        out = console()
+        out, kinds = console(), set[str]()
         if parent is not None:
             out.print(_label(parent, parent.path), soft_wrap=True)
         for indent, child in _tree(store, parent, recursive, ""):
             out.print(Text(indent, style="dim") + _label(child, format_path([child.name])), soft_wrap=True)
+            kinds.add(child.kind)
+        explain(kinds - KINDS.keys())
 
 
 def _container(store: Store, path: str) -> Entity:
@@ -44,14 +48,21 @@ def _container(store: Store, path: str) -> Entity:
     names = parse_path(path)
     schema = store.schemas.load_many([names])[0] if len(names) > 2 else None
     found: Entity = schema or find(store, path, None)
-    if not child_kinds(found.kind):
+    if not _is_container(found):
         raise InvalidArgument(f"{found.path} is a {found.kind} and has nothing below it; see: metastore show")
     return found
+
+
+def _is_container(entity: Entity) -> bool:
+    """Whether there may be something below; a kind that is not registered may have children."""
+    return entity.kind not in KINDS or bool(child_kinds(entity.kind))
 
 
 def _children(store: Store, parent: Entity | None) -> Iterator[Entity]:
     for kind in child_kinds(None if parent is None else parent.kind):
         yield from manager_of(store, kind).list(parent)
+    if parent is not None:
+        yield from unregistered_below(store, parent)
 
 
 def _tree(store: Store, parent: Entity | None, recursive: bool, indent: str) -> Iterator[tuple[str, Entity]]:
@@ -62,14 +73,16 @@ def _tree(store: Store, parent: Entity | None, recursive: bool, indent: str) -> 
         following = next(children, None)
         branch, below = ("├── ", "│   ") if following is not None else ("└── ", "    ")
         yield (indent + branch if parent is not None or indent else ""), child
-        if recursive and child_kinds(child.kind):
+        if recursive and _is_container(child):
             yield from _tree(store, child, recursive, indent + (below if parent is not None or indent else ""))
         child = following
 
 
 def _label(entity: Entity, name: str) -> Text:
     text = Text(safe(name), style="bold" if child_kinds(entity.kind) else "")
-    text.append(f"  {entity.kind} v{entity.version}", style="dim")
+    text.append(f"  {safe(entity.kind)} v{entity.version}", style="dim")
+    if entity.kind not in KINDS:
+        text.append("  (kind not registered)", style="yellow")
     if not getattr(entity, "in_use", True):
         text.append("  (disabled)", style="red")
     if entity.comment:
@@ -83,7 +96,9 @@ def _json(store: Store, parent: Entity | None, recursive: bool) -> list[dict[str
         shown: dict[str, Any] = {
             name: getattr(child, name) for name in ("kind", "name", "path", "id", "version", "comment")
         }
-        if recursive and child_kinds(child.kind):
+        if child.kind not in KINDS:
+            shown["registered"] = False
+        if recursive and _is_container(child):
             shown["children"] = _json(store, child, recursive)
         found.append(shown)
     return found
@@ -104,6 +119,8 @@ def show(
             statistics = {row.name: dict(row.values) for row in store.statistics.list(entity)}
             partitions = sum(1 for _ in store.partitions.names(entity))
         versions = list(store.models.versions(entity)) if entity.kind == "model" else []
+    if entity.kind not in KINDS and not json:
+        explain([entity.kind])
     if json:
         extra: dict[str, Any] = {} if partitions is None else {"partitions": partitions, "statistics": statistics}
         if entity.kind == "model":

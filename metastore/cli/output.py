@@ -23,6 +23,7 @@ from rich.text import Text
 from metastore.changes import EntityChange, encode
 from metastore.columns import Column
 from metastore.entity import Entity, Owned, Version
+from metastore.kinds import KINDS
 from metastore.names import format_path
 
 __all__ = [
@@ -144,11 +145,12 @@ def _json_value(value: Any) -> Any:
 
 
 def entity_json(entity: Entity) -> dict[str, Any]:
-    """Return all that there is to say of an entity, as JSON values."""
+    """Return all that there is to say of an entity, as JSON values; its document, if its kind is not registered."""
     common = ("kind", "path", "names", "id", "version", "scope_version", "comment", "properties")
     audit = ("created_by", "created_at", "modified_by", "modified_at")
     extra = ("in_use",) if hasattr(type(entity), "in_use") else ()
-    return {name: getattr(entity, name) for name in (*common, *audit, *extra, *type(entity).doc_fields)}
+    shown = {name: getattr(entity, name) for name in (*common, *audit, *extra, *type(entity).doc_fields)}
+    return shown if entity.kind in KINDS else {**shown, "registered": False, "document": dict(entity.doc)}
 
 
 def owned_json(row: Owned) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import json
 import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import KW_ONLY, dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
 from inspect import Parameter, Signature
 from types import MappingProxyType
@@ -44,25 +44,44 @@ class Field:
     """A field of a kind.
 
     ``check`` is a type, or a function from what the caller gives to a JSON value, which raises InvalidArgument for
-    what does not fit. Without a ``default`` the field must be given; where that is None, it may be None. Entities show
-    it as it is stored, with tuples for lists, or as ``decode`` makes it of that; those that were made before the field
-    was declared show the default.
+    what does not fit. Without a ``default`` the field must be given. An ``optional`` field may be None, and is None
+    unless there is another default; so is one whose default is None. Entities show a field as it is stored, with
+    tuples for lists, or as ``decode`` makes it of that; those that were made before the field was declared show the
+    default.
+
+    What a change leaves in a field is checked too. A function must accept its own result for that, or what ``decode``
+    makes of it, and return the same.
     """
 
     check: type | Callable[[Any], Any]
     default: Any = _REQUIRED
     decode: Callable[[Any], Any] | None = None
+    _: KW_ONLY
+    optional: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.check) or not (self.decode is None or callable(self.decode)):
             raise InvalidArgument("a field's check is a type or a function, and so is its decode")
+        if not isinstance(self.optional, bool):
+            raise InvalidArgument(f"optional is True or False, not {shown(self.optional)}")
+        if self.default is None:
+            object.__setattr__(self, "optional", True)
+        elif self.optional and self.default is _REQUIRED:
+            object.__setattr__(self, "default", None)
 
     def value(self, given: Any, what: str) -> Any:
         """Return the JSON value that is stored, or raise InvalidArgument."""
-        if given is None and self.default is None:
-            return None
+        return None if given is None and self.optional else self._checked(self._stored, given, what)
+
+    def check_left(self, left: Any, what: str) -> None:
+        """Raise InvalidArgument if ``left``, a JSON value that a change left, is none that this field stores."""
+        if left is not None or not self.optional:
+            self._checked(self._left, left, what)
+
+    def _checked(self, check: Callable[[Any, str], Any], given: Any, what: str) -> Any:
+        """Return what ``check`` makes of ``given``, if ``decode`` accepts it; any error becomes InvalidArgument."""
         try:
-            stored = self._stored(given, what)
+            stored = check(given, what)
             (self.decode or frozen)(stored)
         except MetastoreError:
             raise
@@ -71,13 +90,26 @@ class Field:
         return stored
 
     def _stored(self, given: Any, what: str) -> Any:
-        if not isinstance(self.check, type):
-            return _json(self.check(given), what)
-        # True is an int in Python
-        fits = isinstance(given, _AS_GOOD.get(self.check, self.check))
-        if not fits or (isinstance(given, bool) and self.check is not bool):
-            raise InvalidArgument(f"{what} is of the type {self.check.__name__}, not {shown(given)}")
-        return _json(given, what)
+        if isinstance(self.check, type):
+            _check_type(given, self.check, what)
+            return _json(given, what)
+        return _json(self.check(given), what)
+
+    def _left(self, left: Any, what: str) -> Any:
+        if isinstance(self.check, type):
+            _check_type(left, _json_type(self.check), what)
+            return left
+        try:
+            again = self._stored(left, what)
+        except Exception:
+            if self.decode is None:
+                raise
+            again = None
+        if again != left and self.decode is not None:
+            again = self._stored(self.decode(left), what)  # the check takes what entities show
+        if again != left:
+            raise InvalidArgument(f"{what} cannot be {shown(left)}: its check makes {shown(again)} of it")
+        return left
 
 
 class Kind(built_in.Kind):
@@ -124,7 +156,7 @@ class Kind(built_in.Kind):
             changes=(*built_in.COMMON_CHANGES, *more),
             container=container,
             since=FORMAT,
-            check_doc=lambda doc: _check_doc(name, own, doc),
+            check_doc=lambda doc, before: _check_doc(name, own, doc, before),
         )
         _register(self)
 
@@ -187,14 +219,35 @@ def _parameter(key: str, field: Field) -> Parameter:
     return Parameter(key, Parameter.KEYWORD_ONLY, default=default)
 
 
-def _check_doc(name: str, fields: Mapping[str, Field], doc: Doc) -> None:
-    """Raise InvalidArgument if a change has destroyed what others rely on."""
+def _check_doc(name: str, fields: Mapping[str, Field], doc: Doc, before: Doc) -> None:
+    """Raise InvalidArgument if changes have destroyed what others rely on, or left a field what it cannot be.
+
+    A field that they did not touch is not checked: it may be older than its declaration.
+    """
     needed = {"comment", "properties", *(key for key, field in fields.items() if field.default is _REQUIRED)}
     if not needed <= doc.keys():
         lost = ", ".join(sorted(needed - doc.keys()))
         raise InvalidArgument(f"a change of a {name} must leave its fields, and there is no {lost} any more")
     base_doc(doc["comment"], doc["properties"])
-    _json({key: value for key, value in doc.items() if key not in ("comment", "properties")}, f"a {name}")
+    left = _json({key: value for key, value in doc.items() if key not in ("comment", "properties")}, f"a {name}")
+    for key in fields.keys() & left.keys():
+        # as texts: to Python, True is 1
+        if key not in before or to_json(left[key]) != to_json(before[key]):
+            fields[key].check_left(left[key], f"the field {key!r} of a {name}")
+
+
+def _check_type(given: Any, wanted: type, what: str) -> None:
+    fits = isinstance(given, _AS_GOOD.get(wanted, wanted))
+    # True is an int in Python
+    if not fits or (isinstance(given, bool) and wanted is not bool):
+        raise InvalidArgument(f"{what} is of the type {wanted.__name__}, not {shown(given)}")
+
+
+def _json_type(wanted: type) -> type:
+    """Return the type that values of ``wanted`` have when they are read back: a tuple is a list in JSON."""
+    if issubclass(wanted, tuple):
+        return list
+    return next((base for base in (bool, int, float, str, list, dict) if issubclass(wanted, base)), wanted)
 
 
 def _family(family: object, container: bool) -> str:

@@ -77,8 +77,9 @@ class Kind:
     container: bool = False
     can_be_disabled: bool = False
     since: int = 1
-    check_doc: Callable[[Doc], None] | None = None
-    """Raises InvalidArgument for what a change must not leave; the built-in changes leave nothing of that."""
+    check_doc: Callable[[Doc, Doc], None] | None = None
+    """Gets the document after changes and before; raises InvalidArgument for what they must not leave. The built-in
+    changes leave nothing of that."""
 
     def check_changes(self, changes: Iterable[EntityChange]) -> None:
         """Raise InvalidArgument for what is no change of this kind."""

@@ -104,10 +104,54 @@ def test_kinds_of_installed_packages(filled: Run, url: str, tmp_path: Path) -> N
     assert "dashboard lake.c.s.sales" in shown
     assert "ann" in shown
     assert document(filled("show", "lake.c.s.sales.n", "--json", **there))["text"] == "hello"
-    # without the package it is not shown, but there
-    assert "dashboard" not in filled("ls", "lake.c.s").stdout
-    assert "dashboard" in filled("changes").stdout
-    assert filled("verify").returncode == 0
+
+
+@pytest.fixture
+def without_the_package(filled: Run, url: str, tmp_path: Path) -> Run:
+    """Run a command in a program that does not know two kinds of the database."""
+    subprocess.run([sys.executable, "-c", FILL, url], check=True, **install(tmp_path, PLUGIN))
+    return filled
+
+
+def test_ls_shows_what_is_of_a_kind_that_is_not_registered(without_the_package: Run) -> None:
+    listed = without_the_package("ls", "lake.c", "--recursive")
+    assert "sales  dashboard v1  (kind not registered)" in listed.stdout
+    assert "n  note v1  (kind not registered)" in listed.stdout
+    assert "topic  topic v1\n" in listed.stdout.replace("  events", "")
+    told = listed.stderr.strip().splitlines()
+    assert [line for line in told if "dashboard, note" in line and '"metastore.kinds"' in line] == told
+    below = without_the_package("ls", "lake.c.s.sales").stdout
+    assert below.splitlines()[0].startswith("lake.c.s.sales  dashboard v1")
+    assert "n  note v1" in below
+    (schema,) = document(without_the_package("ls", "lake.c", "--recursive", "--json"))["children"]
+    (board,) = [child for child in schema["children"] if child["kind"] == "dashboard"]
+    assert board["registered"] is False
+    assert [(note["name"], note["registered"]) for note in board["children"]] == [("n", False)]
+    assert not any("registered" in child for child in schema["children"] if child["kind"] == "view")
+
+
+def test_show_and_history_of_a_kind_that_is_not_registered(without_the_package: Run) -> None:
+    shown = without_the_package("show", "lake.c.s.sales")
+    for part in ("dashboard lake.c.s.sales", "Fields, as stored", "owner", '"ann"', '["one"]'):
+        assert part in shown.stdout
+    assert "dashboard" in shown.stderr
+    assert "not registered in this program" in shown.stderr
+    note = document(without_the_package("show", "lake.c.s.sales.n", "--json"))
+    assert (note["kind"], note["registered"], note["document"]["text"]) == ("note", False, "hello")
+    assert "create" in without_the_package("history", "lake.c.s.sales.n").stdout
+    chosen = without_the_package("show", "lake.c.s.sales", "--kind", "dashboard", "--json")
+    assert document(chosen)["document"]["owner"] == "ann"
+    refused(without_the_package("show", "lake.c.s.sales", "--kind", "note"), "there is no kind 'note'")
+    refused(without_the_package("show", "lake.c.s.none"), "does not exist")
+    refused(without_the_package("show", "lake.c.s.sales.none"), "does not exist")
+
+
+def test_the_rest_of_the_commands_take_a_kind_that_is_not_registered(without_the_package: Run, tmp_path: Path) -> None:
+    assert "dashboard" in without_the_package("changes").stdout
+    assert without_the_package("verify").returncode == 0
+    file = tmp_path / "sales.jsonl"
+    assert without_the_package("export", "lake.c.s.sales", "-o", str(file)).returncode == 0
+    assert '"hello"' in file.read_text()
 
 
 def test_a_broken_package_is_named(filled: Run, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -206,6 +206,128 @@ def test_a_change_cannot_destroy_what_others_rely_on(ground: Ground, how: str) -
     assert ground.store.manager("fragile").alter("m.c.one.x", ms.SetProperty("k", "v")).version == 2
     assert ground.store.outcome(announced).state in ("failed", "pending")
     assert ground.store.verify() == []
+
+
+@dataclass(frozen=True)
+class Leave(ms.EntityChange, tag="tests.Leave"):
+    """Write a value into a field, whatever the field is declared as."""
+
+    field: str
+    value: Any
+
+    def apply(self, doc: dict[str, Any], path: tuple[str, ...]) -> None:
+        doc[self.field] = self.value
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> ms.EntityChange:
+        return cls(**fields)
+
+
+def declare_typed() -> None:
+    ms.Kind(
+        "typed",
+        fields={
+            "text": ms.Field(str, default=""),
+            "size": ms.Field(int, default=1),
+            "share": ms.Field(float, default=0.5),
+            "tags": ms.Field(list, default=[]),
+            "pair": ms.Field(tuple, default=(1, 2)),
+            "links": ms.Field(dict, default={}),
+            "panels": ms.Field(boards.panels, default=[]),
+            "day": ms.Field(date.isoformat, default=date(2026, 1, 1), decode=date.fromisoformat),
+            "cents": ms.Field(lambda euros: euros * 100, default=1, decode=lambda stored: stored // 100),
+            "owner": ms.Field(str, optional=True),
+            "colour": ms.Field(str, default="red", optional=True),
+        },
+        changes=(Leave,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("text", 5),
+        ("text", None),
+        ("size", "many"),
+        ("size", True),
+        ("size", 1.5),
+        ("share", "half"),
+        ("tags", {"a": 1}),
+        ("pair", 5),
+        ("links", []),
+        ("panels", [{"title": "no name"}]),
+        ("panels", 5),
+        ("day", "yesterday"),
+        ("day", 5),
+        ("cents", "x"),
+        ("cents", 150),
+        ("owner", 5),
+        ("colour", []),
+    ],
+)
+def test_alter_checks_what_a_change_leaves_in_a_field(ground: Ground, name: str, value: object) -> None:
+    declare_typed()
+    manager = ground.store.manager("typed")
+    made = manager.create("m.c.one.x")
+    with pytest.raises(ms.InvalidArgument, match=f"the field '{name}' of a typed|a panel has"):
+        manager.alter("m.c.one.x", Leave(name, value))
+    with (
+        ground.store.transaction() as tx,
+        pytest.raises(ms.InvalidArgument, match=f"the field '{name}' of a typed|a panel has"),
+    ):
+        tx.manager("typed").alter("m.c.one.x", Leave(name, value))
+    announced = announce(ground, made, changes=json.dumps(encode((Leave(name, value),))))
+    assert manager.alter("m.c.one.x", ms.SetProperty("k", "v")).version == 2
+    assert ground.store.outcome(announced).state == "failed"
+    assert getattr(manager.load("m.c.one.x"), name) == getattr(made, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shows"),
+    [
+        ("text", "new", "new"),
+        ("size", 2, 2),
+        ("share", 2, 2),
+        ("tags", ["a"], ("a",)),
+        ("pair", [3, 4], (3, 4)),
+        ("links", {"a": "b"}, {"a": "b"}),
+        ("panels", [{"name": "p", "query": "q"}], ({"name": "p", "query": "q"},)),
+        ("day", "2026-02-03", date(2026, 2, 3)),
+        ("cents", 200, 2),
+        ("owner", "ann", "ann"),
+        ("colour", None, None),
+    ],
+)
+def test_alter_takes_what_fits_a_field(ground: Ground, name: str, value: object, shows: object) -> None:
+    declare_typed()
+    manager = ground.store.manager("typed")
+    manager.create("m.c.one.x")
+    assert getattr(manager.alter("m.c.one.x", Leave(name, value)), name) == shows
+    assert manager.alter("m.c.one.x", ms.SetComment("and others")).version == 3
+    assert getattr(manager.load("m.c.one.x"), name) == shows
+
+
+def test_a_field_older_than_its_declaration_hinders_no_other_change(ground: Ground) -> None:
+    made = ground.store.manager("board").create("m.c.one.b", owner="ann")
+    event = Event("board", "alter", "m.c.one.b", "m.c.one.b")
+    doc = json.dumps({**made.doc, "width": "wide"})
+    ground.backend.commit(commit_of(Update(made.id, 1, event, doc=doc), guards=guards_of(made)))
+    assert ground.store.manager("board").alter("m.c.one.b", boards.SetOwner("bob")).owner == "bob"
+
+
+def test_optional_fields(ground: Ground) -> None:
+    declare_typed()
+    manager = ground.store.manager("typed")
+    plain = manager.create("m.c.one.plain")
+    assert (plain.owner, plain.colour) == (None, "red")
+    given = manager.create("m.c.one.given", owner="ann", colour=None)
+    assert (given.owner, given.colour) == ("ann", None)
+    assert manager.load("m.c.one.given").owner == "ann"
+    with pytest.raises(ms.InvalidArgument, match="'owner' of a typed"):
+        manager.create("m.c.one.wrong", owner=5)
+    assert ms.Field(str, optional=True) == ms.Field(str, default=None)
+    with pytest.raises(ms.InvalidArgument, match="optional is True or False"):
+        ms.Field(str, optional="yes")  # type: ignore[arg-type]
 
 
 def test_a_change_that_cannot_be_read_back_is_refused_and_stops_nobody(ground: Ground) -> None:

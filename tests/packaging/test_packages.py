@@ -94,6 +94,22 @@ def test_wheel_holds_the_package_and_no_top_level_retry(tmp_path: Path) -> None:
         assert f"{package.replace('.', '/')}/__init__.py" in names
 
 
+def test_an_editable_install_is_found_beside_a_clone_called_metastore(tmp_path: Path) -> None:
+    """A script's own folder comes first on the path, and a clone there looks like a package without a file."""
+    clone = copy_of_the_tree(tmp_path / "metastore")
+    build = f"import setuptools.build_meta as b; b.build_editable({str(tmp_path / 'dist')!r})"
+    (tmp_path / "dist").mkdir()
+    subprocess.run([sys.executable, "-c", build], cwd=clone, capture_output=True, check=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    script = tmp_path / "script.py"
+    installed = f"import site; site.addsitedir({str(tmp_path / 'installed')!r})"
+    script.write_text(f"{installed}\nimport metastore, metastore.retry.policy\nprint(metastore.__file__)\n")
+    done = subprocess.run([sys.executable, "-S", str(script)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(clone / "metastore" / "__init__.py"), done.stderr
+
+
 def copy_of_the_tree(target: Path) -> Path:
     """Copy what a build needs, so that it leaves nothing in the checkout."""
     target.mkdir()

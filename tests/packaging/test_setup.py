@@ -1,0 +1,97 @@
+"""What sets a machine up: the locked versions, the Makefile that installs them, and what CI runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def declared() -> list[Requirement]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    return [Requirement(text) for group in groups for text in group]
+
+
+def locked() -> dict[str, list[tuple[str, Marker | None]]]:
+    """The versions of each package in constraints.txt, with what each is for."""
+    found: dict[str, list[tuple[str, Marker | None]]] = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            one = Requirement(line)
+            (version,) = one.specifier
+            assert version.operator == "==", line
+            found.setdefault(one.name, []).append((version.version, one.marker))
+    return found
+
+
+def test_each_declared_package_has_a_lower_bound_and_a_locked_version() -> None:
+    """Whoever raises a bound, or adds a package, says: make lock."""
+    versions = locked()
+    for one in declared():
+        assert any(bound.operator == ">=" for bound in one.specifier), f"{one} has no lower bound"
+        name = re.sub(r"[-_.]+", "-", one.name).lower()
+        assert name in versions, f"{one} is not in constraints.txt; run: make lock"
+        for version, _ in versions[name]:
+            assert one.specifier.contains(version), f"constraints.txt has {name} {version}, not {one}; run: make lock"
+
+
+def test_one_package_has_one_bound() -> None:
+    bounds: dict[str, set[str]] = {}
+    for one in declared():
+        bounds.setdefault(one.name, set()).add(str(one.specifier))
+    assert {name: found for name, found in bounds.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("python", ["3.11.0", "3.12.0", "3.13.0", "3.14.0"])
+def test_one_version_is_locked_for_each_python(python: str) -> None:
+    """On Linux. What comes twice has markers that exclude each other."""
+    where = {"python_full_version": python, "python_version": python[:4], "sys_platform": "linux", "os_name": "posix"}
+    for name, versions in locked().items():
+        meant = [version for version, marker in versions if marker is None or marker.evaluate(where)]
+        assert len(meant) <= 1, name
+
+
+def test_the_lock_names_no_place_to_install_from() -> None:
+    text = (ROOT / "constraints.txt").read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*-", text, re.MULTILINE)  # an option such as --index-url
+
+
+@pytest.mark.parametrize("uv", ["", "/opt/some/uv"])
+def test_make_installs_what_is_locked(uv: str) -> None:
+    command = ["make", "--dry-run", "--always-make", "--no-print-directory", f"UV={uv}", "setup"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    (line,) = [line for line in done.stdout.splitlines() if "pip install" in line]
+    # for what is installed, and for what builds it
+    assert line.count("constraints.txt") == 2, line
+    assert ("/opt/some/uv" in line) == bool(uv)
+
+
+MAKE = """#!/bin/sh
+echo "make $*" >>"$CALLS"
+echo "the closing line of $1"
+case " $FAILS " in *" $1 "*) exit 2 ;; esac
+"""
+
+
+@pytest.mark.parametrize("fails", ["", "check", "test", "check test"])
+def test_continuous_integration_checks_and_tests(fails: str, tmp_path: Path) -> None:
+    """Both run, either makes it fail, and the tests' closing line is the last one."""
+    fake, calls = tmp_path / "make", tmp_path / "calls"
+    fake.write_text(MAKE)
+    fake.chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls), "FAILS": fails}
+    done = subprocess.run([str(ROOT / ".ci" / "run")], env=env, capture_output=True, text=True, check=False)
+    assert calls.read_text().splitlines() == ["make check", "make test"]
+    assert done.stdout.splitlines()[-1] == "the closing line of test"
+    assert done.returncode == (2 if fails else 0)
