@@ -32,6 +32,7 @@ from metastore.function_changes import (
     SetImplementation,
 )
 from metastore.function_doc import Definition, Implementation
+from metastore.json_schema import json_schema
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.declared import Field, Kind
 from metastore.kinds.fileset import Fileset
@@ -53,6 +54,7 @@ from metastore.leases.object_leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.metrics import Snapshot
 from metastore.model_changes import RemoveUri, SetUri
+from metastore.reading_changes import change_from_dict, changes_from_list
 from metastore.results import Outcome
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
@@ -163,6 +165,9 @@ __all__ = [
     "VersionConflict",
     "View",
     "Violation",
+    "change_from_dict",
+    "changes_from_list",
+    "json_schema",
     "migrate",
     "new_operation_id",
     "open",

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from metastore.cli.context import Json, KindOption, child_kinds, find, manager_of
 from metastore.cli.entity_view import show_entity, show_versions
-from metastore.cli.output import console, entity_json, owned_json, safe, short, write_json
+from metastore.cli.output import console, safe, short, write_json
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument
 from metastore.names import parse_path
@@ -107,8 +107,8 @@ def show(
     if json:
         extra: dict[str, Any] = {} if partitions is None else {"partitions": partitions, "statistics": statistics}
         if entity.kind == "model":
-            extra["versions"] = [owned_json(version) for version in versions]
-        write_json({**entity_json(entity), **extra})
+            extra["versions"] = [version.to_dict() for version in versions]
+        write_json({**entity.to_dict(), **extra})
     else:
         show_entity(console(), entity, statistics, partitions)
         show_versions(console(), versions)
