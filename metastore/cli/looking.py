@@ -92,12 +92,18 @@ def _json(store: Store, parent: Entity | None, recursive: bool) -> list[dict[str
 def show(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
+    version: Annotated[
+        int | None, typer.Option("--version", help="As it was at this version.", show_default=False)
+    ] = None,
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
     """Show one entity: its fields, a table's columns with what is known of their data, a model's versions."""
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
+        if version is not None:
+            _show_old(manager_of(store, entity.kind).load(entity, version=version), json)
+            return
         statistics: dict[str, Any] = {}
         partitions: int | None = None
         if entity.kind == "table":
@@ -112,6 +118,14 @@ def show(
     else:
         show_entity(console(), entity, statistics, partitions)
         show_versions(console(), versions)
+
+
+def _show_old(entity: Entity, json: bool) -> None:
+    """Write an entity as history has it; what belongs to it beside its document has no history to show."""
+    if json:
+        write_json(entity.to_dict())
+    else:
+        show_entity(console(), entity, {}, None)
 
 
 def register(app: typer.Typer) -> None:
