@@ -19,9 +19,11 @@ from metastore.errors import (
     MigrationNeeded,
     NotEmpty,
     NotInUse,
+    OperationIdReused,
     OutcomeUnknown,
     RetriesExhausted,
     ScopeFrozen,
+    StoreClosed,
     VersionConflict,
 )
 from metastore.function_changes import (
@@ -131,6 +133,7 @@ __all__ = [
     "NotEmpty",
     "NotInUse",
     "ObjectStoreLeases",
+    "OperationIdReused",
     "Outcome",
     "OutcomeUnknown",
     "Partition",
@@ -159,6 +162,7 @@ __all__ = [
     "Statistic",
     "Stats",
     "Store",
+    "StoreClosed",
     "Table",
     "Topic",
     "Version",

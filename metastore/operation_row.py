@@ -14,7 +14,7 @@ from uuid import UUID
 
 from metastore.backends.port import Step
 from metastore.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
-from metastore.errors import InvalidArgument, MetastoreError
+from metastore.errors import InvalidArgument, MetastoreError, OperationIdReused
 from metastore.metrics import Decided
 from metastore.results import entity_at, operation_time, replay, with_origin
 from metastore.retry.runner import Conflict
@@ -70,9 +70,7 @@ class OperationRow(Generic[T]):
             raise Conflict("operation", "the operation's row is gone")
         first = steps[0]
         if self._caller is not None and not self._same_call(first):
-            raise InvalidArgument(
-                f"operation {self.id} was asked for already, with other arguments; take a new id for a new operation"
-            )
+            raise OperationIdReused(self.id)
         if first.action == PENDING:
             self._announced = first.entity_id
             raise Conflict("operation", "the operation is pending", 0.0)

@@ -17,7 +17,14 @@ from metastore.backends.restorer import RESTORING
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
 from metastore.entity import Change
-from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MigrationNeeded, ScopeFrozen
+from metastore.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    MetastoreError,
+    MigrationNeeded,
+    ScopeFrozen,
+)
 from metastore.freezing import FreezableSchemas
 from metastore.kinds import KINDS
 from metastore.leases.in_store import StoreLeases
@@ -244,6 +251,9 @@ def open_store(
     try:
         _check_format(parsed, backend)
         return Store(parsed, backend, RetryPolicy(deadline=float(deadline), hooks=called), principal, SYSTEM)
+    except MetastoreError as error:  # its message says it all: the frames of the pool and the driver do not
+        backend.close()
+        raise error.with_traceback(None) from None
     except BaseException:
         backend.close()
         raise

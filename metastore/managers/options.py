@@ -32,7 +32,7 @@ class CallOptions(BulkOptions, total=False):
     """What every mutation takes besides: its operation id, under which it is applied at most once.
 
     A repeat with the same id, for as long as operations are kept, returns the first result, or
-    raises the first error; with other arguments it raises InvalidArgument.
+    raises the first error; with other arguments it raises OperationIdReused.
     """
 
     operation_id: UUID | str | None
