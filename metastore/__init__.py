@@ -35,6 +35,7 @@ from metastore.function_changes import (
 )
 from metastore.function_doc import Definition, Implementation
 from metastore.json_schema import json_schema
+from metastore.keys import key
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.declared import Field, Kind
 from metastore.kinds.fileset import Fileset
@@ -172,6 +173,7 @@ __all__ = [
     "change_from_dict",
     "changes_from_list",
     "json_schema",
+    "key",
     "migrate",
     "new_operation_id",
     "open",
