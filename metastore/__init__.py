@@ -19,9 +19,11 @@ from metastore.errors import (
     MigrationNeeded,
     NotEmpty,
     NotInUse,
+    OperationIdReused,
     OutcomeUnknown,
     RetriesExhausted,
     ScopeFrozen,
+    StoreClosed,
     VersionConflict,
 )
 from metastore.function_changes import (
@@ -33,6 +35,7 @@ from metastore.function_changes import (
 )
 from metastore.function_doc import Definition, Implementation
 from metastore.json_schema import json_schema
+from metastore.keys import key
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.declared import Field, Kind
 from metastore.kinds.fileset import Fileset
@@ -131,6 +134,7 @@ __all__ = [
     "NotEmpty",
     "NotInUse",
     "ObjectStoreLeases",
+    "OperationIdReused",
     "Outcome",
     "OutcomeUnknown",
     "Partition",
@@ -159,6 +163,7 @@ __all__ = [
     "Statistic",
     "Stats",
     "Store",
+    "StoreClosed",
     "Table",
     "Topic",
     "Version",
@@ -168,6 +173,7 @@ __all__ = [
     "change_from_dict",
     "changes_from_list",
     "json_schema",
+    "key",
     "migrate",
     "new_operation_id",
     "open",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
-from uuid import RFC_4122, UUID
+from uuid import UUID
 
 from metastore.arguments import positive_seconds, shown
 from metastore.backends.port import Backend, Lookup, Step
@@ -22,12 +22,13 @@ from metastore.commit import Guard, LeaseToken, Result, Write
 from metastore.entity import Node
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.guesses import Hot, Recent
+from metastore.keys import clean_operation_id
 from metastore.metrics import Metrics
 from metastore.names import clean_text
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
-__all__ = ["Attempt", "Call", "Fencing", "Merge", "Proposal", "Request", "Results", "Session", "View", "uuid7"]
+__all__ = ["Attempt", "Call", "Fencing", "Merge", "Proposal", "Request", "Results", "Session", "View"]
 
 T = TypeVar("T")
 Results = tuple[Result | None, ...]
@@ -75,7 +76,7 @@ class Call:
         if self.lease is not None and (isinstance(self.lease, type) or not isinstance(self.lease, Fencing)):
             raise InvalidArgument(f"a lease is what store.leases.acquire(…) returned, not {shown(self.lease)}")
         if self.operation_id is not None:
-            object.__setattr__(self, "operation_id", uuid7(self.operation_id))
+            object.__setattr__(self, "operation_id", clean_operation_id(self.operation_id))
 
     def tokens(self) -> tuple[LeaseToken, ...]:
         """Return what a commit of this call requires of leases. Raises LeaseLost."""
@@ -85,17 +86,6 @@ class Call:
         """Return the error for a commit that found another token."""
         assert self.lease is not None
         return self.lease.refused()
-
-
-def uuid7(value: object) -> UUID:
-    """Return ``value`` as the UUIDv7 that it is, or raise InvalidArgument."""
-    try:
-        found = value if isinstance(value, UUID) else UUID(value) if isinstance(value, str) else None
-    except ValueError:
-        found = None
-    if found is None or found.version != 7 or found.variant != RFC_4122:
-        raise InvalidArgument(f"an operation id is a UUIDv7, from ms.new_operation_id(), not {value!r}")
-    return found
 
 
 class View:

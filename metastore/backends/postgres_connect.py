@@ -27,7 +27,14 @@ from sqlalchemy.util.queue import Queue
 
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining, until
-from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MetastoreError, MigrationNeeded
+from metastore.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    MetastoreError,
+    MigrationNeeded,
+    StoreClosed,
+)
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["OutOfTime", "Pool", "raise_read_error"]
@@ -219,7 +226,7 @@ class Pool:
         None behind a pooler, which has none to give.
         """
         if self._closed:
-            raise InvalidArgument("the store is closed; open it again")
+            raise StoreClosed
         while True:
             kept = self._kept_own()
             connection: _Connection = self._connect() if kept is None else kept
@@ -283,7 +290,7 @@ class Pool:
 
     def _lend(self) -> PoolProxiedConnection:
         if self._closed:
-            raise InvalidArgument("the store is closed; open it again")
+            raise StoreClosed
         if os.getpid() != self._pid:
             # kept: to close its connections would end the parent's sessions
             self._of_parent += (self._pool, self._warm)
@@ -329,6 +336,8 @@ class Pool:
     def _from_pool(self) -> PoolProxiedConnection:
         try:
             return self._pool.connect()
+        except MetastoreError as error:  # of a connection that could not be opened: twenty frames say nothing more
+            raise error.with_traceback(None) from None
         except PoolTimeout:
             raise BackendUnavailable("no connection became free in time; call again later") from None
 
@@ -370,7 +379,10 @@ def _first_line(error: psycopg.Error) -> str:
 
 def raise_read_error(error: psycopg.Error) -> NoReturn:
     """Raise the caller's error for a read, or for a write that was surely not applied."""
-    raise _translated(error) from error
+    meaning = _translated(error)
+    if meaning is error:
+        raise error
+    raise meaning from (None if isinstance(meaning, BackendUnavailable | DeadlineExceeded) else error)
 
 
 _AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again later")
