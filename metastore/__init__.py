@@ -20,9 +20,11 @@ from metastore.errors import (
     MigrationNeeded,
     NotEmpty,
     NotInUse,
+    OperationIdReused,
     OutcomeUnknown,
     RetriesExhausted,
     ScopeFrozen,
+    StoreClosed,
     VersionConflict,
 )
 from metastore.function_changes import (
@@ -33,6 +35,8 @@ from metastore.function_changes import (
     SetImplementation,
 )
 from metastore.function_doc import Definition, Implementation
+from metastore.json_schema import json_schema
+from metastore.keys import key
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.declared import Field, Kind
 from metastore.kinds.fileset import Fileset
@@ -54,6 +58,7 @@ from metastore.leases.object_leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.metrics import Snapshot
 from metastore.model_changes import RemoveUri, SetUri
+from metastore.reading_changes import change_from_dict, changes_from_list
 from metastore.results import Outcome
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
@@ -131,6 +136,7 @@ __all__ = [
     "NotEmpty",
     "NotInUse",
     "ObjectStoreLeases",
+    "OperationIdReused",
     "Outcome",
     "OutcomeUnknown",
     "Partition",
@@ -159,12 +165,17 @@ __all__ = [
     "Statistic",
     "Stats",
     "Store",
+    "StoreClosed",
     "Table",
     "Topic",
     "Version",
     "VersionConflict",
     "View",
     "Violation",
+    "change_from_dict",
+    "changes_from_list",
+    "json_schema",
+    "key",
     "migrate",
     "new_operation_id",
     "open",

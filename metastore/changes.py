@@ -20,7 +20,17 @@ from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.names import clean_text, format_path
 
-__all__ = ["FORMAT", "UNSET", "EntityChange", "RemoveProperty", "SetComment", "SetProperty", "decode", "encode"]
+__all__ = [
+    "FORMAT",
+    "UNSET",
+    "EntityChange",
+    "RemoveProperty",
+    "SetComment",
+    "SetProperty",
+    "change_class",
+    "decode",
+    "encode",
+]
 
 Doc = dict[str, Any]
 
@@ -72,6 +82,10 @@ class EntityChange:
         pairs = [(name, getattr(self, name)) for name in self._field_names()]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs if v is not UNSET}
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as plain JSON values, ``{"change": "SetComment", …}``; ``ms.change_from_dict`` reads it."""
+        return {"change": self.tag, **self.to_json()}
+
     @classmethod
     def _field_names(cls) -> tuple[str, ...]:
         if "_names" not in cls.__dict__:
@@ -82,6 +96,11 @@ class EntityChange:
     def from_json(cls, fields: dict[str, Any]) -> EntityChange:
         """The inverse of ``to_json``."""
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+
+
+def change_class(tag: str) -> type[EntityChange] | None:
+    """Return the class of the changes with this JSON tag, if this program knows it."""
+    return _registry.get(tag)
 
 
 def encode(changes: tuple[EntityChange, ...]) -> list[dict[str, Any]]:

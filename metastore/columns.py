@@ -27,6 +27,7 @@ from metastore.names import clean_name, clean_text, exact_text
 from metastore.types import Nested, Type, parse, spell
 
 __all__ = [
+    "COLUMN_FIELDS",
     "Column",
     "Node",
     "attributes",
@@ -44,6 +45,8 @@ __all__ = [
 
 Node = dict[str, Any]
 _KEPT_BY_REPLACE: Final = ("comment",)
+COLUMN_FIELDS: Final = ("id", "name", "type", "nullable", "default", "comment", "auto_increment")
+"""What ``to_dict`` shows of a column."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ class Column:
         )
         clean_flag(self.nullable, "nullable")
         clean_flag(self.auto_increment, "auto_increment")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the column as plain JSON values; the type's text says what a nested one consists of."""
+        return {name: getattr(self, name) for name in COLUMN_FIELDS}
 
 
 @functools.lru_cache(maxsize=4096)

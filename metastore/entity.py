@@ -16,12 +16,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, NoReturn
 from uuid import UUID
 
-from metastore.changes import EntityChange
+from metastore.changes import EntityChange, encode
 from metastore.names import format_path
+from metastore.plain import plain
 
 __all__ = ["Change", "Entity", "Node", "Origin", "Owned", "OwnedRecord", "Record", "Version", "utc"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AUDIT = ("created_by", "created_at", "modified_by", "modified_at")
 
 
 def utc(micros: int) -> datetime:
@@ -128,6 +130,16 @@ class _Stored:
     def modified_at(self) -> datetime:
         return utc(self.record.modified_at)
 
+    common_fields: ClassVar[tuple[str, ...]] = ()
+    """What ``to_dict`` shows besides the kind's own fields."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON values, as ``--json`` prints it; ``ms.json_schema(kind)`` describes it."""
+        return {name: plain(getattr(self, name)) for name in self.common_fields} | self._own_fields()
+
+    def _own_fields(self) -> dict[str, Any]:
+        return {name: plain(getattr(self, name)) for name in type(self).doc_fields}
+
     def __getattr__(self, name: str) -> Any:
         decode = type(self).doc_fields.get(name)
         if decode is None:
@@ -158,6 +170,18 @@ class Entity(_Stored):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.record, self.origin)
+
+    common_fields: ClassVar[tuple[str, ...]] = (
+        "kind",
+        "path",
+        "names",
+        "id",
+        "version",
+        "scope_version",
+        "comment",
+        "properties",
+        *_AUDIT,
+    )
 
     @property
     def id(self) -> int:
@@ -199,6 +223,7 @@ class Owned(_Stored):
     """An owned row as it was at one version: it belongs to one entity and goes with it."""
 
     record: OwnedRecord
+    common_fields: ClassVar[tuple[str, ...]] = ("kind", "name", "id", "version", "comment", "properties", *_AUDIT)
 
     @property
     def id(self) -> int:
@@ -238,6 +263,11 @@ class Version:
     changes: tuple[EntityChange, ...]
     entity: Entity | Owned | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the step as plain JSON values, as ``metastore history --json`` prints it: without the entity."""
+        fields = ("version", "action", "principal", "time", "operation_id", "path_before", "path_after")
+        return {name: plain(getattr(self, name)) for name in fields} | {"changes": plain(encode(self.changes))}
+
 
 @dataclass(frozen=True)
 class Change(Version):
@@ -246,3 +276,12 @@ class Change(Version):
     position: str
     kind: str
     entity_id: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as plain JSON values, as ``metastore changes --json`` prints it.
+
+        ``document`` is the whole document that the database holds after the change; None where nothing is left.
+        """
+        head = {"position": self.position, "kind": self.kind, "entity_id": self.entity_id}
+        document = None if self.entity is None else plain(self.entity.doc)
+        return {**head, **super().to_dict(), "document": document}

@@ -3,13 +3,18 @@
 A class exists only where the caller would act differently. Each message says what
 was expected, what was found, and what to do next. No error carries a password or a
 whole URL: see :func:`metastore.urls.redacted`.
+
+For services, each class has a ``code`` (a word that never changes, the class's own), the HTTP status that
+fits it, and ``retry_after``: after how many seconds the same call may succeed; None: not without a change.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
+
+from metastore.plain import plain
 
 __all__ = [
     "BackendRefused",
@@ -24,15 +29,23 @@ __all__ = [
     "MigrationNeeded",
     "NotEmpty",
     "NotInUse",
+    "OperationIdReused",
     "OutcomeUnknown",
     "RetriesExhausted",
     "ScopeFrozen",
+    "StoreClosed",
     "VersionConflict",
 ]
 
 
 class MetastoreError(Exception):
     """The base of all of them. Next step: see the subclass. Its message is one line."""
+
+    code: ClassVar[str] = "metastore_error"
+    """A stable word for programs: each class has its own."""
+    http_status: ClassVar[int] = 500
+    retry_after: float | None = None
+    """After how many seconds the same call may succeed; None: only after something has changed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # the message is made from other arguments: a copy in another process keeps both
@@ -41,6 +54,22 @@ class MetastoreError(Exception):
     def __str__(self) -> str:
         # names may hold these; other line breaks are control characters, which no name has
         return super().__str__().replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as plain JSON values; ``details`` are its own attributes, such as ``path``."""
+        details = {name: _json(value) for name, value in vars(self).items() if name[0] != "_" and name not in _INNER}
+        head = {"code": self.code, "message": str(self), "http_status": self.http_status}
+        return {**head, "retry_after": self.retry_after, "details": details}
+
+
+_INNER = ("retry_after", "transient")
+
+
+def _json(value: object) -> Any:
+    try:
+        return plain(value)
+    except TypeError:
+        return str(value)
 
 
 def _copy(cls: type[MetastoreError], args: tuple[Any, ...], attributes: dict[str, Any]) -> MetastoreError:
@@ -53,9 +82,44 @@ def _copy(cls: type[MetastoreError], args: tuple[Any, ...], attributes: dict[str
 class InvalidArgument(MetastoreError):
     """The call makes no sense as it stands; nothing was written. Next step: correct it."""
 
+    code = "invalid_argument"
+    http_status = 400
+
+
+class OperationIdReused(InvalidArgument):
+    """The operation id, or the key, belongs to another call: its arguments were others; nothing was written.
+
+    Next step: take a new id for a new operation, or repeat the first call exactly.
+    """
+
+    code = "operation_id_reused"
+    http_status = 422
+
+    def __init__(self, operation_id: UUID, message: str | None = None) -> None:
+        super().__init__(
+            message
+            or f"operation {operation_id} was asked for already, with other arguments; take a new id for a "
+            "new operation"
+        )
+        self.operation_id = operation_id
+
+
+class StoreClosed(InvalidArgument):
+    """The store was closed before the call, or during it; nothing was written. Next step: open it again."""
+
+    code = "store_closed"
+    http_status = 503
+    retry_after = 1.0
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or "the store is closed; open it again")
+
 
 class EntityNotFound(MetastoreError):
     """There is no such live entity (or column, or partition). Next step: create it, or look again."""
+
+    code = "entity_not_found"
+    http_status = 404
 
     def __init__(self, path: str, message: str | None = None) -> None:
         super().__init__(message or f"{path} does not exist")
@@ -65,6 +129,9 @@ class EntityNotFound(MetastoreError):
 class EntityAlreadyExists(MetastoreError):
     """The name is taken. Next step: load what is there, or choose another name."""
 
+    code = "entity_already_exists"
+    http_status = 409
+
     def __init__(self, path: str, message: str | None = None) -> None:
         super().__init__(message or f"{path} already exists")
         self.path = path
@@ -73,9 +140,15 @@ class EntityAlreadyExists(MetastoreError):
 class NotEmpty(MetastoreError):
     """A container still has live children. Next step: ``cascade=True``, or drop them first."""
 
+    code = "not_empty"
+    http_status = 409
+
 
 class NotInUse(MetastoreError):
     """An ancestor (metalake or catalog) is disabled. Next step: enable it."""
+
+    code = "not_in_use"
+    http_status = 409
 
 
 class VersionConflict(MetastoreError):
@@ -84,6 +157,9 @@ class VersionConflict(MetastoreError):
     ``expected`` and ``found`` are versions, or property values for
     ``SetProperty(..., expected=)``, or None where there is nothing to compare with.
     """
+
+    code = "version_conflict"
+    http_status = 412
 
     def __init__(self, path: str, expected: object, found: object, message: str | None = None) -> None:
         super().__init__(message or f"{path}: expected version {expected}, found {found}; load it and decide again")
@@ -98,9 +174,17 @@ class DeadlineExceeded(MetastoreError):
     Next step: call again, with a longer ``deadline=`` if the entity is busy.
     """
 
+    code = "deadline_exceeded"
+    http_status = 504
+    retry_after = 1.0
+
 
 class RetriesExhausted(MetastoreError):
     """The policy's attempts are used up; the operation was not applied. Next step: call again later."""
+
+    code = "retries_exhausted"
+    http_status = 503
+    retry_after = 1.0
 
 
 class ScopeFrozen(MetastoreError):
@@ -109,6 +193,10 @@ class ScopeFrozen(MetastoreError):
     ``operation`` is the id of the operation in the way: a freeze, or an exclusive operation such as
     a rename. Next step: call again later, or with a longer ``deadline=`` (``timeout=`` of a freeze).
     """
+
+    code = "scope_frozen"
+    http_status = 503
+    retry_after = 1.0
 
     def __init__(self, operation: UUID, message: str | None = None) -> None:
         super().__init__(message or f"operation {operation} has the scope for itself; call again later")
@@ -121,6 +209,10 @@ class LeaseHeld(MetastoreError):
     ``owner`` and ``expires_at``: who has it, and until when (UTC) unless it is renewed; both are None where nobody has
     it at the moment, because others come first. Next step: do something else, or wait with ``timeout=`` (seconds).
     """
+
+    code = "lease_held"
+    http_status = 423
+    retry_after = 1.0
 
     def __init__(
         self,
@@ -150,6 +242,9 @@ class LeaseLost(MetastoreError):
     not published, and acquire the lease anew, which gives another token.
     """
 
+    code = "lease_lost"
+    http_status = 409
+
     def __init__(self, name: str, token: int | None, message: str | None = None) -> None:
         again = "stop the work it was for, and acquire it anew"
         super().__init__(message or f"the lease {name!r} does not have the token {token} any more; {again}")
@@ -163,6 +258,10 @@ class OutcomeUnknown(MetastoreError):
     Next step: ``store.outcome(error.operation_id)`` says what became of it; or repeat the call with
     ``operation_id=error.operation_id``, which applies it at most once.
     """
+
+    code = "outcome_unknown"
+    http_status = 503
+    retry_after = 1.0
 
     def __init__(self, operation_id: UUID, message: str | None = None) -> None:
         super().__init__(message or f"operation {operation_id} may or may not have been applied: its answer was lost")
@@ -181,6 +280,10 @@ def outcome_forgotten(operation_id: UUID) -> OutcomeUnknown:
 class BackendUnavailable(MetastoreError):
     """The database cannot be reached or refuses us; nothing was written. Next step: see the message."""
 
+    code = "backend_unavailable"
+    http_status = 503
+    retry_after = 1.0
+
     transient = False
     """The server is not there at the moment: a mutation tries again until its deadline."""
 
@@ -194,3 +297,6 @@ class BackendRefused(BackendUnavailable):
 
 class MigrationNeeded(MetastoreError):
     """The database's schema is older or newer than this program. Next step: see the message."""
+
+    code = "migration_needed"
+    http_status = 503

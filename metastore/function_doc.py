@@ -190,7 +190,7 @@ def definition_doc(definition: Definition) -> Doc:
 def implementation_doc(one: Implementation) -> Doc:
     """Return an implementation as JSON, without what it does not have."""
     values = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(one).items()}
-    return {key: dict(value) if key == "properties" else value for key, value in values.items() if value}
+    return {key: dict(value) if key == "properties" else value for key, value in values.items() if value or value == ""}
 
 
 def decode_definitions(docs: Iterable[Mapping[str, Any]]) -> tuple[Definition, ...]:
@@ -199,12 +199,12 @@ def decode_definitions(docs: Iterable[Mapping[str, Any]]) -> tuple[Definition, .
 
 
 def decode_definition(doc: Mapping[str, Any]) -> Definition:
-    """Return the definition that :func:`definition_doc` wrote."""
-    returns = doc["returns"]
+    """Return the definition that :func:`definition_doc` wrote; what is left out has its usual value."""
+    returns = doc.get("returns", "string")
     return Definition(
-        tuple([Column(**column) for column in doc["parameters"]]),
+        tuple([Column(**column) for column in doc.get("parameters", ())]),
         returns if isinstance(returns, str) else tuple([Column(**column) for column in returns]),
-        tuple([decode_implementation(one) for one in doc["implementations"]]),
+        tuple([decode_implementation(one) for one in doc.get("implementations", ())]),
     )
 
 

@@ -44,8 +44,9 @@ from metastore.errors import (
     RetriesExhausted,
     ScopeFrozen,
 )
+from metastore.keys import began
 from metastore.operation_row import detail, refused_id
-from metastore.results import encode_error, encode_value, merits, operation_time
+from metastore.results import encode_error, encode_value, merits
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Call, Proposal, Request, Session, View
 from metastore.settling import MARK_TTL, help_others
@@ -89,7 +90,7 @@ def is_new(session: Session, call: Call) -> bool:
     assert call.operation_id is not None
     if session.backend.steps(call.operation_id):
         return False
-    caller = Caller(operation_time(call.operation_id), "")
+    caller = Caller(began(call.operation_id, session.clock), "")
     outcome = session.backend.commit(Commit(session.clock.operation_id(), None, caller=caller))
     if isinstance(outcome, Conflicted) and outcome.cause == "stale_id":
         session.backend.forget(0)  # see OperationRow

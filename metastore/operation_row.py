@@ -14,9 +14,10 @@ from uuid import UUID
 
 from metastore.backends.port import Step
 from metastore.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
-from metastore.errors import InvalidArgument, MetastoreError, outcome_forgotten
+from metastore.errors import InvalidArgument, MetastoreError, OperationIdReused, outcome_forgotten
+from metastore.keys import began
 from metastore.metrics import Decided
-from metastore.results import entity_at, operation_time, replay, with_origin
+from metastore.results import entity_at, replay, with_origin
 from metastore.retry.runner import Conflict
 from metastore.session import Call, Merge, Request, Session
 from metastore.settling import LATE, ask_until_it_answers
@@ -39,7 +40,7 @@ class OperationRow(Generic[T]):
         self.id = call.operation_id or session.clock.operation_id()
         self._caller: Caller | None = None
         if call.operation_id is not None:
-            self._caller = Caller(operation_time(self.id), _digest(request))
+            self._caller = Caller(began(self.id, session.clock), _digest(request))
         self._call = call
         self._merge = self._announceable(request.merge)
         self._claim = 0
@@ -73,9 +74,7 @@ class OperationRow(Generic[T]):
             raise outcome_forgotten(self.id)  # it was there; to send the change again could apply it twice
         first = steps[0]
         if self._caller is not None and not self._same_call(first):
-            raise InvalidArgument(
-                f"operation {self.id} was asked for already, with other arguments; take a new id for a new operation"
-            )
+            raise OperationIdReused(self.id)
         if first.action == PENDING:
             self._announced = first.entity_id
             raise Conflict("operation", "the operation is pending", 0.0)
@@ -142,6 +141,11 @@ class OperationRow(Generic[T]):
 
 def refused_id(operation_id: UUID) -> InvalidArgument:
     """Return the error for an operation id that cannot be told from one that gc has forgotten."""
+    if operation_id.version == 8:
+        return InvalidArgument(
+            f"the key {operation_id} cannot be told from one that gc has forgotten, because its retention is less than "
+            "a minute, or this machine's clock differs from the database's by more than a minute; correct that"
+        )
     return InvalidArgument(
         f"operation id {operation_id} cannot be told from one that gc has forgotten (its retention, and a minute), or "
         "is more than a minute ahead of the database's clock; take a new one, from ms.new_operation_id()"

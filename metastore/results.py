@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from uuid import UUID
 
 from metastore import errors
 from metastore.backends.port import Backend, Step
@@ -159,8 +158,3 @@ def replay(steps: Sequence[Step], applied: Callable[[Sequence[Step]], T]) -> T:
         raise value
     kept: T = value
     return kept
-
-
-def operation_time(operation_id: UUID) -> int:
-    """Return when a UUIDv7 was made, in microseconds since 1970 (RFC 9562, section 5.7)."""
-    return (operation_id.int >> 80) * 1000

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
-from uuid import RFC_4122, UUID
+from uuid import UUID
 
 from metastore.arguments import positive_seconds, shown
 from metastore.backends.port import Backend, Lookup, Step
@@ -22,8 +22,9 @@ from metastore.commit import Guard, LeaseToken, Read, Result, Write
 from metastore.entity import Entity, Node
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.guesses import Hot, Recent
+from metastore.keys import clean_operation_id
 from metastore.metrics import Metrics
-from metastore.names import clean_text, exact_text
+from metastore.names import clean_text
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
@@ -37,8 +38,8 @@ __all__ = [
     "Results",
     "Session",
     "View",
+    "clean_principal",
     "committed",
-    "uuid7",
 ]
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ class Call:
         if self.lease is not None and (isinstance(self.lease, type) or not isinstance(self.lease, Fencing)):
             raise InvalidArgument(f"a lease is what store.leases.acquire(…) returned, not {shown(self.lease)}")
         if self.operation_id is not None:
-            object.__setattr__(self, "operation_id", uuid7(self.operation_id))
+            object.__setattr__(self, "operation_id", clean_operation_id(self.operation_id))
 
     def tokens(self) -> tuple[LeaseToken, ...]:
         """Return what a commit of this call requires of leases. Raises LeaseLost."""
@@ -112,17 +113,6 @@ def clean_principal(principal: object) -> str:
     if len(text) > MAX_PRINCIPAL:
         raise InvalidArgument(f"the principal has {len(text)} code points; at most {MAX_PRINCIPAL} are allowed")
     return text
-
-
-def uuid7(value: object) -> UUID:
-    """Return ``value`` as the UUIDv7 that it is, or raise InvalidArgument."""
-    try:
-        found = value if isinstance(value, UUID) else UUID(exact_text(value, "an operation id"))
-    except (ValueError, InvalidArgument):
-        found = None
-    if found is None or found.version != 7 or found.variant != RFC_4122:
-        raise InvalidArgument(f"an operation id is a UUIDv7, from ms.new_operation_id(), not {shown(value)}")
-    return UUID(int=found.int)
 
 
 def committed(backend: Backend, entity: Entity) -> bool:

@@ -17,8 +17,16 @@ from metastore.backends.restorer import RESTORING
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
 from metastore.entity import Change
-from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgument, MigrationNeeded, ScopeFrozen
+from metastore.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    MetastoreError,
+    MigrationNeeded,
+    ScopeFrozen,
+)
 from metastore.freezing import FreezableSchemas
+from metastore.keys import clean_operation_id
 from metastore.kinds import KINDS
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
@@ -31,7 +39,7 @@ from metastore.names import Path
 from metastore.operation import perform
 from metastore.results import Outcome, outcome_of, with_origin
 from metastore.retry.policy import Hook, RetryPolicy
-from metastore.session import Call, Fencing, Request, Session, uuid7
+from metastore.session import Call, Fencing, Request, Session
 from metastore.stats import Stats
 from metastore.transaction import Transaction, run_transaction
 from metastore.transfer.outcomes import Exported, Imported
@@ -185,10 +193,10 @@ class Store(Managers):
     def outcome(self, operation_id: UUID | str) -> Outcome:
         """Return what became of an operation. It changes nothing: to settle one, repeat the call with its id.
 
-        Raises InvalidArgument for what is no UUIDv7.
+        Raises InvalidArgument for what is no operation id.
         """
         backend = self._session.backend
-        return outcome_of(with_origin(backend.steps(uuid7(operation_id)), backend), backend.origin)
+        return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
 
     def metrics(self) -> Snapshot:
         """Return what this process saw of its operations since the store was opened; see docs/metrics.md."""
@@ -246,6 +254,9 @@ def open_store(
         _check_format(parsed, backend)
         backend.identify()
         return Store(parsed, backend, RetryPolicy(deadline=float(deadline), hooks=called), principal, SYSTEM)
+    except MetastoreError as error:  # its message says it all: the frames of the pool and the driver do not
+        backend.close()
+        raise error.with_traceback(None) from None
     except BaseException:
         backend.close()
         raise

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 from metastore.backends.lease_port import LeaseRows
@@ -60,7 +60,7 @@ from metastore.commit import (
     Result,
 )
 from metastore.entity import Node, Origin, OwnedRecord, Record
-from metastore.errors import outcome_forgotten
+from metastore.errors import StoreClosed, outcome_forgotten
 from metastore.names import fold
 
 __all__ = ["MemoryBackend"]
@@ -69,12 +69,22 @@ __all__ = ["MemoryBackend"]
 T = TypeVar("T")
 
 
+class _Closed:
+    """In place of the lock, once the store is closed: whoever wants it is told so."""
+
+    def __enter__(self) -> NoReturn:
+        raise StoreClosed
+
+    def __exit__(self, *_: object) -> None:
+        """Nobody was let in."""
+
+
 class MemoryBackend:
     """Keeps the promises of :class:`metastore.backends.port.Backend` in the memory of one process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.RLock()
+        self._lock: AbstractContextManager[Any] = threading.RLock()
         above_all = -1
         root = Stand(ROOT_ID, above_all, "root", "root", "", "", False, LIVE, True, ROOT.scope_version, None)
         self._tables = Tables({ROOT_ID: root})
@@ -409,10 +419,11 @@ class MemoryBackend:
         return FORMAT, FORMAT
 
     def ping(self) -> None:
-        """Memory always answers."""
+        with self._lock:
+            """Memory always answers."""
 
     def close(self) -> None:
-        """Nothing is held: what is stored goes with the object."""
+        self._lock = _Closed()
 
 
 def _node(stand: Stand) -> Node:

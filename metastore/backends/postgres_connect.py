@@ -35,6 +35,7 @@ from metastore.errors import (
     InvalidArgument,
     MetastoreError,
     MigrationNeeded,
+    StoreClosed,
 )
 from metastore.retry.classify import Verdict, of_sqlstate
 
@@ -216,7 +217,7 @@ class Pool:
         None behind a pooler, which has none to give.
         """
         if self._closed:
-            raise InvalidArgument("the store is closed; open it again")
+            raise StoreClosed
         while True:
             kept = self._kept_own()
             connection: _Connection = self._connect() if kept is None else kept
@@ -280,7 +281,7 @@ class Pool:
 
     def _lend(self) -> PoolProxiedConnection:
         if self._closed:
-            raise InvalidArgument("the store is closed; open it again")
+            raise StoreClosed
         if os.getpid() != self._pid:
             # kept: to close its connections would end the parent's sessions
             self._of_parent += (self._pool, self._warm)
@@ -326,6 +327,8 @@ class Pool:
     def _from_pool(self) -> PoolProxiedConnection:
         try:
             return self._pool.connect()
+        except MetastoreError as error:  # of a connection that could not be opened: twenty frames say nothing more
+            raise error.with_traceback(None) from None
         except PoolTimeout:
             raise BackendUnavailable("no connection became free in time; call again later") from None
 
@@ -354,7 +357,10 @@ def _first_line(error: psycopg.Error) -> str:
 
 def raise_read_error(error: psycopg.Error) -> NoReturn:
     """Raise the caller's error for a read, or for a write that was surely not applied."""
-    raise _translated(error) from error
+    meaning = _translated(error)
+    if meaning is error:
+        raise error
+    raise meaning from (None if isinstance(meaning, BackendUnavailable | DeadlineExceeded) else error)
 
 
 _AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again later")

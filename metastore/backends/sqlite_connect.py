@@ -21,7 +21,14 @@ from sqlalchemy.pool import QueuePool
 
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
-from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
+from metastore.errors import (
+    BackendRefused,
+    BackendUnavailable,
+    InvalidArgument,
+    MetastoreError,
+    MigrationNeeded,
+    StoreClosed,
+)
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["DRIVER", "Pool", "raise_read_error"]
@@ -125,7 +132,7 @@ class Pool:
     def connection(self) -> Iterator[Any]:
         """Lend a connection; what it left unfinished is rolled back."""
         if self._closed:
-            raise InvalidArgument("the store is closed; open it again")
+            raise StoreClosed
         if os.getpid() != self._pid:
             self._of_parent.append(self._pool)  # kept: a child must not close what it did not open
             self._pool, self._pid = self._new_pool(), os.getpid()
@@ -135,6 +142,8 @@ class Pool:
             self._pool = self._new_pool()
         try:
             lent = self._pool.connect()
+        except MetastoreError as error:  # the file cannot be opened: the pool's frames say nothing more
+            raise error.with_traceback(None) from None
         except PoolTimeout:
             raise BackendUnavailable(f"no connection became free within {self._timeout} s") from None
         connection: Any = lent.driver_connection
@@ -240,7 +249,10 @@ def _state(database: str) -> tuple[int, ...]:
 
 def raise_read_error(error: Exception) -> NoReturn:
     """Raise the caller's error for a read, or for a write that was surely not applied."""
-    raise _translated(error) from error
+    meaning = _translated(error)
+    if meaning is error:
+        raise error
+    raise meaning from (None if isinstance(meaning, BackendUnavailable) else error)
 
 
 def _translated(error: Exception) -> MetastoreError | Exception:

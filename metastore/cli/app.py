@@ -11,7 +11,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metastore.cli import crawling, crawls, leases, loadtest, looking, moving_data, past, stats, upkeep
+from metastore.cli import (
+    alter,
+    crawling,
+    crawls,
+    create,
+    diff,
+    leases,
+    loadtest,
+    looking,
+    moving_data,
+    past,
+    place,
+    stats,
+    upkeep,
+)
 from metastore.cli.context import Settings
 from metastore.cli.output import tell
 from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
@@ -38,7 +52,6 @@ class _Group(TyperGroup):
 app = typer.Typer(
     name="metastore",
     cls=_Group,
-    add_completion=False,
     rich_markup_mode=None,
     help="A versioned, optimistic store for data-catalog metadata.",
 )
@@ -74,8 +87,27 @@ def _settings(
     load_installed_kinds()
 
 
-for _commands in (upkeep, crawling, crawls, looking, past, stats, leases, moving_data, loadtest):
+for _commands in (
+    upkeep,
+    create,
+    alter,
+    place,
+    looking,
+    past,
+    diff,
+    stats,
+    crawling,
+    crawls,
+    leases,
+    moving_data,
+    loadtest,
+):
     _commands.register(app)
+for _info in (
+    *app.registered_commands,
+    *(c for g in app.registered_groups if g.typer_instance for c in g.typer_instance.registered_commands),
+):
+    _info.epilog = "Before the command: --url URL (else METASTORE_URL), --principal NAME. See: metastore --help"
 
 
 def run(arguments: Sequence[str]) -> int:

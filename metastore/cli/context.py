@@ -6,26 +6,33 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from difflib import get_close_matches
+from itertools import islice
+from typing import Annotated
 
 import typer
 
 from metastore.cli.unregistered import unregistered_at
 from metastore.entity import Entity
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds import KINDS, kind_named
-from metastore.managers.manager import Manager
+from metastore.managers.declared import DeclaredManager
+from metastore.managers.every import Managers
 from metastore.names import format_path, parse_path
 from metastore.placing import families_of
 from metastore.store import Store, open_store
 
-__all__ = ["Json", "KindOption", "Settings", "child_kinds", "find", "manager_of"]
+__all__ = ["Json", "KindOption", "Settings", "child_kinds", "find", "kinds_at", "manager_of"]
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 KindOption = Annotated[
     str | None,
     typer.Option("--kind", help="Which kind is meant, where several share the name.", show_default=False),
 ]
+
+
+_LOOKED_AT = 1000
+"""How many siblings of each kind are compared with a name that is not there."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +50,9 @@ class Settings:
             yield store
 
 
-def manager_of(store: Store, kind: str) -> Manager[Any]:
+def manager_of(store: Managers, kind: str) -> DeclaredManager:
     """Return the manager of a kind; of one that is not registered, what all managers have in common."""
-    return store.manager(kind) if kind in KINDS else Manager(store._session, kind_named(kind))  # noqa: SLF001
+    return store.manager(kind) if kind in KINDS else DeclaredManager(store._session, kind_named(kind))  # noqa: SLF001
 
 
 def child_kinds(kind: str | None) -> list[str]:
@@ -58,7 +65,7 @@ def find(store: Store, path: str, wanted: str | None) -> Entity:
     names = parse_path(path)
     if wanted is not None:
         return _of_kind(store, names, wanted)
-    kinds = _kinds_at(len(names))
+    kinds = kinds_at(len(names))
     there: list[Entity] = [e for kind in kinds if (e := manager_of(store, kind).load_many([names])[0]) is not None]
     there = there or unregistered_at(store, names)
     if len(there) > 1:
@@ -71,7 +78,8 @@ def find(store: Store, path: str, wanted: str | None) -> Entity:
     try:
         manager_of(store, kinds[-1]).load(names)
     except EntityNotFound as error:
-        raise EntityNotFound(error.path, f"{error}; see: metastore ls") from None
+        hint = _meant(store, kinds, names)
+        raise EntityNotFound(error.path, f"{error}; {hint or 'see: metastore ls'}") from None
     return find(store, path, wanted)  # it came a moment ago
 
 
@@ -84,5 +92,18 @@ def _of_kind(store: Store, names: tuple[str, ...], wanted: str) -> Entity:
     return found
 
 
-def _kinds_at(depth: int) -> list[str]:
+def _meant(store: Store, kinds: list[str], names: tuple[str, ...]) -> str:
+    """Return a question that names the siblings which are called much alike, or nothing."""
+    siblings: list[str] = []
+    for kind in kinds:
+        try:
+            siblings += islice(manager_of(store, kind).names(names[:-1] or None), _LOOKED_AT)
+        except MetastoreError:  # the parent is missing too: the error says so
+            return ""
+    alike = get_close_matches(names[-1], siblings, n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(format_path((*names[:-1], name)) for name in alike)}?" if alike else ""
+
+
+def kinds_at(depth: int) -> list[str]:
+    """Return the kinds that a path of so many names may mean."""
     return [kind.name for kind in KINDS.values() if families_of(kind, depth)]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from metastore.cli.context import Json, KindOption, child_kinds, find, manager_of
 from metastore.cli.entity_view import show_entity, show_versions
-from metastore.cli.output import console, entity_json, owned_json, safe, short, write_json
+from metastore.cli.output import console, safe, short, write_json
 from metastore.cli.unregistered import explain, unregistered_below
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument
@@ -107,12 +107,18 @@ def _json(store: Store, parent: Entity | None, recursive: bool) -> list[dict[str
 def show(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
+    version: Annotated[
+        int | None, typer.Option("--version", help="As it was at this version.", show_default=False)
+    ] = None,
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
     """Show one entity: its fields, a table's columns with what is known of their data, a model's versions."""
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
+        if version is not None:
+            _show_old(manager_of(store, entity.kind).load(entity, version=version), json)
+            return
         statistics: dict[str, Any] = {}
         partitions: int | None = None
         if entity.kind == "table":
@@ -124,11 +130,24 @@ def show(
     if json:
         extra: dict[str, Any] = {} if partitions is None else {"partitions": partitions, "statistics": statistics}
         if entity.kind == "model":
-            extra["versions"] = [owned_json(version) for version in versions]
-        write_json({**entity_json(entity), **extra})
+            extra["versions"] = [version.to_dict() for version in versions]
+        write_json({**entity.to_dict(), **_unregistered(entity), **extra})
     else:
         show_entity(console(), entity, statistics, partitions)
         show_versions(console(), versions)
+
+
+def _unregistered(entity: Entity) -> dict[str, Any]:
+    """Return what JSON shows of an entity whose kind this program does not know: the document as it is stored."""
+    return {} if entity.kind in KINDS else {"registered": False, "document": dict(entity.doc)}
+
+
+def _show_old(entity: Entity, json: bool) -> None:
+    """Write an entity as history has it; what belongs to it beside its document has no history to show."""
+    if json:
+        write_json(entity.to_dict())
+    else:
+        show_entity(console(), entity, {}, None)
 
 
 def register(app: typer.Typer) -> None:

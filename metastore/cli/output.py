@@ -5,7 +5,6 @@ What could move the cursor, change colours or turn the direction of writing is s
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -13,32 +12,25 @@ import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
-from uuid import UUID
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from metastore.changes import EntityChange, encode
-from metastore.columns import Column
-from metastore.entity import Entity, Owned, Version
-from metastore.kinds import KINDS
+from metastore.changes import EntityChange
 from metastore.names import format_path
+from metastore.plain import plain
 
 __all__ = [
     "change_text",
     "console",
-    "entity_json",
     "grid",
     "one_line",
-    "owned_json",
     "safe",
     "short",
     "table",
     "tell",
     "time",
-    "version_json",
     "write_json",
     "write_table",
 ]
@@ -125,45 +117,8 @@ def grid(rows: Mapping[str, object]) -> Table:
 def write_json(value: object, *, lines: bool = False) -> None:
     """Write ``value`` as a JSON document; with ``lines`` in one line."""
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    text = json.dumps(value, ensure_ascii=ascii_only, indent=None if lines else 2, default=_json_value)
+    text = json.dumps(plain(value), ensure_ascii=ascii_only, indent=None if lines else 2)
     sys.stdout.write(text + "\n")
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, Column):
-        shown = {name: getattr(value, name) for name in ("id", "name", "type", "nullable", "default", "comment")}
-        return {**shown, "auto_increment": value.auto_increment}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def entity_json(entity: Entity) -> dict[str, Any]:
-    """Return all that there is to say of an entity, as JSON values; its document, if its kind is not registered."""
-    common = ("kind", "path", "names", "id", "version", "scope_version", "comment", "properties")
-    audit = ("created_by", "created_at", "modified_by", "modified_at")
-    extra = ("in_use",) if hasattr(type(entity), "in_use") else ()
-    shown = {name: getattr(entity, name) for name in (*common, *audit, *extra, *type(entity).doc_fields)}
-    return shown if entity.kind in KINDS else {**shown, "registered": False, "document": dict(entity.doc)}
-
-
-def owned_json(row: Owned) -> dict[str, Any]:
-    """Return all that there is to say of an owned row, as JSON values."""
-    common = ("kind", "name", "id", "version", "comment", "properties")
-    audit = ("created_by", "created_at", "modified_by", "modified_at")
-    return {name: getattr(row, name) for name in (*common, *audit, *type(row).doc_fields)}
-
-
-def version_json(step: Version) -> dict[str, Any]:
-    """Return one step of a history, or of the feed, as JSON values."""
-    fields = ("version", "action", "principal", "time", "operation_id", "path_before", "path_after")
-    return {**{name: getattr(step, name) for name in fields}, "changes": encode(step.changes)}
 
 
 def change_text(change: EntityChange) -> str:

@@ -15,7 +15,6 @@ from metastore.cli.output import (
     safe,
     table,
     time,
-    version_json,
     write_json,
     write_table,
 )
@@ -36,7 +35,7 @@ def history(
         steps = list(manager_of(store, entity.kind).history(entity))
     if json:
         head = {"path": entity.path, "kind": entity.kind, "id": entity.id}
-        write_json({**head, "versions": [version_json(step) for step in steps]})
+        write_json({**head, "versions": [step.to_dict() for step in steps]})
         return
     rows = table("Version", "Time (UTC)", "Action", "By", "What", right=("Version",))
     for step in steps:
@@ -74,9 +73,7 @@ def changes(
     with ctx.obj.open() as store:
         for change in store.changes(after=after, limit=limit):
             if json:
-                head = {"position": change.position, "kind": change.kind, "entity_id": change.entity_id}
-                document = None if change.entity is None else dict(change.entity.doc)
-                write_json({**head, **version_json(change), "document": document}, lines=True)
+                write_json(change.to_dict(), lines=True)
             else:
                 out.print(Text(_line(change)), soft_wrap=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from metastore.arguments import shown
 from metastore.changes import Doc
@@ -20,11 +20,13 @@ CATALOG_TYPES = ("relational", "fileset", "messaging", "model")
 class Catalog(Entity):
     """A catalog. ``type`` is a label (relational, fileset, messaging, model); it restricts no kind."""
 
-    type: str
+    type: Literal["relational", "fileset", "messaging", "model"]
     provider: str | None
     fold_case: bool
 
     doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"type": str, "provider": as_stored, "fold_case": bool}
+
+    common_fields = (*Entity.common_fields, "in_use")
 
     @property
     def in_use(self) -> bool:

@@ -27,6 +27,7 @@ from metastore.kinds import KINDS, OWNED_KINDS, kind_named
 from metastore.kinds import kind as built_in
 from metastore.kinds.kind import base_doc, to_json
 from metastore.names import clean_text
+from metastore.plain import plain
 
 __all__ = ["Field", "Kind"]
 
@@ -121,6 +122,8 @@ class Kind(built_in.Kind):
     it shares names, such as ``"table"``; none otherwise. Raises InvalidArgument.
     """
 
+    fields: Mapping[str, Field]
+
     def __init__(
         self,
         name: str,
@@ -158,6 +161,7 @@ class Kind(built_in.Kind):
             since=FORMAT,
             check_doc=lambda doc, before: _check_doc(name, own, doc, before),
         )
+        vars(self)["fields"] = MappingProxyType(own)
         _register(self)
 
     def check_changes(self, changes: Iterable[EntityChange]) -> None:
@@ -182,6 +186,10 @@ class _Declared(Entity):
         if name in self.defaults and name not in self.doc:
             return self.doc_fields[name](self.defaults[name])
         return super().__getattr__(name)
+
+    def _own_fields(self) -> dict[str, Any]:
+        """As they are stored: what ``decode`` makes of them may have no JSON form."""
+        return {name: plain(self.doc.get(name, self.defaults.get(name))) for name in self.doc_fields}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _entity, (self.record, self.origin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from metastore.arguments import shown
 from metastore.changes import Doc
@@ -21,7 +21,7 @@ FILESET_TYPES = ("managed", "external")
 class Fileset(Entity):
     """A fileset. ``type`` is managed or external; ``locations`` maps names to places."""
 
-    type: str
+    type: Literal["managed", "external"]
     locations: Mapping[str, str]
 
     doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"type": str, "locations": MappingProxyType}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from metastore import function_changes
 from metastore.entity import Entity
@@ -16,7 +16,7 @@ __all__ = ["FUNCTION", "Function"]
 class Function(Entity):
     """A function. ``type`` is scalar, aggregate or table."""
 
-    type: str
+    type: Literal["scalar", "aggregate", "table"]
     deterministic: bool
     definitions: tuple[Definition, ...]
 

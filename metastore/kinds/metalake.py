@@ -11,6 +11,8 @@ __all__ = ["METALAKE", "Metalake"]
 class Metalake(Entity):
     """A metalake."""
 
+    common_fields = (*Entity.common_fields, "in_use")
+
     @property
     def in_use(self) -> bool:
         return self.record.chain[-1].in_use

@@ -29,10 +29,10 @@ class BulkOptions(TypedDict, total=False):
 
 
 class CallOptions(BulkOptions, total=False):
-    """What every mutation takes besides: its operation id, under which it is applied at most once.
+    """What every mutation takes besides: its operation id (or ``ms.key(…)``), under which it is applied at most once.
 
     A repeat with the same id, for as long as operations are kept, returns the first result, or
-    raises the first error; with other arguments it raises InvalidArgument.
+    raises the first error; with other arguments it raises OperationIdReused.
     """
 
     operation_id: UUID | str | None

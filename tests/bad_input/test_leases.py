@@ -322,7 +322,7 @@ def test_a_closed_store(url: str) -> None:
         lambda: store.leases.join("x", 1),
         lambda: store.leases.mirror("y", 1, "o", "i"),
     ):
-        refused(ms.InvalidArgument, call, "closed", "open it again")
+        refused(ms.StoreClosed, call, "closed", "open it again")
     assert lease.release() is False
     refused(ms.LeaseLost, lease.renew, "closed")
     with ms.open(url) as store:

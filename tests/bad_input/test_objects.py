@@ -39,9 +39,9 @@ def test_a_closed_store(kept: ms.Store, kept_url: str) -> None:
         table = store.tables.load(TABLE)
         listing = store.tables.list("m.c.s")
     for call in OPERATIONS.values():
-        refused(ms.InvalidArgument, lambda c=call: c(store), "closed", "open it again")  # type: ignore[misc]
-    refused(ms.InvalidArgument, lambda: store.tables.alter(table, ms.SetComment("x")), "closed")
-    refused(ms.InvalidArgument, lambda: listing, "closed")
+        refused(ms.StoreClosed, lambda c=call: c(store), "closed", "open it again")  # type: ignore[misc]
+    refused(ms.StoreClosed, lambda: store.tables.alter(table, ms.SetComment("x")), "closed")
+    refused(ms.StoreClosed, lambda: listing, "closed")
     store.close()  # a second time: nothing
     assert store.counters["commits"] == 0
 
@@ -52,7 +52,7 @@ def test_a_transaction_that_outlives_its_store(kept: ms.Store, kept_url: str) ->
             tx.tables.alter(TABLE, ms.SetComment("x"))
             store.close()
 
-    refused(ms.InvalidArgument, outlive, "closed")
+    refused(ms.StoreClosed, outlive, "closed")
 
 
 def test_a_transaction_is_committed_once(kept: ms.Store) -> None:

@@ -1,0 +1,59 @@
+"""``create``: make one entity of any kind."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from metastore.cli.context import Json, manager_of
+from metastore.cli.edit import DryRun, say, trial
+from metastore.cli.words import column, json_value, pair, pairs
+from metastore.errors import InvalidArgument
+from metastore.view_doc import SQL
+
+__all__ = ["register"]
+
+
+def create(
+    ctx: typer.Context,
+    kind: Annotated[str, typer.Argument(help="metalake, catalog, schema, table, view, fileset, topic, model …")],
+    path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
+    comment: Annotated[str | None, typer.Option("--comment", help="What it is.", show_default=False)] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--set", help="A property, KEY=VALUE; can be repeated.", show_default=False)
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--column", help="NAME:TYPE, or 'NAME:TYPE not null'; can be repeated.", show_default=False),
+    ] = None,
+    sql: Annotated[
+        list[str] | None, typer.Option("--sql", help="A view's query, DIALECT=TEXT.", show_default=False)
+    ] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--field", help="Any other field of the kind, NAME=VALUE or NAME=JSON.", show_default=False),
+    ] = None,
+    parents: Annotated[bool, typer.Option("--parents", help="Create missing schemas above it.")] = False,
+    if_exists: Annotated[str, typer.Option("--if-exists", help="error, return or replace.")] = "error",
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Create an entity, such as: create table lake.sales.shop.orders --column id:long."""
+    found: dict[str, Any] = {name: json_value(value) for name, value in pairs(fields or (), "--field").items()}
+    if columns:
+        found["columns"] = [column(text, "--column") for text in columns]
+    if sql:
+        found["representations"] = [SQL(*pair(text, "--sql")) for text in sql]
+    options: dict[str, Any] = {"comment": comment, "properties": pairs(properties or (), "--set"), "parents": parents}
+    with ctx.obj.open() as store, trial(store, dry_run) as managers:
+        try:
+            entity = manager_of(managers, kind).create(path, if_exists=if_exists, **options, **found)
+        except TypeError as error:  # an argument that this kind's create does not take
+            raise InvalidArgument(f"--field, --column or --sql does not fit a {kind}: {error}") from None
+    say("created", entity, dry_run, json)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(create)

@@ -1,0 +1,124 @@
+"""``diff``: what differs between two versions of one entity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from rich.text import Text
+
+from metastore.cli.context import Json, KindOption, find, manager_of
+from metastore.cli.output import change_text, console, safe, write_json
+from metastore.entity import Version
+
+__all__ = ["register"]
+
+_OF_THE_ROW = ("version", "scope_version", "modified_at", "modified_by")
+"""Fields that differ between any two versions."""
+_STYLES = {"+": "green", "-": "red", "~": "yellow"}
+
+
+class Difference(NamedTuple):
+    """One value that differs. ``before`` or ``after`` is None where there is no such value."""
+
+    sign: str
+    path: tuple[str, ...]
+    before: Any
+    after: Any
+
+
+def diff(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
+    before: Annotated[int, typer.Argument(metavar="V1", help="The version to compare with.")],
+    after: Annotated[
+        int | None, typer.Argument(metavar="[V2]", help="Nothing: the newest.", show_default=False)
+    ] = None,
+    kind: KindOption = None,
+    json: Json = False,
+) -> None:
+    """Show what differs between two versions of an entity, and the changes that led from one to the other."""
+    with ctx.obj.open() as store:
+        entity = find(store, path, kind)
+        manager = manager_of(store, entity.kind)
+        last = entity.version if after is None else after
+        old, new = (manager.load(entity, version=number).to_dict() for number in (before, last))
+        low, high = sorted((before, last))
+        steps = [step for step in manager.history(entity) if low < step.version <= high]
+    found = list(differences(old, new))
+    if json:
+        shown = [{"path": list(d.path), "before": d.before, "after": d.after} for d in found]
+        head = {"path": entity.path, "kind": entity.kind, "id": entity.id, "from": before, "to": last}
+        write_json({**head, "differences": shown, "versions": [step.to_dict() for step in steps]})
+        return
+    out = console()
+    for one in found:
+        out.print(Text(safe(_line(one)), style=_STYLES[one.sign]), soft_wrap=True)
+    if not found:
+        out.print(safe(f"{entity.path}: versions {before} and {last} are equal"), soft_wrap=True)
+    for step in steps:
+        out.print(Text(safe(_step(step)), style="dim"), soft_wrap=True)
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield what differs between two entities as JSON values, field by field. Columns are told apart by their ids."""
+    for key in dict.fromkeys((*old, *new)):
+        if key not in _OF_THE_ROW:
+            yield from _differ((key,), old.get(key), new.get(key))
+
+
+def _differ(path: tuple[str, ...], old: Any, new: Any) -> Iterator[Difference]:
+    if old == new:
+        return
+    old, new = _keyed(old), _keyed(new)
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        if list(old) != list(new) and set(old) == set(new):
+            yield Difference("~", (*path, "order"), _names(old), _names(new))
+        for key in dict.fromkeys((*old, *new)):
+            label = _label(key, new.get(key) or old.get(key))
+            yield from _differ((*path, label), old.get(key), new.get(key))
+        return
+    sign = "+" if old is None else "-" if new is None else "~"
+    yield Difference(sign, path, old, new)
+
+
+def _keyed(value: Any) -> Any:
+    """Return a list of columns as a mapping from their ids, so that a renamed one is one difference."""
+    if isinstance(value, list) and value and all(isinstance(v, Mapping) and v.get("id") is not None for v in value):
+        return {v["id"]: v for v in value}
+    return value
+
+
+def _label(key: Any, value: Any) -> str:
+    return str(value.get("name", key)) if isinstance(value, Mapping) and not isinstance(key, str) else str(key)
+
+
+def _names(columns: Mapping[Any, Any]) -> list[str]:
+    return [_label(key, value) for key, value in columns.items()]
+
+
+def _line(one: Difference) -> str:
+    where = " ".join(one.path)
+    if one.sign == "+":
+        return f"+ {where}: {_shown(one.after)}"
+    if one.sign == "-":
+        return f"- {where}: {_shown(one.before)}"
+    return f"~ {where}: {_shown(one.before)} -> {_shown(one.after)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping) and "type" in value:  # a column
+        return str(value["type"]) + ("" if value.get("nullable", True) else " not null")
+    return str(value)
+
+
+def _step(step: Version) -> str:
+    by = f" by {step.principal}" if step.principal else ""
+    what = ", ".join(change_text(change) for change in step.changes)
+    return f"  v{step.version} {step.action}{by}" + (f": {what}" if what else "")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(diff)

@@ -1,0 +1,81 @@
+"""Read the words that options take: ``key=value``, ``name:type``, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from metastore.changes import EntityChange
+from metastore.columns import Column
+from metastore.errors import InvalidArgument
+from metastore.names import parse_path
+from metastore.reading_changes import changes_from_list
+
+__all__ = ["column", "json_changes", "json_value", "pair", "pairs", "typed"]
+
+
+def pair(text: str, option: str, mark: str = "=") -> tuple[str, str]:
+    """Return what stands on both sides of the first ``mark``. Raises InvalidArgument if there is none."""
+    left, found, right = text.partition(mark)
+    if not found or not left:
+        raise InvalidArgument(f"{option} takes KEY{mark}VALUE, not {text!r}")
+    return left, right
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Return ``key=value`` options as a mapping. Raises InvalidArgument for a key that stands twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, value = pair(text, option)
+        if key in found:
+            raise InvalidArgument(f"{option} names {key!r} twice; say which value is meant")
+        found[key] = value
+    return found
+
+
+def typed(text: str, option: str) -> tuple[tuple[str, ...], str]:
+    """Return the path of a column and what stands behind the colon: ``address.city:string``.
+
+    The last colon outside of ``<…>`` and back-quotes ends the path, so that ``point:struct<x: int>`` is read as meant.
+    """
+    name, type_ = _split_at_colon(text)
+    if not name or not type_:
+        raise InvalidArgument(f"{option} takes NAME:TYPE, such as amount:decimal(10,2), not {text!r}")
+    return parse_path(name), type_
+
+
+def _split_at_colon(text: str) -> tuple[str, str]:
+    quoted = False
+    for at, char in enumerate(text):
+        if char == "`":
+            quoted = not quoted
+        if char == ":" and not quoted:
+            return text[:at], text[at + 1 :].strip()
+    return text, ""
+
+
+def column(text: str, option: str) -> Column:
+    """Return the column of ``name:type``; ``name:type not null`` is one that must have a value."""
+    path, type_ = typed(text, option)
+    if len(path) != 1:
+        raise InvalidArgument(f"{option} takes a column of the top level, not {text!r}; give a struct type instead")
+    plain = type_.removesuffix(" not null")
+    return Column(path[0], plain, nullable=plain == type_)
+
+
+def json_value(text: str) -> Any:
+    """Return the JSON value that ``text`` is, or the text itself where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def json_changes(text: str) -> list[EntityChange]:
+    """Return the changes of ``[{"change": "AddColumn", …}, …]``, or of a single one. Raises InvalidArgument."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"--changes takes JSON: {error}") from None
+    return [*changes_from_list(found if isinstance(found, list) else [found])]

@@ -1,0 +1,111 @@
+"""The JSON Schema (2020-12) of each kind: what ``to_dict()`` of its entities, or owned rows, gives.
+
+It is derived from the classes, so that the two cannot drift apart. It allows further fields: a later version of this
+library may add some.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final, Literal, cast, get_args, get_origin
+
+from metastore.arguments import shown
+from metastore.columns import COLUMN_FIELDS, Column
+from metastore.entity import Entity, Owned
+from metastore.errors import InvalidArgument
+from metastore.hints import hints_of, is_list, is_object, options
+from metastore.kinds import KINDS, OWNED_KINDS
+from metastore.kinds.declared import Field, Kind
+
+__all__ = ["json_schema"]
+
+Schema = dict[str, Any]
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_PLAIN: Final[dict[Any, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+_TEXT: Final = {"type": "string"}
+_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_COUNT: Final = {"type": "integer", "minimum": 1}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_COMMON: Final[dict[str, Schema]] = {
+    "path": _TEXT,
+    "name": _TEXT,
+    "names": {"type": "array", "items": _TEXT, "minItems": 1},
+    "id": {"type": "integer"},
+    "version": _COUNT,
+    "scope_version": _COUNT,
+    "comment": _TEXT_OR_NULL,
+    "properties": {"type": "object", "additionalProperties": _TEXT},
+    "created_by": _TEXT_OR_NULL,
+    "created_at": _TIME,
+    "modified_by": _TEXT_OR_NULL,
+    "modified_at": _TIME,
+    "in_use": {"type": "boolean"},
+}
+
+
+def json_schema(kind: str) -> Schema:
+    """Return the JSON Schema of what ``to_dict()`` gives for a kind: ``"table"``, ``"partition"``, a declared one.
+
+    Raises InvalidArgument for a kind that this program does not know.
+    """
+    if not isinstance(kind, str) or (kind not in KINDS and kind not in OWNED_KINDS):
+        known = ", ".join(sorted([*KINDS, *OWNED_KINDS]))
+        raise InvalidArgument(f"there is no kind {shown(kind)}; known are {known}; declare others with ms.Kind(…)")
+    cls: type[Entity | Owned] = KINDS[kind].entity if kind in KINDS else OWNED_KINDS[kind].row
+    common = {name: {"const": kind} if name == "kind" else dict(_COMMON[name]) for name in cls.common_fields}
+    properties = common | _own_fields(kind, cls)
+    return {"$schema": _DIALECT, "title": kind, **_object(properties)}
+
+
+def _own_fields(kind: str, cls: type[Entity | Owned]) -> dict[str, Schema]:
+    declared = KINDS.get(kind)
+    if isinstance(declared, Kind):
+        return {name: _declared(field) for name, field in declared.fields.items()}
+    hints = hints_of(cast(type, cls))
+    return {name: _of(hints[name]) for name in cls.doc_fields}
+
+
+def _declared(field: Field) -> Schema:
+    """A check that is a function says nothing of what it lets pass."""
+    if not isinstance(field.check, type) or field.check not in _PLAIN:
+        return {}
+    types = [_PLAIN[field.check], *(["null"] if field.default is None else [])]
+    return {"type": types if len(types) > 1 else types[0]}
+
+
+def _of(hint: Any) -> Schema:
+    """Return the schema of the JSON that a type has."""
+    alternatives = [_one(option) for option in options(hint)]
+    if len(alternatives) == 1:
+        return alternatives[0]
+    if all(set(one) == {"type"} for one in alternatives):
+        return {"type": [one["type"] for one in alternatives]}
+    return {"anyOf": alternatives}
+
+
+def _one(hint: Any) -> Schema:
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
+    if get_origin(hint) is Literal:
+        return {"enum": list(get_args(hint))}
+    if is_list(hint):
+        return {"type": "array", "items": _of(get_args(hint)[0])}
+    if is_object(hint):
+        return {"type": "object", "additionalProperties": _of(get_args(hint)[1])}
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        names = COLUMN_FIELDS if hint is Column else tuple([field.name for field in dataclasses.fields(hint)])
+        return _object({name: _of(hints_of(hint)[name]) for name in names})
+    return {}
+
+
+def _object(properties: dict[str, Schema]) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties)}

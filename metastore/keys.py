@@ -1,0 +1,62 @@
+"""Operation ids of any text: a client's idempotency key becomes a UUIDv8 (RFC 9562, section 5.8), by its hash.
+
+A UUIDv7 says when its operation began, and gc refuses one that it may have forgotten. A key says no time, and so it
+is the *call* that has one: each message of a call carries when the call began. The operation's row does the rest, as
+for any operation id: docs/progress.md has the proof. A key is remembered for as long as gc keeps operations (its
+retention); a call that begins after that is another operation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from uuid import RFC_4122, UUID
+
+from metastore.arguments import shown
+from metastore.clock import Clock
+from metastore.errors import InvalidArgument
+from metastore.names import exact_text
+
+__all__ = ["began", "clean_operation_id", "key"]
+
+
+def key(text: str, *, scope: str = "") -> UUID:
+    """Return the operation id of a client's idempotency key, for ``operation_id=``.
+
+    ``scope`` is whose key it is, such as the principal: equal texts of different scopes are different operations.
+    Anybody who knows both can compute the id. Raises InvalidArgument for what is no text, or an empty one.
+    """
+    ours, whose = _bytes(text, "a key"), _bytes(scope, "a key's scope")
+    if not ours:
+        raise InvalidArgument("a key is a text that is not empty, such as a client's Idempotency-Key")
+    # the length says where the text ends
+    digest = hashlib.sha256(b"metastore.key %d " % len(ours) + ours + whose).digest()
+    value = int.from_bytes(digest[:16], "big")
+    value = value & ~(0xF << 76) | 0x8 << 76
+    return UUID(int=value & ~(0b11 << 62) | 0b10 << 62)
+
+
+def _bytes(text: object, what: str) -> bytes:
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{what} is a text, not {shown(text)}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{what} has a lone surrogate; it is not valid Unicode text") from None
+
+
+def clean_operation_id(value: object) -> UUID:
+    """Return ``value`` as the UUIDv7, or the key, that it is, or raise InvalidArgument."""
+    try:
+        found = value if isinstance(value, UUID) else UUID(exact_text(value, "an operation id"))
+    except (ValueError, InvalidArgument):
+        found = None
+    if found is None or found.version not in (7, 8) or found.variant != RFC_4122:
+        raise InvalidArgument(
+            f"an operation id is a UUIDv7, from ms.new_operation_id(), or a key, from ms.key(…), not {shown(value)}"
+        )
+    return UUID(int=found.int)  # not a subclass of UUID
+
+
+def began(operation_id: UUID, clock: Clock) -> int:
+    """Return when the operation began (µs since 1970): as a UUIDv7 says (RFC 9562, section 5.7); of a key, now."""
+    return clock.micros() if operation_id.version == 8 else (operation_id.int >> 80) * 1000

@@ -1,0 +1,40 @@
+"""Turn any value of the public surface into plain JSON values: what ``to_dict()`` and ``--json`` have in common.
+
+A value that has ``to_dict()`` says itself what it is; other dataclasses are objects with their fields. Times are ISO
+8601 texts in UTC, tuples are lists, mappings are dicts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+__all__ = ["plain"]
+
+_ATOMS = (str, int, float, bool, type(None))
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` as JSON values. Raises TypeError for what has no JSON form."""
+    if isinstance(value, _ATOMS):
+        return value
+    if isinstance(value, Mapping):
+        return {key: plain(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(below) for below in value]
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,62 @@
+"""Read changes from plain JSON: the inverse of ``to_dict()``, for what a client sends.
+
+History is read leniently (:func:`metastore.changes.decode`): a newer program may have written it. A client is told
+which field is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from metastore.arguments import shown
+from metastore.changes import EntityChange, UnknownChange, change_class
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.function_changes import AddDefinition, AddImplementation, SetImplementation
+from metastore.hints import check_fields
+
+__all__ = ["change_from_dict", "changes_from_list"]
+
+_NESTED: Final = (AddDefinition, AddImplementation, SetImplementation)
+"""Changes that write a field in a way of their own, and under the field's own name."""
+
+
+def change_from_dict(mapping: Mapping[str, Any]) -> EntityChange:
+    """Return the change that ``mapping`` describes: ``{"change": "AddColumn", "path": "id", "type": "long"}``.
+
+    Raises InvalidArgument, which names the field that is missing, unknown, or does not fit.
+    """
+    if not isinstance(mapping, Mapping):
+        raise InvalidArgument(f'a change is an object such as {{"change": "SetComment", …}}, not {shown(mapping)}')
+    fields = dict(mapping)
+    tag = fields.pop("change", None)
+    cls = change_class(tag) if isinstance(tag, str) else None
+    if cls is None or cls is UnknownChange:
+        raise InvalidArgument(f"the field 'change' is the name of a change, such as 'AddColumn', not {shown(tag)}")
+    try:
+        if cls in _NESTED or _reads_its_fields(cls):
+            check_fields(cls, fields, "")
+        return cls.from_json(fields)
+    except MetastoreError as error:
+        raise InvalidArgument(f"{tag}: {error}") from None
+    except Exception as error:
+        raise InvalidArgument(f"{tag} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def changes_from_list(changes: list[Mapping[str, Any]]) -> tuple[EntityChange, ...]:
+    """Return the changes that a list of objects describes. Raises InvalidArgument, which says which is wrong."""
+    if not isinstance(changes, list | tuple):
+        raise InvalidArgument(f"changes are a list of objects, not {shown(changes)}")
+    return tuple([_numbered(at, one) for at, one in enumerate(changes)])
+
+
+def _numbered(at: int, mapping: Mapping[str, Any]) -> EntityChange:
+    try:
+        return change_from_dict(mapping)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"changes[{at}]: {error}") from error.__cause__
+
+
+def _reads_its_fields(cls: type[EntityChange]) -> bool:
+    """Whether the class leaves its JSON to the base class, which has a key for each field."""
+    return cast(Any, cls.from_json).__func__ is cast(Any, EntityChange.from_json).__func__

@@ -1,0 +1,1 @@
+"""This tree beside the tree of an earlier commit, in turns, in one run."""
