@@ -146,6 +146,25 @@ class TestCreateMany:
         assert [t.path for t in ground.store.tables.list("m.c.two")] == ["m.c.two.t"]
 
 
+class TestModels:
+    def test_a_version_that_was_never_so(self, ground: Ground) -> None:
+        """The path leads to a model whose version has the property at each instant."""
+        store = ground.store
+        for name, value in (("one", "1"), ("two", "1")):
+            store.models.create(f"m.c.one.{name}")
+            store.models.add_version(f"m.c.one.{name}", uris={"u": "s3://x"}, properties={"k": value})
+
+        def swap_models() -> None:
+            with store.transaction() as tx:
+                tx.models.rename("m.c.one.one", "away")
+                tx.models.rename("m.c.one.two", "one")
+            store.models.alter_version("m.c.one.away", 1, ms.SetProperty("k", "2"))
+
+        with between(ground, "owned_by_name", 1, swap_models):
+            change = ms.SetProperty("k", "3", expected="1")
+            assert store.models.alter_version("m.c.one.one", 1, change).properties["k"] == "3"
+
+
 class TestCreate:
     def test_what_is_there_is_returned_with_a_path_that_is_true(self, ground: Ground) -> None:
         with between(ground, "resolve", 1, lambda: ground.store.schemas.rename("m.c.one", "uno")):
