@@ -10,7 +10,9 @@ import psycopg
 import pytest
 
 import metastore as ms
+from tests.progress.replica import Replica, primary
 from tests.servers.postgres import Databases, database_of
+from tests.servers.process import wait_until
 
 
 class Sqlite:
@@ -113,3 +115,25 @@ def test_positions_of_programs_before(url: str) -> None:
         for wrong in (first[:-1], first[:-9], first + "0"):
             with pytest.raises(ms.InvalidArgument):
                 store.changes(after=wrong)
+
+
+def test_a_replica_that_is_behind_is_no_backup() -> None:
+    """It does not have the change yet; after it has taken the primary's place, positions go on as they were."""
+    with primary() as first:
+        url = first.create_database()
+        ms.migrate(url)
+        create(url, "before")
+        with Replica(first) as replica:
+            there = replica.url(database_of(url))
+            with psycopg.connect(replica.dsn(), autocommit=True) as connection:
+                connection.execute("SELECT pg_wal_replay_pause()")
+                paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'"
+                assert wait_until(lambda: connection.execute(paused).fetchone() == (True,), 30)
+                seen, _ = create(url, "seen", "unseen")
+                with ms.open(there) as store:
+                    assert [change.path_after for change in store.changes()] == ["before"]
+                    assert list(store.changes(after=seen)) == []
+                connection.execute("SELECT pg_wal_replay_resume()")
+            replica.promote()
+            with ms.open(there) as store:
+                assert [change.path_after for change in store.changes(after=seen)] == ["unseen"]
