@@ -62,7 +62,8 @@ def split_uri(uri: str) -> tuple[str, Options]:
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
     shown = "" if scheme in _SECRET_USERS else user.partition(":")[0]
-    cut = ":" in host and (scheme in _SECRET_USERS or not host.rpartition(":")[2].isdecimal())
+    _, colon, port = host.rpartition("]")[2].rpartition(":")  # without the brackets of an IPv6 address
+    cut = bool(colon) and (scheme in _SECRET_USERS or not port.isdecimal())
     if not host or cut:  # a slash or a question mark in a password ends what was read as the host
         raise InvalidArgument(f"a {scheme}:// path is {scheme}://bucket/folder; percent-encode credentials before an @")
     store = f"{scheme}://{shown}@{host}" if shown else f"{scheme}://{host}"

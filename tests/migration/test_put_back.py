@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import psycopg
 import pytest
 
 import metastore as ms
-from tests.servers.postgres import Databases, database_of
+from tests.progress.replica import Replica, primary
+from tests.servers.postgres import PostgresServer, database_of
+from tests.servers.process import wait_until
 
 
 class Sqlite:
@@ -28,33 +31,24 @@ class Sqlite:
 
 
 class Postgres:
-    """Puts the rows and numbers back, in the same database: that is what a copied data directory looks like."""
+    """Copies the data directory of a server of its own there and back, while it is stopped."""
 
-    def __init__(self, url: str, databases: Databases) -> None:
-        self.url, self._databases = url, databases
-        self.backup = ""
+    def __init__(self, server: PostgresServer) -> None:
+        self.url, self._server = server.create_database(), server
+        self._copy = server.data.with_name("backup")
+        ms.migrate(self.url)
 
     def back_up(self) -> None:
-        self.backup = self._databases.create_database(template=database_of(self.url))
+        self._swap(self._server.data, self._copy)
 
     def put_back(self) -> None:
-        tables = ("guard", "entity", "owned", "operation", "info")
-        with psycopg.connect(dsn(self.backup)) as old, psycopg.connect(dsn(self.url)) as new:
-            new.execute("TRUNCATE guard, entity, owned, operation, info")
-            for table in tables:
-                with (
-                    old.cursor().copy(f"COPY {table} TO STDOUT") as out,
-                    new.cursor().copy(f"COPY {table} FROM STDIN") as into,
-                ):
-                    for data in out:
-                        into.write(data)
-            for sequence in ("entity_id_seq", "change_seq"):
-                ((last,),) = old.execute(f"SELECT last_value FROM {sequence}").fetchall()
-                new.execute("SELECT setval(%s, %s)", (sequence, last))
+        self._swap(self._copy, self._server.data)
 
-
-def dsn(url: str) -> str:
-    return url.replace("postgresql+psycopg", "postgresql")
+    def _swap(self, source: Path, target: Path) -> None:
+        self._server.halt()
+        subprocess.run(["rm", "-rf", target], check=True)
+        subprocess.run(["cp", "-a", source, target], check=True)
+        self._server.start()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -63,10 +57,8 @@ def place(request: pytest.FixtureRequest) -> Iterator[Sqlite | Postgres]:
     if request.param == "sqlite":
         yield Sqlite(request.getfixturevalue("sqlite_url"))
         return
-    databases: Databases = request.getfixturevalue("postgres_databases")
-    postgres = Postgres(request.getfixturevalue("postgres_url"), databases)
-    yield postgres
-    databases.drop_database(postgres.backup)
+    with PostgresServer() as server:
+        yield Postgres(server)
 
 
 def create(url: str, *names: str) -> list[str]:
@@ -113,3 +105,25 @@ def test_positions_of_programs_before(url: str) -> None:
         for wrong in (first[:-1], first[:-9], first + "0"):
             with pytest.raises(ms.InvalidArgument):
                 store.changes(after=wrong)
+
+
+def test_a_replica_that_is_behind_is_no_backup() -> None:
+    """It does not have the change yet; after it has taken the primary's place, positions go on as they were."""
+    with primary() as first:
+        url = first.create_database()
+        ms.migrate(url)
+        create(url, "before")
+        with Replica(first) as replica:
+            there = replica.url(database_of(url))
+            with psycopg.connect(replica.dsn(), autocommit=True) as connection:
+                connection.execute("SELECT pg_wal_replay_pause()")
+                paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'"
+                assert wait_until(lambda: connection.execute(paused).fetchone() == (True,), 30)
+                seen, _ = create(url, "seen", "unseen")
+                with ms.open(there) as store:
+                    assert [change.path_after for change in store.changes()] == ["before"]
+                    assert list(store.changes(after=seen)) == []
+                connection.execute("SELECT pg_wal_replay_resume()")
+            replica.promote()
+            with ms.open(there) as store:
+                assert [change.path_after for change in store.changes(after=seen)] == ["unseen"]
