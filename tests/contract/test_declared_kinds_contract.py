@@ -267,14 +267,12 @@ def declare_typed() -> None:
 )
 def test_alter_checks_what_a_change_leaves_in_a_field(ground: Ground, name: str, value: object) -> None:
     declare_typed()
+    says = f"the field '{name}' of a typed|a panel has"
     manager = ground.store.manager("typed")
     made = manager.create("m.c.one.x")
-    with pytest.raises(ms.InvalidArgument, match=f"the field '{name}' of a typed|a panel has"):
+    with pytest.raises(ms.InvalidArgument, match=says):
         manager.alter("m.c.one.x", Leave(name, value))
-    with (
-        ground.store.transaction() as tx,
-        pytest.raises(ms.InvalidArgument, match=f"the field '{name}' of a typed|a panel has"),
-    ):
+    with ground.store.transaction() as tx, pytest.raises(ms.InvalidArgument, match=says):
         tx.manager("typed").alter("m.c.one.x", Leave(name, value))
     announced = announce(ground, made, changes=json.dumps(encode((Leave(name, value),))))
     assert manager.alter("m.c.one.x", ms.SetProperty("k", "v")).version == 2
