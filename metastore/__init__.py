@@ -22,6 +22,7 @@ from metastore.errors import (
     OutcomeUnknown,
     RetriesExhausted,
     ScopeFrozen,
+    UnreadableRow,
     VersionConflict,
 )
 from metastore.function_changes import (
@@ -159,6 +160,7 @@ __all__ = [
     "Store",
     "Table",
     "Topic",
+    "UnreadableRow",
     "Version",
     "VersionConflict",
     "View",

@@ -26,6 +26,7 @@ __all__ = [
     "OutcomeUnknown",
     "RetriesExhausted",
     "ScopeFrozen",
+    "UnreadableRow",
     "VersionConflict",
 ]
 
@@ -166,6 +167,33 @@ class OutcomeUnknown(MetastoreError):
     def __init__(self, operation_id: UUID, message: str | None = None) -> None:
         super().__init__(message or f"operation {operation_id} may or may not have been applied: its answer was lost")
         self.operation_id = operation_id
+
+
+class UnreadableRow(MetastoreError):
+    """A row of the database is damaged: its document, its changes or its times cannot be read.
+
+    ``kind``, ``entity_id``, ``version`` and ``position`` name the row, as far as they are known; ``why`` says what is
+    wrong with it. Next step: ``metastore verify`` shows all such rows. A reader that takes ``unreadable=`` leaves them
+    out, and tells that function each of these errors.
+    """
+
+    def __init__(
+        self,
+        row: str,
+        why: str,
+        *,
+        kind: str | None = None,
+        entity_id: int | None = None,
+        version: int | None = None,
+        position: str | None = None,
+    ) -> None:
+        again = "see: metastore verify; readers leave such rows out with unreadable="
+        super().__init__(f"{row} cannot be read: {why}; {again}")
+        self.why = why
+        self.kind = kind
+        self.entity_id = entity_id
+        self.version = version
+        self.position = position
 
 
 class BackendUnavailable(MetastoreError):

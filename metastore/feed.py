@@ -7,6 +7,7 @@ and the number that the commit drew after its last lock.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from metastore.arguments import positive_integer, shown
 from metastore.backends.port import Backend, Step
@@ -15,6 +16,7 @@ from metastore.entity import Change
 from metastore.errors import InvalidArgument
 from metastore.managers.past import change_of
 from metastore.names import exact_text
+from metastore.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["changes", "position_of"]
 
@@ -47,23 +49,32 @@ def _parse(position: object, epoch: str) -> int:
     return number
 
 
-def changes(backend: Backend, clock: Clock, after: str | None, limit: int | None) -> Iterator[Change]:
+def changes(
+    backend: Backend, clock: Clock, after: str | None, limit: int | None, unreadable: Unreadable | None = None
+) -> Iterator[Change]:
     """Yield the changes after a position, oldest first; it ends with the last one that is decided.
 
     Raises InvalidArgument for a position of another database, or one after which gc has removed
     changes.
     """
+    check_unreadable(unreadable)
     if limit is not None:
         positive_integer(limit, "a limit", least=0)
     epoch, collected = backend.feed_start()
     seq = 0 if after is None else _parse(after, epoch)
     if after is not None:
         _check_collected(epoch, collected, seq)
-    return _follow(backend, clock, epoch, seq, after is None, limit)
+    return _follow(backend, clock, epoch, seq, after is None, limit, unreadable)
 
 
 def _follow(
-    backend: Backend, clock: Clock, epoch: str, seq: int, from_start: bool, limit: int | None
+    backend: Backend,
+    clock: Clock,
+    epoch: str,
+    seq: int,
+    from_start: bool,
+    limit: int | None,
+    unreadable: Unreadable | None,
 ) -> Iterator[Change]:
     left = limit
     patience = clock.monotonic() + _PATIENCE
@@ -74,7 +85,9 @@ def _follow(
             _check_collected(epoch, backend.feed_start()[1], seq)
         for step in page.rows:
             seq = step.seq or seq
-            yield change_of(step, position_of(epoch, seq))
+            change = kept(partial(change_of, step, position_of(epoch, seq)), unreadable)
+            if change is not None:
+                yield change
         if page.rows:
             left = None if left is None else left - len(page.rows)
             patience = clock.monotonic() + _PATIENCE

@@ -13,6 +13,7 @@ from metastore.backends.snapshot import Snapshot
 from metastore.commit import LIVE, ROOT_ID
 from metastore.errors import EntityNotFound
 from metastore.kinds import kind_named
+from metastore.unreadable import DEEPEST, too_deep
 
 __all__ = ["GuardRow", "Visit", "batched", "find", "walk"]
 
@@ -76,6 +77,8 @@ def find(snapshot: Snapshot, entity_id: int, path: str) -> tuple[GuardRow, tuple
             raise EntityNotFound(path, f"{path} was dropped meanwhile; look again")
         found = found or above
         names.append(above.name)
+        if len(names) > DEEPEST:
+            raise too_deep(found.kind, found.id)
         entity_id = above.parent_id
     assert found is not None
     return found, tuple(reversed(names))
