@@ -25,6 +25,7 @@ from metastore.errors import (
     RetriesExhausted,
     ScopeFrozen,
     StoreClosed,
+    UnreadableRow,
     VersionConflict,
 )
 from metastore.function_changes import (
@@ -168,6 +169,7 @@ __all__ = [
     "StoreClosed",
     "Table",
     "Topic",
+    "UnreadableRow",
     "Version",
     "VersionConflict",
     "View",

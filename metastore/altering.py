@@ -6,7 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 
 from metastore.changes import Doc, EntityChange
+from metastore.errors import UnreadableRow
 from metastore.kinds.kind import dump
+from metastore.names import format_path
+from metastore.unreadable import reason
 
 __all__ = ["altered", "equal"]
 
@@ -21,7 +24,7 @@ def altered(
 
     ``names`` is the entity's path. ``check`` gets the document after and before them.
     """
-    doc = json.loads(text)
+    doc = _readable(text, names)
     before = _order(doc)
     for change in changes:
         change.apply(doc, names)
@@ -29,6 +32,16 @@ def altered(
         check(doc, json.loads(text))
     after = dump(doc, names)
     return None if equal(text, after, doc, same_order=_order(doc) == before) else after
+
+
+def _readable(text: str, names: tuple[str, ...]) -> Doc:
+    """Return a document to which changes can be applied. Raises UnreadableRow."""
+    try:
+        doc: Doc = json.loads(text)
+        {**doc["properties"]}
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise UnreadableRow(f"the document of {format_path(names)}", reason(error)) from error
+    return doc
 
 
 def equal(old: str, new: str, doc: Doc, *, same_order: bool) -> bool:

@@ -68,6 +68,7 @@ class Column:
     fields: tuple[Column, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
+        parse(self.type)
         text, fields = _shape(exact_text(self.type, "a type"))
         vars(self).update(
             name=clean_name(self.name),

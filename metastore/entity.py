@@ -13,14 +13,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
 from metastore.changes import EntityChange, encode
+from metastore.errors import UnreadableRow
 from metastore.names import format_path
 from metastore.plain import plain
+from metastore.unreadable import damaged
 
 __all__ = ["Change", "Entity", "Node", "Origin", "Owned", "OwnedRecord", "Record", "Version", "utc"]
+
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AUDIT = ("created_by", "created_at", "modified_by", "modified_at")
@@ -93,24 +97,45 @@ class _Stored:
     def __init__(self, record: Record | OwnedRecord) -> None:
         self.__dict__["record"] = record
 
+    if TYPE_CHECKING:
+
+        @property
+        def id(self) -> int: ...
+
+        @property
+        def kind(self) -> str: ...
+
     @property
     def version(self) -> int:
         return int(self.record.version)
 
+    def _read(self, decode: Callable[[], T]) -> T:
+        """Return what ``decode`` makes of the row. Raises UnreadableRow."""
+        try:
+            return decode()
+        except UnreadableRow:
+            raise
+        except Exception as error:
+            raise damaged(error, self.kind, self.id, self.version) from error
+
+    def read_all(self) -> None:
+        """Decode every field now. Raises UnreadableRow."""
+        for name in ("properties", "comment", "created_at", "modified_at", *type(self).doc_fields):
+            getattr(self, name)
+
     @cached_property
     def doc(self) -> Mapping[str, Any]:
-        """The document that the database holds, as JSON values."""
-        value: dict[str, Any] = json.loads(self.record.doc)
-        return MappingProxyType(value)
+        """The document that the database holds, as JSON values. Raises UnreadableRow, as all that is made of it."""
+        return self._read(lambda: MappingProxyType(json.loads(self.record.doc)))
 
     @property
     def comment(self) -> str | None:
-        comment: str | None = self.doc["comment"]
+        comment: str | None = self._read(lambda: self.doc["comment"])
         return comment
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        return MappingProxyType(self.doc["properties"])
+        return self._read(lambda: MappingProxyType(self.doc["properties"]))
 
     @property
     def created_by(self) -> str | None:
@@ -119,7 +144,7 @@ class _Stored:
 
     @cached_property
     def created_at(self) -> datetime:
-        return utc(self.record.created_at)
+        return self._read(lambda: utc(self.record.created_at))
 
     @property
     def modified_by(self) -> str | None:
@@ -128,7 +153,7 @@ class _Stored:
 
     @cached_property
     def modified_at(self) -> datetime:
-        return utc(self.record.modified_at)
+        return self._read(lambda: utc(self.record.modified_at))
 
     common_fields: ClassVar[tuple[str, ...]] = ()
     """What ``to_dict`` shows besides the kind's own fields."""
@@ -144,7 +169,7 @@ class _Stored:
         decode = type(self).doc_fields.get(name)
         if decode is None:
             raise AttributeError(f"a {type(self).__name__} has no field {name!r}")
-        value = self.__dict__[name] = decode(self.doc[name])
+        value = self.__dict__[name] = self._read(lambda: decode(self.doc[name]))
         return value
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -266,6 +291,11 @@ class Version:
         """Return the step as plain JSON values, as ``metastore history --json`` prints it: without the entity."""
         fields = ("version", "action", "principal", "time", "operation_id", "path_before", "path_after")
         return {name: plain(getattr(self, name)) for name in fields} | {"changes": plain(encode(self.changes))}
+
+    def read_all(self) -> None:
+        """Decode every field of the entity now. Raises UnreadableRow."""
+        if self.entity is not None:
+            self.entity.read_all()
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ __all__ = [
     "RetriesExhausted",
     "ScopeFrozen",
     "StoreClosed",
+    "UnreadableRow",
     "VersionConflict",
 ]
 
@@ -268,6 +269,36 @@ class OutcomeUnknown(MetastoreError):
         self.operation_id = operation_id
 
 
+class UnreadableRow(MetastoreError):
+    """A row of the database is damaged: its document, its changes or its times cannot be read.
+
+    ``kind``, ``entity_id``, ``version`` and ``position`` name the row, as far as they are known; ``why`` says what is
+    wrong with it. Next step: ``metastore verify`` shows all such rows. A reader that takes ``unreadable=`` leaves them
+    out, and tells that function each of these errors.
+    """
+
+    code = "unreadable_row"
+    http_status = 500
+
+    def __init__(
+        self,
+        row: str,
+        why: str,
+        *,
+        kind: str | None = None,
+        entity_id: int | None = None,
+        version: int | None = None,
+        position: str | None = None,
+    ) -> None:
+        again = "see: metastore verify; readers leave such rows out with unreadable="
+        super().__init__(f"{row} cannot be read: {why}; {again}")
+        self.why = why
+        self.kind = kind
+        self.entity_id = entity_id
+        self.version = version
+        self.position = position
+
+
 def outcome_forgotten(operation_id: UUID) -> OutcomeUnknown:
     """Return the error for an operation whose row gc may have deleted while the call was still going on."""
     return OutcomeUnknown(
@@ -293,6 +324,10 @@ class BackendRefused(BackendUnavailable):
 
     Next step: see the message; most often its owner must grant a right. A mutation never tries again.
     """
+
+    code = "backend_refused"
+    http_status = 503
+    retry_after = None
 
 
 class MigrationNeeded(MetastoreError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
@@ -18,6 +19,7 @@ from metastore.entity import Change
 from metastore.errors import InvalidArgument
 from metastore.managers.past import change_of
 from metastore.names import exact_text
+from metastore.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["changes", "position_of"]
 
@@ -56,12 +58,15 @@ def _parse(position: object, epoch: str) -> tuple[int, str]:
     return number, digits[_NUMBER:]
 
 
-def changes(backend: Backend, clock: Clock, after: str | None, limit: int | None) -> Iterator[Change]:
+def changes(
+    backend: Backend, clock: Clock, after: str | None, limit: int | None, unreadable: Unreadable | None = None
+) -> Iterator[Change]:
     """Yield the changes after a position, oldest first; it ends with the last one that is decided.
 
     Raises InvalidArgument for a position of another database, one that was lost when a backup was put back, or one
     after which gc has removed changes.
     """
+    check_unreadable(unreadable)
     if limit is not None:
         positive_integer(limit, "a limit", least=0)
     epoch, collected = backend.feed_start()
@@ -71,11 +76,17 @@ def changes(backend: Backend, clock: Clock, after: str | None, limit: int | None
         _check_collected(epoch, collected, seq)
         if mark:
             _check_restored(backend, after, seq, mark, collected)
-    return _follow(backend, clock, epoch, seq, after is None, limit)
+    return _follow(backend, clock, epoch, seq, after is None, limit, unreadable)
 
 
 def _follow(
-    backend: Backend, clock: Clock, epoch: str, seq: int, from_start: bool, limit: int | None
+    backend: Backend,
+    clock: Clock,
+    epoch: str,
+    seq: int,
+    from_start: bool,
+    limit: int | None,
+    unreadable: Unreadable | None,
 ) -> Iterator[Change]:
     left = limit
     patience = clock.monotonic() + _PATIENCE
@@ -86,7 +97,10 @@ def _follow(
             _check_collected(epoch, backend.feed_start()[1], seq)
         for step in page.rows:
             seq = step.seq or seq
-            yield change_of(step, position_of(epoch, seq, step.operation_id), backend.origin)
+            position = position_of(epoch, seq, step.operation_id)
+            change = kept(partial(change_of, step, position, backend.origin), unreadable)
+            if change is not None:
+                yield change
         if page.rows:
             left = None if left is None else left - len(page.rows)
             patience = clock.monotonic() + _PATIENCE

@@ -18,9 +18,20 @@ from collections.abc import Iterable
 
 from metastore.errors import InvalidArgument
 
-__all__ = ["MAX_NAME", "Path", "clean_name", "clean_text", "exact_text", "fold", "format_path", "parse_path"]
+__all__ = [
+    "MAX_NAME",
+    "MAX_PATH",
+    "Path",
+    "clean_name",
+    "clean_text",
+    "exact_text",
+    "fold",
+    "format_path",
+    "parse_path",
+]
 
 MAX_NAME = 255
+MAX_PATH = 1000
 
 Path = str | tuple[str, ...]
 
@@ -91,6 +102,8 @@ def parse_path(path: object) -> tuple[str, ...]:
         raise InvalidArgument(f"a path is a string or a tuple of names, not {type(path).__name__}")
     if not names:
         raise InvalidArgument("a path must have at least one name")
+    if len(names) > MAX_PATH:
+        raise InvalidArgument(f"the path has {len(names)} names; at most {MAX_PATH} are allowed")
     return tuple([clean_name(n) for n in names])
 
 

@@ -15,9 +15,10 @@ from metastore import errors
 from metastore.backends.port import Backend, Step
 from metastore.commit import CLAIMABLE, PENDING
 from metastore.entity import Entity, Node, Origin, Owned, OwnedRecord, Record
-from metastore.errors import MetastoreError
+from metastore.errors import MetastoreError, UnreadableRow
 from metastore.kinds import kind_named, owned_kind_named
 from metastore.names import parse_path
+from metastore.unreadable import reason
 
 __all__ = [
     "Outcome",
@@ -74,7 +75,10 @@ def encode_value(value: Entity | Owned | bool | int | None) -> str:
 
 def decode_value(text: str, origin: Origin | None = None) -> Any:
     """Return what ``encode_value`` or ``encode_error`` wrote; an error as a value."""
-    kept = json.loads(text)
+    try:
+        kept = json.loads(text)
+    except (ValueError, RecursionError) as why:
+        raise UnreadableRow("what an operation came to", reason(why)) from why
     if "entity" in kept:
         chain, *rest = kept["entity"]
         record = Record(tuple([Node(*node) for node in chain]), *rest)

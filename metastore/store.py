@@ -43,6 +43,7 @@ from metastore.session import Call, Fencing, Request, Session
 from metastore.stats import Stats
 from metastore.transaction import Transaction, run_transaction
 from metastore.transfer.outcomes import Exported, Imported
+from metastore.unreadable import Unreadable
 from metastore.urls import parse_url, redacted
 from metastore.violations import Violation
 
@@ -71,9 +72,14 @@ class Store(Managers):
         self.leases = StoreLeases(self._session)
         self.schemas: FreezableSchemas = FreezableSchemas(self._session, KINDS["schema"])
 
-    def changes(self, *, after: str | None = None, limit: int | None = None) -> Iterator[Change]:
-        """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed`."""
-        return feed.changes(self._session.backend, self._session.clock, after, limit)
+    def changes(
+        self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
+    ) -> Iterator[Change]:
+        """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed`.
+
+        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error.
+        """
+        return feed.changes(self._session.backend, self._session.clock, after, limit, unreadable)
 
     def transaction(
         self, lease: Fencing | None = None, *, principal: str | None = None, deadline: float | None = None
@@ -162,15 +168,19 @@ class Store(Managers):
         ids: bool = False,
         history: bool = False,
         progress: Callable[[int], None] | None = None,
+        unreadable: Unreadable | None = None,
     ) -> Exported:
         """Write ``target`` and all below it (None: everything) as JSON lines, as it is at one instant.
 
-        ``to`` is a binary stream or the name of a file; an export of the same that was stopped goes on there.
+        ``to`` is a binary stream or the name of a file, which changes only when the export is whole; an export of the
+        same that was stopped goes on. With ``unreadable``, damaged rows are left out, with all that stands below them.
         ``ids`` and ``history`` are for a whole database, to be restored into an empty one. Raises EntityNotFound.
         """
         from metastore.transfer import calls  # noqa: PLC0415  (only what is used is imported)
 
-        return calls.export_to(self._session, to, target, ids=ids, history=history, progress=progress)
+        return calls.export_to(
+            self._session, to, target, ids=ids, history=history, progress=progress, unreadable=unreadable
+        )
 
     def import_from(
         self,

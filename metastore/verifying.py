@@ -15,7 +15,7 @@ violations; never a table. Writers are not kept waiting; on PostgreSQL, vacuum i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -28,8 +28,8 @@ from metastore.replaying import Replay
 from metastore.verifying_leases import LEASE, Fencing, check_lease
 from metastore.verifying_models import Aliases
 from metastore.verifying_operations import check_operations
-from metastore.version_chain import ChainReader, doc_problem
-from metastore.violations import Places, Violation
+from metastore.version_chain import ChainReader, doc_problem, time_problem
+from metastore.violations import Places, Violation, surviving
 
 __all__ = ["verify"]
 
@@ -37,7 +37,7 @@ Row = tuple[Any, ...]
 
 _PLACE = ("id", "parent_id", "kind", "name", "fold", "state")
 _GUARD = (*_PLACE, "family", "key", "in_use", "scope_version", "dropped_at", "mark", "marked_at", "marked_until")
-_OWNED = ("id", "owner_id", "kind", "name", "version", "doc")
+_OWNED = ("id", "owner_id", "kind", "name", "version", "doc", "created_at", "modified_at")
 _STEP = (
     *("entity_id", "version", "seq", "operation_id", "owner_id", "kind", "action", "path_before", "path_after"),
     *("scope_version", "in_use", "doc", "changes", "time"),
@@ -91,11 +91,11 @@ def _feed(snapshot: Snapshot, replay: Replay | None) -> Iterator[Violation]:
         if entity_id is None:
             yield Violation(8, None, path, f"position {seq} (operation {operation}) is of no entity")
         elif event[1] == LEASE:
-            yield from fencing.event(entity_id, version, event[2], path)
+            yield from surviving(fencing.event(entity_id, version, event[2], path), entity_id, path)
         elif replay is not None:
-            yield from replay.apply(seq, entity_id, *event)
+            yield from surviving(replay.apply(seq, entity_id, *event), entity_id, path)
         if fences is not None:
-            yield from fencing.commit(seq, fences, path)
+            yield from surviving(fencing.commit(seq, fences, path), entity_id, path)
     yield from fencing.rest(complete=replay is not None)
     drawn = snapshot.numbers()[1]
     if last > drawn:
@@ -123,29 +123,39 @@ class _Rows:
     def check(self) -> Iterator[Violation]:
         rows = self._snapshot.rows
         guards = rows("guard", _GUARD, ("id",))
-        entities = rows("entity", ("id", "version", "doc"), ("id",))
+        entities = rows("entity", ("id", "version", "doc", "created_at", "modified_at"), ("id",))
         owned = rows("owned", _OWNED, ("id", "owner_id", "kind", "name"))
         leases = rows("lease", ("id", "name", "token", "owner"), ("id",))
         steps = rows("operation", _STEP, ("entity_id", "version", "seq"))
-        for row_id, (guard, entity, own, lease, history) in _merged(guards, entities, owned, leases, steps):
-            reader = ChainReader(row_id, history, complete=self._replay is not None)
-            if row_id > self._drawn:
-                message = f"its id is beyond {self._drawn}, the last that was drawn"
-                yield Violation(8, row_id, None, message)
-            if (held := next(lease, None)) is not None or reader.first_kind == LEASE:
-                complete = self._replay is not None
-                yield from check_lease(row_id, held and held[1:], reader.links(), complete=complete)
-            elif (row := next(own, None)) is not None:
-                yield from self._owned(row, reader, next(own, None))
-            elif (place := next(guard, None)) is not None or row_id in self._places:
-                yield from self._entity(place, next(entity, None), reader)
-            elif (left := next(entity, None)) is not None:
-                yield Violation(
-                    8, row_id, None, f"an entity (version {left[1]}) without a guard row: it stands nowhere"
-                )
-            else:
-                yield from self._gone(row_id, reader)
-        yield from self._aliases.violations()
+        for row_id, rows_of in _merged(guards, entities, owned, leases, steps):
+            yield from surviving(self._one(row_id, *rows_of), row_id, None)
+        yield from surviving(self._aliases.violations(), None, None)
+
+    def _one(
+        self,
+        row_id: int,
+        guard: Iterator[Row],
+        entity: Iterator[Row],
+        own: Iterator[Row],
+        lease: Iterator[Row],
+        history: Iterator[Row],
+    ) -> Iterator[Violation]:
+        """Check what belongs to one id."""
+        reader = ChainReader(row_id, history, complete=self._replay is not None)
+        if row_id > self._drawn:
+            message = f"its id is beyond {self._drawn}, the last that was drawn"
+            yield Violation(8, row_id, None, message)
+        if (held := next(lease, None)) is not None or reader.first_kind == LEASE:
+            complete = self._replay is not None
+            yield from check_lease(row_id, held and held[1:], reader.links(), complete=complete)
+        elif (row := next(own, None)) is not None:
+            yield from self._owned(row, reader, next(own, None))
+        elif (place := next(guard, None)) is not None or row_id in self._places:
+            yield from self._entity(place, next(entity, None), reader)
+        elif (left := next(entity, None)) is not None:
+            yield Violation(8, row_id, None, f"an entity (version {left[1]}) without a guard row: it stands nowhere")
+        else:
+            yield from self._gone(row_id, reader)
 
     # --- entities
 
@@ -168,6 +178,7 @@ class _Rows:
         if entity is None:
             yield Violation(8, row_id, path, "a guard row without an entity: it has no document and no version")
             return
+        yield from _time_problems(row_id, path, entity[3:])
         if problem := doc_problem(kind, entity[2]):
             yield Violation(8, row_id, path, problem)
         elif kind == "model":
@@ -233,7 +244,7 @@ class _Rows:
     # --- owned rows, and what is no more
 
     def _owned(self, row: Row, reader: ChainReader, second: Row | None) -> Iterator[Violation]:
-        row_id, owner_id, kind, name, version, doc = row
+        row_id, owner_id, kind, name, version, doc, *times = row
         path = reader.first_path or name
         if second is not None:
             yield Violation(8, row_id, path, f"two rows of entities {owner_id} and {second[1]} have one id")
@@ -246,6 +257,7 @@ class _Rows:
                 yield Violation(3, row_id, path, f"the name {name!r} is not in the form NFC")
         except InvalidArgument as error:
             yield Violation(3, row_id, path, str(error))
+        yield from _time_problems(row_id, path, times)
         if problem := doc_problem(kind, doc):
             yield Violation(8, row_id, path, problem)
         elif kind == "model_version":
@@ -264,6 +276,12 @@ class _Rows:
                 yield Violation(8, row_id, path, f"its last change is {last.action}, but there is no such {last.kind}")
         elif self._replay is not None and not self._replay.is_purged(row_id):
             yield Violation(8, row_id, path, "the feed made it and never purged it, but it is not in the tables")
+
+
+def _time_problems(row_id: int, path: str, times: Sequence[object]) -> Iterator[Violation]:
+    for what, micros in zip(("created", "modified"), times, strict=True):
+        if problem := time_problem(what, micros):
+            yield Violation(8, row_id, path, problem)
 
 
 def _merged(*streams: Iterator[Row]) -> Iterator[tuple[int, list[Iterator[Row]]]]:

@@ -49,7 +49,7 @@ class Fencing:
         """Read a commit that was made under leases."""
         try:
             pairs = [(int(lease_id), int(token)) for lease_id, token in json.loads(fences)]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError, RecursionError):
             yield Violation(9, None, path, f"position {seq}: the leases that it was committed under cannot be read")
             return
         for lease_id, token in pairs:

@@ -8,9 +8,10 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from metastore.backends.port import Snapshot
-from metastore.changes import FORMAT, decode
+from metastore.changes import FORMAT
 from metastore.commit import PENDING
-from metastore.errors import InvalidArgument
+from metastore.unreadable import reason
+from metastore.version_chain import changes_problem, time_problem
 from metastore.violations import UNAPPLIED, Violation
 
 __all__ = ["check_operations"]
@@ -32,6 +33,7 @@ class _Row(NamedTuple):
     format: int | None
     deadline: int | None
     result: str | None
+    time: int
 
 
 def check_operations(snapshot: Snapshot) -> Iterator[Violation]:
@@ -40,7 +42,7 @@ def check_operations(snapshot: Snapshot) -> Iterator[Violation]:
     for operation, group in groupby(rows, key=lambda row: row.operation_id):
         unapplied: str | None = None
         for n, row in enumerate(group):
-            for invariant, problem in _problems(row):
+            for invariant, problem in (*_problems(row), *_unreadable(row)):
                 message = f"operation {operation} ({row.action}, write {row.ordinal}) {problem}"
                 yield Violation(invariant, row.entity_id, row.path_after or row.path_before, message)
             unapplied = row.action if row.action in UNAPPLIED else unapplied
@@ -70,9 +72,17 @@ def _problems(row: _Row) -> Iterator[tuple[int, str]]:
             yield 7, "can not be applied: its changes cannot be read"
 
 
-def _can_be_read(changes: str | None) -> bool:
+def _unreadable(row: _Row) -> Iterator[tuple[int, str]]:
+    """Yield what of an operation that was not applied cannot be read; of the others, their entity's history says it."""
+    if row.action not in UNAPPLIED:
+        return
+    if problem := time_problem("noted", row.time):
+        yield 8, f"cannot be read: {problem}"
     try:
-        decode(json.loads(changes or ""))
-    except (TypeError, ValueError, AttributeError, KeyError, InvalidArgument):
-        return False
-    return True
+        json.loads(row.result or "null")
+    except (TypeError, ValueError, RecursionError) as error:
+        yield 8, f"does not say what it was answered: {reason(error)}"
+
+
+def _can_be_read(changes: str | None) -> bool:
+    return bool(changes) and changes_problem(changes) is None

@@ -6,17 +6,25 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from metastore.arguments import shown
 from metastore.changes import decode
 from metastore.columns import Column
 from metastore.commit import DROPPED, LIVE, PENDING, PURGING
-from metastore.entity import OwnedRecord, Record
+from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS, OWNED_KINDS
+from metastore.kinds.kind import MAX_DEPTH, is_too_deep
 from metastore.names import parse_path
 from metastore.types import parse
+from metastore.unreadable import MAX_TIME, reason
 from metastore.violations import UNAPPLIED, Violation
 
-__all__ = ["ChainReader", "Link", "doc_problem"]
+__all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_problem"]
+
+
+_SHALLOW = 2 * MAX_DEPTH
+"""A document that is no longer than this (bytes) cannot be too deep."""
+_TOO_DEEP = f"lists and objects lie in each other more than {MAX_DEPTH} deep"
 
 
 class Link(NamedTuple):
@@ -142,12 +150,10 @@ def _link_problems(link: Link) -> Iterator[tuple[int, str]]:
         yield 8, f"{where} is at no position of the feed"
     if problem := doc_problem("", link.doc):
         yield 8, f"{where}: {problem}"
-    try:
-        decode(json.loads(link.changes or "[]"))
-    except (TypeError, ValueError, AttributeError, KeyError):
-        yield 8, f"{where}: its changes cannot be read"
-    except InvalidArgument as error:
-        yield 8, f"{where}: its changes cannot be read: {error}"
+    if problem := changes_problem(link.changes):
+        yield 8, f"{where}: {problem}"
+    if problem := time_problem("made", link.time):
+        yield 8, f"{where}: {problem}"
 
 
 def _standing(link: Link) -> dict[str, Any]:
@@ -168,7 +174,7 @@ def _standing(link: Link) -> dict[str, Any]:
 def _equal(one: str | None, other: str | None) -> bool:
     try:
         return one is not None and other is not None and bool(json.loads(one) == json.loads(other))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -176,12 +182,31 @@ def doc_problem(kind: str, text: str | None) -> str | None:
     """Return why a document cannot be read as one of ``kind``; an unknown kind has only what all have."""
     try:
         doc = json.loads(text or "")
+        if len(text or "") > _SHALLOW and is_too_deep(doc):
+            raise InvalidArgument(_TOO_DEEP)
         _check_base(doc)
         _decode(kind, text or "")
-    except InvalidArgument as error:
-        return f"its document cannot be read: {error}"
     except Exception as error:  # noqa: BLE001  (whatever a decoder meets in a broken document)
-        return f"its document cannot be read: {type(error).__name__}: {error}"
+        return f"its document cannot be read: {reason(error)}"
+    return None
+
+
+def time_problem(what: str, micros: object) -> str | None:
+    """Return why a time cannot be shown; ``micros`` are microseconds since 1970."""
+    if type(micros) is int and 0 <= micros <= MAX_TIME:
+        return None
+    return f"the time when it was {what} is beyond the calendar: {shown(micros)}"
+
+
+def changes_problem(text: str | None) -> str | None:
+    """Return why changes cannot be read."""
+    try:
+        changes = json.loads(text or "[]")
+        if is_too_deep(changes):
+            raise InvalidArgument(_TOO_DEEP)
+        decode(changes)
+    except Exception as error:  # noqa: BLE001  (whatever a decoder meets in broken changes)
+        return f"its changes cannot be read: {reason(error)}"
     return None
 
 
@@ -200,7 +225,7 @@ def _decode(kind: str, doc: str) -> None:
     if kind in OWNED_KINDS:
         found: Any = OWNED_KINDS[kind].row(OwnedRecord(0, 0, kind, "", *audit))
     elif kind in KINDS:
-        found = KINDS[kind].entity(Record((), *audit))
+        found = KINDS[kind].entity(Record((Node(0, kind, "", 1, True, False),), *audit))
     else:
         return
     for field in type(found).doc_fields:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from metastore.commit import CLAIMABLE, PENDING, ROOT_ID
+from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError
 from metastore.kinds import KINDS
 from metastore.names import format_path
+from metastore.unreadable import reason
 
-__all__ = ["UNAPPLIED", "Container", "Places", "Violation", "is_container"]
+__all__ = ["UNAPPLIED", "Container", "Places", "Violation", "is_container", "surviving"]
 
 UNAPPLIED = (PENDING, "failed", "unchanged", *CLAIMABLE)
 """The actions of operations that changed nothing, or nothing yet: their rows have no position and no version."""
@@ -29,6 +31,21 @@ class Violation:
     entity_id: int | None
     path: str | None
     message: str
+
+
+_OF_A_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+def surviving(found: Iterable[Violation], entity_id: object, path: object) -> Iterator[Violation]:
+    """Yield the violations of one row; that the row is so broken that it cannot be checked is another."""
+    try:
+        yield from found
+    except (*_OF_A_ROW, MetastoreError) as error:
+        if isinstance(error, BackendUnavailable | DeadlineExceeded):
+            raise  # of the database, not of the row
+        known = entity_id if isinstance(entity_id, int) else None
+        where = path if isinstance(path, str) else None
+        yield Violation(8, known, where, f"a row of it cannot be checked: {reason(error)}")
 
 
 class Container(NamedTuple):

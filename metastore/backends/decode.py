@@ -13,6 +13,7 @@ from metastore.backends.port import Child, Known, Lookup, Page, Pending, Resolve
 from metastore.commit import LIVE, PENDING, PURGING
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.names import fold
+from metastore.unreadable import DEEPEST, too_deep
 
 __all__ = [
     "child",
@@ -66,6 +67,8 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
     found: dict[int, Known] = {}
     for wanted, group in groupby(rows, key=itemgetter(0)):
         chain = list(group)
+        if len(chain) > DEEPEST:
+            raise too_deep(chain[-1][3], wanted)
         record = Record(tuple([_node(row, 2) for row in chain]), *chain[-1][8:])
         states = [row[1] for row in chain]
         found[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)

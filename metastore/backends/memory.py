@@ -62,6 +62,7 @@ from metastore.commit import (
 from metastore.entity import Node, Origin, OwnedRecord, Record
 from metastore.errors import StoreClosed, outcome_forgotten
 from metastore.names import fold
+from metastore.unreadable import DEEPEST, too_deep
 
 __all__ = ["MemoryBackend"]
 
@@ -233,8 +234,11 @@ class MemoryBackend:
         chain: list[Stand] = []
         at = entity_id
         while at != ROOT_ID:
-            chain.insert(0, self._tables.stands[at])
-            at = chain[0].parent_id
+            chain.append(self._tables.stands[at])
+            at = chain[-1].parent_id
+            if len(chain) > DEEPEST:
+                raise too_deep(chain[0].kind, entity_id)
+        chain.reverse()
         record = Record(tuple([_node(s) for s in chain]), *self._tables.bodies[entity_id])
         states = [s.state for s in chain]
         return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from metastore.backends.read_sql import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
 from metastore.commit import DROPPED, LIVE
+from metastore.unreadable import DEEPEST
 
 __all__ = ["READ", "each"]
 
@@ -40,7 +41,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
   SELECT g.id AS wanted, 0 AS height, {columns} FROM guard g WHERE g.id = ANY(%(ids)s::bigint[])
   UNION ALL
   SELECT up.wanted, up.height + 1, {columns}
-  FROM up CROSS JOIN {each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0)
+  FROM up CROSS JOIN {each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
 SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}
 FROM up LEFT JOIN {each("entity", "e", "e.id = up.id AND up.height = 0")} ON true
 WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from metastore.commit import DROPPED, LIVE
+from metastore.unreadable import DEEPEST
 
 __all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql", "from_named"]
 
@@ -71,7 +72,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
   FROM guard g WHERE g.id IN ({self.ids})
   UNION ALL
   SELECT up.wanted, up.height + 1, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
-  FROM up JOIN guard g ON g.id = up.parent_id WHERE up.parent_id <> 0)
+  FROM up JOIN guard g ON g.id = up.parent_id WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
 SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}
 FROM up LEFT JOIN entity e ON e.id = up.id AND up.height = 0
 WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",

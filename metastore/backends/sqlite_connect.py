@@ -11,7 +11,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -59,6 +59,8 @@ class Pool:
 
     def __init__(self, database: str | None, timeout: float) -> None:
         self._in_memory = database in (None, "", ":memory:")
+        if not self._in_memory:
+            _make_private(str(database))
         self._database = database or ":memory:"
         self._timeout = timeout
         self._pid = os.getpid()
@@ -204,6 +206,12 @@ def _warn_once() -> None:
             "(fixed in 3.51.3); where they do: pip install pysqlite3",
             DRIVER.sqlite_version,
         )
+
+
+def _make_private(database: str) -> None:
+    """Make a file that is not there for its owner alone; SQLite gives the files beside it (-wal, -shm) its mode."""
+    with suppress(OSError):  # it is there, or SQLite will say what is wrong
+        os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()

@@ -84,7 +84,8 @@ marks AS MATERIALIZED (
 up(wanted, height, parent_id, kind, name) AS (
   SELECT g.id, 0, g.parent_id, g.kind, g.name FROM guard g WHERE g.id IN (SELECT id FROM hot UNION SELECT id FROM marks)
   UNION ALL
-  SELECT up.wanted, up.height + 1, g.parent_id, g.kind, g.name FROM up {join} WHERE up.parent_id > 0)"""
+  SELECT up.wanted, up.height + 1, g.parent_id, g.kind, g.name FROM up {join}
+  WHERE up.parent_id > 0 AND up.height < 1000)"""
 _INTENTS = "FROM operation WHERE action = 'pending' AND entity_id IS NOT NULL"
 _ANSWER = f"""SELECT (SELECT at FROM now), (SELECT format FROM info), (SELECT count(*) {_INTENTS}),
   (SELECT min(time) {_INTENTS}),

@@ -42,7 +42,7 @@ def export(
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Write the catalog as JSON lines, as it is at one instant; one that was stopped goes on in its file."""
+    """Write the catalog as JSON lines, as it is at one instant; one that was stopped goes on in FILE.partial."""
     err = console(stderr=True)
     with ctx.obj.open() as store, _counting(err, quiet=json) as tell:
         target = None if path is None else find(store, path, kind)

@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 _WIDTH = 100
+# beside what JSON escapes by itself: DEL, C1, what turns the direction of writing, line ends, lone surrogates
+_OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _TURNS = {chr(c) for c in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
@@ -118,7 +120,7 @@ def write_json(value: object, *, lines: bool = False) -> None:
     """Write ``value`` as a JSON document; with ``lines`` in one line."""
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
     text = json.dumps(plain(value), ensure_ascii=ascii_only, indent=None if lines else 2)
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def change_text(change: EntityChange) -> str:

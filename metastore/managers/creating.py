@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.helping import own_guards
 from metastore.kinds.kind import Kind, dump
 from metastore.managers.target import check_standing, find_parent, missing_parent, root_or_last, standing
-from metastore.names import Path, clean_name, format_path, parse_path
+from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
 from metastore.placing import check_in_use, guards_of, key_under, lookup
 from metastore.replacing import Replace
 from metastore.session import Merge, Proposal, Results, View
@@ -129,7 +128,7 @@ def _existing(
 
 
 def _replaced(wish: Wish, record: Record, actor: str | None) -> Proposal[Entity] | Entity:
-    doc = wish.replacing(json.loads(record.doc))
+    doc = wish.replacing(dict(wish.kind.entity(record).doc))
     text = dump(doc, tuple([n.name for n in record.chain]))
     return rewrite(wish.kind, record, None if equal(record.doc, text, doc, same_order=False) else text, "[]", actor)
 
@@ -155,6 +154,10 @@ def rewrite(kind: Kind, record: Record, text: str | None, changes: str, actor: s
 def new_entity(kind: Kind, parent: Node, names: tuple[str, ...], text: str, folds: bool) -> Insert:
     """Return the write that makes a new entity at ``names`` below ``parent``."""
     name = names[-1]
+    if len(names) > MAX_PATH:
+        raise InvalidArgument(
+            f"{name!r} would stand below {len(names) - 1} others; a path has at most {MAX_PATH} names"
+        )
     return Insert(
         parent.id,
         kind.name,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
@@ -34,6 +35,7 @@ from metastore.operation import is_new, perform
 from metastore.placing import lookup
 from metastore.results import entity_at
 from metastore.session import Attempt, Call, Merge, Proposal, Request, Session, View, committed
+from metastore.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["E", "Manager"]
 
@@ -204,15 +206,25 @@ class Manager(Generic[E]):
         (found,) = self._session.backend.resolve([lookup(self._kind, parse_path(path))])
         return self._mine(found.record) is not None
 
-    def list(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[E]:
-        """Yield the direct children of this kind, by name. Raises EntityNotFound for a missing parent."""
-        return self._children(parent, LIVE, page_size)
+    def list(
+        self, parent: Target | None = None, *, page_size: int = 1000, unreadable: Unreadable | None = None
+    ) -> Iterator[E]:
+        """Yield the direct children of this kind, by name. Raises EntityNotFound for a missing parent.
 
-    def dropped(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[E]:
-        """Yield the children that were dropped and can be restored, by name, then oldest first."""
-        return self._children(parent, DROPPED, page_size)
+        With ``unreadable``, damaged rows are left out, and it gets their errors; else what is asked of one raises.
+        """
+        return self._children(parent, LIVE, page_size, unreadable)
 
-    def _children(self, parent: Target | None, state: int, page_size: int) -> Iterator[E]:
+    def dropped(
+        self, parent: Target | None = None, *, page_size: int = 1000, unreadable: Unreadable | None = None
+    ) -> Iterator[E]:
+        """Yield the children that were dropped and can be restored, by name, then oldest first. See ``list``."""
+        return self._children(parent, DROPPED, page_size, unreadable)
+
+    def _children(
+        self, parent: Target | None, state: int, page_size: int, unreadable: Unreadable | None
+    ) -> Iterator[E]:
+        check_unreadable(unreadable)
         positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind
 
@@ -221,8 +233,9 @@ class Manager(Generic[E]):
             return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
 
         for nodes, child in pages(backend, kind, parent, read):
-            record = Record((*nodes, child.node), *child[3:], live=state == LIVE)
-            yield cast(E, kind.entity(record, backend.origin))
+            entity = kind.entity(Record((*nodes, child.node), *child[3:], live=state == LIVE), backend.origin)
+            if unreadable is None or kept(partial(_same, entity), unreadable) is not None:
+                yield cast(E, entity)
 
     def names(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[str]:
         """Yield the children's names, ordered by code point. Raises EntityNotFound for a missing parent."""
@@ -236,8 +249,12 @@ class Manager(Generic[E]):
         for _, (_, name) in pages(backend, kind, parent, read):
             yield name
 
-    def history(self, target: Target) -> Iterator[Version]:
-        """Yield what happened to the entity, oldest first. An entity in hand may be a dropped one."""
+    def history(self, target: Target, *, unreadable: Unreadable | None = None) -> Iterator[Version]:
+        """Yield what happened to the entity, oldest first. An entity in hand may be a dropped one.
+
+        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error.
+        """
+        check_unreadable(unreadable)
         backend = self._session.backend
         if isinstance(target, Entity):
             names_of(self._kind, target)
@@ -248,7 +265,8 @@ class Manager(Generic[E]):
             entity_id = target.id
         else:
             entity_id = find(View(backend, False), self._kind, target).chain[-1].id
-        return (version_of(step, backend.origin) for step in steps_of(backend, entity_id))
+        found = (kept(partial(version_of, step, backend.origin), unreadable) for step in steps_of(backend, entity_id))
+        return (version for version in found if version is not None)
 
     # --- changing
 
@@ -399,6 +417,10 @@ class Manager(Generic[E]):
         merge: Merge | None = None,
     ) -> E:
         return cast(E, self._run(attempt, call, verb, target, _entity, arguments, merge))
+
+
+def _same(entity: Entity) -> Entity:
+    return entity
 
 
 def _entity(steps: Sequence[Step]) -> Entity:

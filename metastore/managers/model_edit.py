@@ -36,7 +36,7 @@ class SeenModel:
         self.nodes = self.record.chain
         self._names = tuple([node.name for node in self.nodes])
         self.path = format_path(self._names)
-        self.doc: Doc = json.loads(self.record.doc)
+        self.doc: Doc = dict(kind.entity(self.record).doc)
 
     def number(self, number_or_alias: int | str) -> int:
         """Return the number that is meant, or raise EntityNotFound for an alias that points to nothing."""
@@ -87,7 +87,7 @@ class ModelEdit(SeenModel):
     def _read(self, number: int) -> bool:
         """Read a version, if that was not done yet; whether it is there."""
         if number not in self._docs and (row := self.row(number)) is not None:
-            self._there[number], self._docs[number] = row, json.loads(row.doc)
+            self._there[number], self._docs[number] = row, dict(ModelVersion(row).doc)
         return number in self._docs
 
     def _check_alias(self, number: int, alias: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
@@ -28,6 +29,7 @@ from metastore.operation import perform
 from metastore.placing import check_in_use, guards_of
 from metastore.results import entity_at
 from metastore.session import Attempt, Call, Proposal, Request, Results, Session, View
+from metastore.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["OwnedManager", "Partitions", "Statistics", "still"]
 
@@ -53,8 +55,12 @@ class OwnedManager(Generic[O]):
 
     # --- reading
 
-    def list(self, owner: Target, *, page_size: int = 1000) -> Iterator[O]:
-        """Yield the owner's rows, by name. Raises EntityNotFound for a missing owner."""
+    def list(self, owner: Target, *, page_size: int = 1000, unreadable: Unreadable | None = None) -> Iterator[O]:
+        """Yield the owner's rows, by name. Raises EntityNotFound for a missing owner.
+
+        With ``unreadable``, damaged rows are left out, and it gets their errors; else what is asked of one raises.
+        """
+        check_unreadable(unreadable)
         positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind.name
 
@@ -62,7 +68,9 @@ class OwnedManager(Generic[O]):
             return backend.owned(above.id, kind, "" if last is None else last.name, page_size, guards), page_size
 
         for _, record in owner_pages(backend, self._owner, owner, read):
-            yield cast(O, self._kind.row(record))
+            row = kept(partial(self._kind.row, record), unreadable)
+            if row is not None:
+                yield cast(O, row)
 
     def names(self, owner: Target, *, page_size: int = 1000) -> Iterator[str]:
         """Yield the names of the owner's rows, ordered by code point."""
@@ -173,7 +181,7 @@ class OwnedManager(Generic[O]):
             return record and Delete(owner_id, self._kind.name, name, record.version, event, record.id)
         if record is None:
             return Put(owner_id, self._kind.name, name, 0, doc, self._event("create", None, path))
-        if json.loads(record.doc) == json.loads(doc):
+        if self._kind.row(record).doc == json.loads(doc):
             return None
         return Put(owner_id, self._kind.name, name, record.version, doc, self._event("alter", path, path), record.id)
 

@@ -9,12 +9,17 @@ from metastore.backends.port import Backend, Step
 from metastore.changes import decode
 from metastore.entity import Change, Origin, Version, utc
 from metastore.results import entity_at
+from metastore.unreadable import naming
 
 __all__ = ["change_of", "steps_of", "version_of"]
 
 
 def version_of(step: Step, origin: Origin) -> Version:
-    """Return ``step`` as an entry of an entity's history."""
+    """Return ``step`` as an entry of an entity's history. Raises UnreadableRow."""
+    return naming(lambda: _version(step, origin), step.kind, step.entity_id, step.version)
+
+
+def _version(step: Step, origin: Origin) -> Version:
     return Version(
         version=step.version or 0,
         operation_id=step.operation_id,
@@ -29,9 +34,9 @@ def version_of(step: Step, origin: Origin) -> Version:
 
 
 def change_of(step: Step, position: str, origin: Origin) -> Change:
-    """Return ``step`` as an entry of the change feed."""
-    version = vars(version_of(step, origin))
-    return Change(**version, position=position, kind=step.kind or "", entity_id=step.entity_id or 0)
+    """Return ``step`` as an entry of the change feed. Raises UnreadableRow."""
+    version = naming(lambda: _version(step, origin), step.kind, step.entity_id, step.version, position)
+    return Change(**vars(version), position=position, kind=step.kind or "", entity_id=step.entity_id or 0)
 
 
 def steps_of(backend: Backend, entity_id: int, page_size: int = 500) -> Iterator[Step]:

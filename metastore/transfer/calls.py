@@ -19,6 +19,7 @@ from metastore.transfer.importing import import_lines
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.transfer.reading import Progress, check, read_header
 from metastore.transfer.restoring import restore
+from metastore.unreadable import Unreadable, check_unreadable
 
 __all__ = ["export_to", "has_ids", "import_from", "restore_into"]
 
@@ -34,14 +35,18 @@ def export_to(
     ids: bool,
     history: bool,
     progress: exporting.Progress | None,
+    unreadable: Unreadable | None = None,
 ) -> Exported:
     """See :meth:`metastore.store.Store.export_to`."""
+    check_unreadable(unreadable)
     entity = target if target is None or isinstance(target, Entity) else _entity_at(session.backend, target)
     if isinstance(target, Entity):
         committed(session.backend, target)
     with writing(to) as (stream, resume):
         options = {"ids": ids or history, "history": history, "resume": resume}
-        return exporting.export(session.backend, session.clock, stream, entity, **options, progress=progress)
+        return exporting.export(
+            session.backend, session.clock, stream, entity, **options, progress=progress, unreadable=unreadable
+        )
 
 
 def import_from(

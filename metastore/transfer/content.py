@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from metastore.backends.snapshot import Snapshot
-from metastore.errors import InvalidArgument
-from metastore.names import format_path
+from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.transfer.lines import (
     AUDIT,
     OPERATION,
@@ -21,55 +21,97 @@ from metastore.transfer.lines import (
     OwnedLine,
     entity_row,
 )
+from metastore.transfer.reading import step_problem
 from metastore.transfer.tally import Tally
 from metastore.transfer.walking import GuardRow, Visit, walk
+from metastore.unreadable import Unreadable, damaged
+from metastore.version_chain import doc_problem, time_problem
 
 __all__ = ["lines_of"]
+
+T = TypeVar("T")
 
 _OWNED = ("owner_id", "kind", "name", "id", "version", "doc", *AUDIT)
 
 
-def lines_of(snapshot: Snapshot, root: GuardRow | None, header: Header, kept: Tally) -> Iterator[Body]:
-    """Yield the lines behind the header; of those that are kept only the last one, and what follows."""
+def lines_of(
+    snapshot: Snapshot, root: GuardRow | None, header: Header, kept: Tally, unreadable: Unreadable | None
+) -> Iterator[Body]:
+    """Yield the lines behind the header; of those that are kept only the last one, and what follows.
+
+    Raises UnreadableRow for a damaged row; with ``unreadable`` it is left out, and what stands below it too.
+    """
     if not kept.operations:
-        yield from _tree(snapshot, root, header, kept)
+        yield from _Tree(snapshot, header.ids, unreadable).lines(walk(snapshot, root, gone=header.history), kept)
     if header.history:
         steps = snapshot.rows("operation", OPERATION, ("operation_id", "ordinal"))
-        yield from (OperationLine(_step(row)) for n, row in enumerate(steps, 1) if n >= kept.operations)
-
-
-def _tree(snapshot: Snapshot, root: GuardRow | None, header: Header, kept: Tally) -> Iterator[Body]:
-    before = max(0, kept.entities - 1)
-    drop = kept.owned_after
-    for visits in walk(snapshot, root, gone=header.history):
-        if before >= len(visits):
-            before -= len(visits)
-            continue
-        for n, line in enumerate(_chunk(snapshot, visits[before:], header.ids)):
-            if n >= drop:
+        for row in islice(steps, max(0, kept.operations - 1), None):
+            line = _told(partial(_operation, row), unreadable)
+            if line is not None:
                 yield line
-        before = drop = 0
 
 
-def _chunk(snapshot: Snapshot, visits: list[Visit], ids: bool) -> Iterator[Body]:
-    """Yield entities, by id, each with the rows that it owns."""
-    wanted = [visit.row.id for visit in visits]
-    entities = snapshot.rows("entity", ("id", "version", "doc", *AUDIT), ("id",), wanted)
-    groups = groupby(snapshot.rows("owned", _OWNED, ("owner_id", "kind", "name"), wanted), itemgetter(0))
-    owner, rows = next(groups, (None, iter(())))
-    for visit in visits:
-        found = next(entities, None)
-        if found is None or found[0] != visit.row.id:
-            path = format_path(visit.names)
-            raise InvalidArgument(f"{path} (id {visit.row.id}) has no document; see: metastore verify")
-        yield _entity(visit, found, ids)
-        if owner == visit.row.id:
-            yield from (_owned(row, visit, ids) for row in rows)
-            owner, rows = next(groups, (None, iter(())))
+class _Tree:
+    """The entities and what they own."""
+
+    def __init__(self, snapshot: Snapshot, ids: bool, unreadable: Unreadable | None) -> None:
+        self._snapshot, self._ids, self._unreadable = snapshot, ids, unreadable
+        self._left_out: set[int] = set()
+
+    def lines(self, chunks: Iterable[list[Visit]], kept: Tally) -> Iterator[Body]:
+        before = max(0, kept.entities - 1)
+        drop = kept.owned_after
+        for visits in chunks:
+            if before >= len(visits):
+                before -= len(visits)
+                continue
+            for n, line in enumerate(self._chunk(visits[before:])):
+                if n >= drop:
+                    yield line
+            before = drop = 0
+
+    def _chunk(self, visits: list[Visit]) -> Iterator[Body]:
+        """Yield entities, by id, each with the rows that it owns."""
+        wanted = [visit.row.id for visit in visits]
+        rows = self._snapshot.rows
+        entities = {row[0]: row for row in rows("entity", ("id", "version", "doc", *AUDIT), ("id",), wanted)}
+        owned = rows("owned", _OWNED, ("owner_id", "kind", "name"), wanted)
+        groups = groupby(owned, itemgetter(0))
+        owner, group = next(groups, (None, iter(())))
+        for visit in visits:
+            entity = self._entity(visit, entities.get(visit.row.id))
+            if entity is None:
+                self._left_out.add(visit.row.id)
+            else:
+                yield entity
+            if owner == visit.row.id:
+                lines = (
+                    _told(partial(_owned, row, self._ids), self._unreadable) for row in group if entity is not None
+                )
+                yield from (line for line in lines if line is not None)
+                owner, group = next(groups, (None, iter(())))
+
+    def _entity(self, visit: Visit, found: tuple[Any, ...] | None) -> EntityLine | None:
+        if visit.row.parent_id in self._left_out:
+            return None
+        return _told(partial(_entity, visit, found, self._ids), self._unreadable)
 
 
-def _entity(visit: Visit, found: tuple[Any, ...], ids: bool) -> EntityLine:
-    row, (_, number, doc, *audit) = visit.row, found
+def _told(make: Callable[[], T], unreadable: Unreadable | None) -> T | None:
+    try:
+        return make()
+    except UnreadableRow as error:
+        if unreadable is None:
+            raise
+        unreadable(error)
+        return None
+
+
+def _entity(visit: Visit, found: tuple[Any, ...] | None, ids: bool) -> EntityLine:
+    row = visit.row
+    if found is None:
+        raise damaged(InvalidArgument("it has no document"), row.kind, row.id, None)
+    _, number, doc, *audit = found
     stands = (row.parent_id, row.key, bool(row.fold), row.state, row.scope_version)
     marks = (row.dropped_at, None if row.mark is None else str(row.mark), *row[-3:])
     return EntityLine(
@@ -78,26 +120,36 @@ def _entity(visit: Visit, found: tuple[Any, ...], ids: bool) -> EntityLine:
         row.family,
         row.kind,
         bool(row.in_use),
-        _document(doc, visit),
+        _document(doc, (row.kind, row.id, number), audit),
         dict(zip(AUDIT, audit, strict=True)),
         entity_row((row.id, number, *stands, *marks)) if ids else {},
     )
 
 
-def _owned(row: tuple[Any, ...], visit: Visit, ids: bool) -> OwnedLine:
+def _owned(row: tuple[Any, ...], ids: bool) -> OwnedLine:
     _, kind, name, row_id, number, doc, *audit = row
+    document = _document(doc, (kind, row_id, number), audit)
     audited = dict(zip(AUDIT, audit, strict=True))
-    return OwnedLine(kind, name, _document(doc, visit), audited, *((row_id, number) if ids else (None, None)))
+    return OwnedLine(kind, name, document, audited, *((row_id, number) if ids else (None, None)))
 
 
-def _document(text: str, visit: Visit) -> dict[str, Any]:
-    try:
-        doc = json.loads(text)
-    except ValueError:
-        doc = None
-    if not isinstance(doc, dict):
-        raise InvalidArgument(f"a document of {format_path(visit.names)} cannot be read; see: metastore verify")
+def _document(text: str, which: tuple[str, int, int], audit: Sequence[Any]) -> dict[str, Any]:
+    """Return a document that can be imported again. Raises UnreadableRow."""
+    kind, *_ = which
+    problem = doc_problem(kind, text) or time_problem("created", audit[1]) or time_problem("modified", audit[3])
+    if problem:
+        raise damaged(InvalidArgument(problem), *which)
+    doc: dict[str, Any] = json.loads(text)
     return doc
+
+
+def _operation(row: tuple[Any, ...]) -> OperationLine:
+    line = OperationLine(_step(row))
+    if problem := step_problem(line):
+        step = dict(zip(OPERATION, line.row, strict=True))
+        position = None if step["seq"] is None else str(step["seq"])
+        raise damaged(InvalidArgument(problem), step["kind"], step["entity_id"], step["version"], position)
+    return line
 
 
 def _step(row: tuple[Any, ...]) -> tuple[Any, ...]:

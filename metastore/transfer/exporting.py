@@ -24,6 +24,7 @@ from metastore.transfer.outcomes import Exported
 from metastore.transfer.resuming import Kept, kept_lines
 from metastore.transfer.tally import Tally
 from metastore.transfer.walking import GuardRow, batched, find
+from metastore.unreadable import Unreadable
 
 __all__ = ["Progress", "export"]
 
@@ -45,6 +46,7 @@ def export(
     history: bool,
     resume: bool = False,
     progress: Progress | None = None,
+    unreadable: Unreadable | None = None,
 ) -> Exported:
     """Write ``target`` and all below it (None: everything); see the module.
 
@@ -66,15 +68,15 @@ def export(
             _numbers(snapshot) if ids or history else None,
         )
         now = position_of(epoch, snapshot.numbers()[1])
-        kept, anew = kept_lines(stream, header, now) if resume else (None, None)
+        kept, anew = kept_lines(stream, header, now) if resume and unreadable is None else (None, None)
         if resume:
             _cut(stream, 0 if kept is None else kept.end)
         try:
-            return replace(_write(snapshot, stream, root, header, kept, progress or _silent), anew=anew)
+            return replace(_write(snapshot, stream, root, header, kept, progress or _silent, unreadable), anew=anew)
         except _Differs:
             anew = "what is in it is not what would be written now"
         _cut(stream, 0)
-        return replace(_write(snapshot, stream, root, header, None, progress or _silent), anew=anew)
+        return replace(_write(snapshot, stream, root, header, None, progress or _silent, unreadable), anew=anew)
 
 
 def _cut(stream: BinaryIO, end: int) -> None:
@@ -87,11 +89,17 @@ def _silent(_: int) -> None:
 
 
 def _write(
-    snapshot: Snapshot, stream: BinaryIO, root: GuardRow | None, header: Header, kept: Kept | None, progress: Progress
+    snapshot: Snapshot,
+    stream: BinaryIO,
+    root: GuardRow | None,
+    header: Header,
+    kept: Kept | None,
+    progress: Progress,
+    unreadable: Unreadable | None,
 ) -> Exported:
     lines = 0 if kept is None else kept.tally.footer().lines - 1
     out = _Output(stream, header, kept, progress)
-    out.put(lines_of(snapshot, root, header, Tally() if kept is None else kept.tally))
+    out.put(lines_of(snapshot, root, header, Tally() if kept is None else kept.tally, unreadable))
     footer = out.finish()
     counts = (footer.lines, footer.entities, footer.owned, footer.operations, footer.hash, footer.checksum)
     return Exported(*counts, (header if kept is None else kept.header).position, lines)

@@ -11,8 +11,13 @@ from typing import BinaryIO
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
+from metastore.transfer.resuming import require_export
 
-__all__ = ["Place", "reading", "writing"]
+__all__ = ["PARTIAL", "Place", "reading", "writing"]
+
+PARTIAL = ".partial"
+"""What the name of an unfinished export ends in."""
+_PRIVATE = 0o600
 
 Place = BinaryIO | str | os.PathLike[str]
 """An open binary stream, which stays open, or the name of a file."""
@@ -20,20 +25,50 @@ Place = BinaryIO | str | os.PathLike[str]
 
 @contextmanager
 def writing(to: Place) -> Iterator[tuple[BinaryIO, bool]]:
-    """Give a stream to write to, and whether it is a file that may hold the beginning of an export."""
+    """Give a stream to write to, and whether it is a file that may hold the beginning of an export.
+
+    A file is written beside the one that is there, and takes its place, with its mode, when all of it is on the disk.
+    """
     if not isinstance(to, str | os.PathLike):
         _require_binary(to, "write")
         yield to, False
         return
-    path = Path(to)
-    if path.exists() and not stat.S_ISREG(path.stat().st_mode):  # a pipe, or /dev/null
+    path = Path(os.path.realpath(to))  # what a link leads to is replaced, not the link
+    there = path.stat() if path.exists() else None
+    if there is not None and not stat.S_ISREG(there.st_mode):  # a pipe, or /dev/null
         with path.open("wb") as stream:
             yield stream, False
         return
-    with path.open("r+b" if path.exists() else "w+b") as stream:
-        yield stream, True
-        stream.flush()
-        os.fsync(stream.fileno())
+    if there is not None:
+        with path.open("rb") as stream:
+            require_export(stream)
+    beside = path.with_name(path.name + PARTIAL)
+    try:
+        with os.fdopen(_private(beside), "r+b") as stream:
+            yield stream, True
+            stream.flush()
+            os.fchmod(stream.fileno(), _PRIVATE if there is None else stat.S_IMODE(there.st_mode))
+            os.fsync(stream.fileno())
+    except BaseException:
+        if beside.exists() and not beside.stat().st_size:  # what has begun can go on
+            beside.unlink()
+        raise
+    beside.replace(path)
+    _sync(path.parent)
+
+
+def _private(path: Path) -> int:
+    """Open a file for its owner alone, and make it if it is not there."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, _PRIVATE)
+
+
+def _sync(folder: Path) -> None:
+    """Make a rename durable."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from metastore.transfer.lines import (
     OwnedLine,
     default_under,
 )
+from metastore.version_chain import time_problem
 
 __all__ = ["parse_header", "parse_line"]
 
@@ -37,6 +38,10 @@ Check = Callable[[Any], bool]
 
 def _integer(value: Any) -> bool:
     return type(value) is int and 0 <= value <= _LARGEST
+
+
+def _time(value: Any) -> bool:
+    return time_problem("", value) is None
 
 
 def _string(value: Any) -> bool:
@@ -72,6 +77,7 @@ def _or_null(check: Check) -> Check:
 
 _WORDS: Final[Mapping[Check, str]] = {
     _integer: "an integer from 0 on",
+    _time: "microseconds since 1970, before the year 10000",
     _string: "a string",
     _flag: "true or false",
     _object: "an object",
@@ -81,9 +87,9 @@ _WORDS: Final[Mapping[Check, str]] = {
 }
 _AUDITED: Final[dict[str, Check]] = {
     "created_by": _or_null(_string),
-    "created_at": _integer,
+    "created_at": _time,
     "modified_by": _or_null(_string),
-    "modified_at": _integer,
+    "modified_at": _time,
 }
 _ENTITY: Final[dict[str, Check]] = {
     "path": _path,
@@ -103,7 +109,7 @@ _STEP_NEEDED: Final[dict[str, Check]] = {
     "operation_id": _uuid,
     "ordinal": _integer,
     "action": _string,
-    "time": _integer,
+    "time": _time,
 }
 _INTEGERS: Final = [name for name in OPERATION if name not in (*_STEP_NEEDED, *_TEXTS, "in_use")]
 _STEP: Final[dict[str, Check]] = dict.fromkeys(_INTEGERS, _integer) | dict.fromkeys(_TEXTS, _string) | {"in_use": _flag}

@@ -5,21 +5,24 @@ Memory: an object for each entity that can have children, and one line.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, NamedTuple
 
-from metastore.commit import ROOT_ID
+from metastore.arguments import shown
+from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS, kind_named
 from metastore.kinds.kind import MAX_DOC, to_json
-from metastore.names import clean_name, format_path
-from metastore.transfer.lines import Body, EntityLine, Footer, Header, Line, OperationLine, OwnedLine
+from metastore.names import clean_name, fold, format_path, parse_path
+from metastore.transfer.lines import OPERATION, Body, EntityLine, Footer, Header, Line, OperationLine, OwnedLine
 from metastore.transfer.parsing import parse_header, parse_line
 from metastore.transfer.tally import Tally
-from metastore.version_chain import doc_problem
+from metastore.unreadable import reason
+from metastore.version_chain import changes_problem, doc_problem, time_problem
 
-__all__ = ["Checked", "Progress", "body", "check", "check_below", "read_header"]
+__all__ = ["Checked", "Progress", "body", "check", "check_below", "read_header", "step_problem"]
 
 _LONGEST: Final = 64 << 20
 """The longest line that is read, in bytes: documents have at most a megabyte."""
@@ -159,6 +162,8 @@ class _Structure:
             if not self._header.history:
                 raise InvalidArgument("an operation, although the header says that there is no history")
             self._in_operations = True
+            if problem := step_problem(line):
+                raise InvalidArgument(problem)
             return
         if self._in_operations:
             raise InvalidArgument("an entity or an owned row after the operations, which come last")
@@ -187,6 +192,8 @@ class _Structure:
         if parent is not None:
             check_below(line.kind, parent, path)
         self._check_id(line.row.get("id"), path)
+        if line.row:
+            _check_row(line, path)
         _check_doc(line.kind, line, path)
         if kind_named(line.kind).container:
             key = line.row["id"] if line.row else (line.names, (*line.under, line.family))
@@ -221,6 +228,48 @@ def check_below(kind: str, parent: str, path: str) -> None:
     if kind in KINDS and parent in KINDS and parent not in KINDS[kind].parents:
         wanted = " or a ".join(KINDS[kind].parents) or "root"
         raise InvalidArgument(f"{path}: a {kind} stands below a {wanted}, not below a {parent}")
+
+
+def step_problem(line: OperationLine) -> str | None:
+    """Return why a step of history cannot be read."""
+    step = dict(zip(OPERATION, line.row, strict=True))
+    problems = [
+        changes_problem(step["changes"]),
+        time_problem("made", step["time"]),
+        None if step["doc"] is None else doc_problem("", step["doc"]),
+        *(_no_json(name, step[name]) for name in ("result", "fences")),
+        *(_no_path(step[name]) for name in ("path_before", "path_after")),
+    ]
+    found = next((problem for problem in problems if problem), None)
+    return found and f"write {step['ordinal']} of operation {step['operation_id']}: {found}"
+
+
+def _no_json(name: str, text: str | None) -> str | None:
+    try:
+        json.loads(text or "null")
+    except (ValueError, RecursionError) as error:
+        return f"its {name} cannot be read: {reason(error)}"
+    return None
+
+
+def _no_path(path: str | None) -> str | None:
+    try:
+        return None if path is None or parse_path(path) else "it has no path"
+    except InvalidArgument as error:
+        return str(error)
+
+
+def _check_row(line: EntityLine, path: str) -> None:
+    """Raise InvalidArgument for columns that do not fit each other."""
+    row, name = line.row, line.names[-1]
+    if row["key"] not in (name, fold(name)):
+        raise InvalidArgument(f"{path}: {name!r} is compared as {shown(row['key'])}")
+    if row["version"] < 1 or row["scope_version"] < 1:
+        raise InvalidArgument(f"{path}: versions begin at 1")
+    if row["state"] not in (LIVE, DROPPED, PURGING):
+        raise InvalidArgument(f"{path}: it has the state {row['state']}, which means nothing")
+    if row["state"] != PURGING and (row.get("dropped_at") is None) != (row["state"] == LIVE):
+        raise InvalidArgument(f"{path}: what is dropped, and nothing else, has a time of its drop")
 
 
 def _check_name(name: str) -> None:

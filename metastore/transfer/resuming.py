@@ -10,7 +10,7 @@ from metastore.transfer.lines import Footer, Header
 from metastore.transfer.parsing import parse_header, parse_line
 from metastore.transfer.tally import Tally
 
-__all__ = ["Kept", "kept_lines"]
+__all__ = ["Kept", "kept_lines", "require_export"]
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,24 @@ def kept_lines(stream: BinaryIO, wanted: Header, now: str) -> tuple[Kept | None,
     if not first:
         return None, None
     try:
-        if not first.endswith(b"\n") and first[:21] == b'{"metastore":"export"'[: len(first)]:
+        if not first.endswith(b"\n") and _begins(first):
             raise _Useless("not even its first line was whole")
         found = _read(stream, _header(first), len(first))
         _compare(found.header, wanted, now)
     except _Useless as why:
         return None, str(why) or None
     return found, None
+
+
+def require_export(stream: BinaryIO) -> None:
+    """Raise InvalidArgument for a file that holds something else than an export, or the beginning of one."""
+    first = stream.readline()
+    if first and (first.endswith(b"\n") or not _begins(first)):
+        _header(first)
+
+
+def _begins(first: bytes) -> bool:
+    return first[:21] == b'{"metastore":"export"'[: len(first)]
 
 
 def _header(first: bytes) -> Header:

@@ -13,6 +13,7 @@ from metastore.backends.snapshot import Snapshot
 from metastore.commit import LIVE, ROOT_ID
 from metastore.errors import EntityNotFound
 from metastore.kinds import kind_named
+from metastore.unreadable import too_deep
 
 __all__ = ["GuardRow", "Visit", "batched", "find", "walk"]
 
@@ -68,6 +69,7 @@ def batched(items: Iterable[T], count: int) -> Iterator[list[T]]:
 def find(snapshot: Snapshot, entity_id: int, path: str) -> tuple[GuardRow, tuple[str, ...]]:
     """Return a live entity's row and its names. Raises EntityNotFound."""
     names: list[str] = []
+    seen: set[int] = set()
     found: GuardRow | None = None
     while entity_id != ROOT_ID:
         row = next(iter(snapshot.rows("guard", GuardRow._fields, ("id",), [entity_id])), None)
@@ -76,6 +78,9 @@ def find(snapshot: Snapshot, entity_id: int, path: str) -> tuple[GuardRow, tuple
             raise EntityNotFound(path, f"{path} was dropped meanwhile; look again")
         found = found or above
         names.append(above.name)
+        if above.id in seen:
+            raise too_deep(found.kind, found.id)
+        seen.add(above.id)
         entity_id = above.parent_id
     assert found is not None
     return found, tuple(reversed(names))

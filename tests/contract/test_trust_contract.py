@@ -138,7 +138,7 @@ class TestRefused:
         def lost(self: Backend, commit: Commit) -> Outcome:
             return Unknown("cut")
 
-        def down(self: Backend, operation_id: object) -> None:
+        def down(self: Backend, operation_id: object, life: float = 0.0) -> None:
             raise ms.BackendUnavailable("down")
 
         with monkeypatch.context() as patch, pytest.raises(ms.OutcomeUnknown):

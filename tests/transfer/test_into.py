@@ -178,6 +178,7 @@ def test_command_line(tmp_path: Path) -> None:
     done = call(other, "import", file)
     assert done.returncode == 1
     assert "is not whole" in done.stderr
+    (tmp_path / "e.jsonl").rename(tmp_path / "e.jsonl.partial")
     done = call(url, "export", "--history", "-o", file)
     assert "Started anew: it was begun with other options" in done.stdout
     third = f"sqlite:///{tmp_path}/c.db"

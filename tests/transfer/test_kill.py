@@ -138,26 +138,34 @@ def test_restore(new_url: NewUrl, source: str, tmp_path: Path, kind: str) -> Non
 
 
 def test_export_goes_on(source: str, tmp_path: Path) -> None:
-    """The file of a killed export is refused; the same command goes on in it, and it is as if never stopped."""
+    """What a killed export has begun is refused; the same command goes on with it, as if it was never stopped."""
     for name, history in (("plain.jsonl", False), ("history.jsonl", True)):
         file, whole = tmp_path / name, tmp_path / f"whole-{name}"
+        half = begun(file)
         with opened(source) as store:
             said = store.export_to(whole, history=history)
             for after in (2000, 5000, 9000, 12000)[: 4 if history else 2]:
                 killed(put_out, source, file, after)
                 with pytest.raises(ms.InvalidArgument, match="not whole"):
-                    ms.open("memory://").import_from(file)
-            file.write_bytes(file.read_bytes()[:-7])  # in the middle of a line
-            kept = file.read_bytes().count(b"\n")
+                    ms.open("memory://").import_from(half)
+                assert not file.exists()
+            half.write_bytes(half.read_bytes()[:-7])  # in the middle of a line
+            kept = half.read_bytes().count(b"\n")
             done = store.export_to(file, history=history)
         assert (done.kept, done.anew, done.hash, done.checksum) == (kept, None, said.hash, said.checksum)
         assert file.read_bytes().splitlines()[1:] == whole.read_bytes().splitlines()[1:]
+        assert not half.exists()
 
 
 def cut(store: ms.Store, file: Path, lines: int) -> int:
+    """Leave what an export has begun, and a whole one from before beside it."""
     store.export_to(file)
-    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:lines]))
+    begun(file).write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:lines]))
     return lines
+
+
+def begun(file: Path) -> Path:
+    return file.with_name(f"{file.name}.partial")
 
 
 def test_export_begins_anew(new_url: NewUrl, tmp_path: Path) -> None:
@@ -179,7 +187,7 @@ def test_export_begins_anew(new_url: NewUrl, tmp_path: Path) -> None:
         assert done.kept == 0
         assert "other options" in (done.anew or "")
         cut(store, file, 9)
-        file.write_bytes(file.read_bytes().replace(b"tester", b"Tester"))
+        begun(file).write_bytes(begun(file).read_bytes().replace(b"tester", b"Tester"))
         done = store.export_to(file)
         assert "is not what would be written" in (done.anew or "")
         assert done.hash == store.export_to(tmp_path / "whole.jsonl").hash

@@ -1,0 +1,86 @@
+"""Damaged rows: how an error names one, and how a reader leaves them out.
+
+A reader without ``unreadable=`` raises UnreadableRow. With it, the function is called with that error, and the row is
+left out; entities are then read completely, while they otherwise decode a field when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from metastore.errors import InvalidArgument, UnreadableRow
+from metastore.names import MAX_PATH
+
+__all__ = ["DEEPEST", "MAX_TIME", "Unreadable", "check_unreadable", "damaged", "kept", "naming", "reason", "too_deep"]
+
+Unreadable = Callable[[UnreadableRow], object]
+"""What a reader calls with each row that it leaves out."""
+
+DEEPEST = 2 * MAX_PATH
+"""How many entities may stand above one. What is deeper is taken for a circle, in which no walk would end."""
+
+MAX_TIME = 253_402_300_799_999_999
+"""The last microsecond of the year 9999, since 1970: Python's calendar ends there."""
+
+R = TypeVar("R", bound="_Readable")
+T = TypeVar("T")
+
+
+class _Readable(Protocol):
+    def read_all(self) -> None:
+        """Decode everything. Raises UnreadableRow."""
+        ...
+
+
+def reason(error: Exception) -> str:
+    """Return what an exception says of a value that cannot be read, in one line."""
+    if isinstance(error, UnreadableRow):
+        return error.why
+    text = " ".join(str(error).split())
+    return text if isinstance(error, InvalidArgument) else f"{type(error).__name__}: {text}"
+
+
+def damaged(
+    error: Exception, kind: str | None, entity_id: int | None, version: int | None, position: str | None = None
+) -> UnreadableRow:
+    """Return the error that names the row whose reading raised ``error``."""
+    at = "" if position is None else f", position {position}"
+    row = f"version {version} of the {kind or 'entity'} with the id {entity_id}{at}"
+    return UnreadableRow(row, reason(error), kind=kind, entity_id=entity_id, version=version, position=position)
+
+
+def naming(
+    read: Callable[[], T], kind: str | None, entity_id: int | None, version: int | None, position: str | None = None
+) -> T:
+    """Return what ``read`` returns; whatever it raises becomes an UnreadableRow that names this row."""
+    try:
+        return read()
+    except Exception as error:
+        raise damaged(error, kind, entity_id, version, position) from error
+
+
+def too_deep(kind: str | None, entity_id: int) -> UnreadableRow:
+    """Return the error for an entity whose parents lead nowhere."""
+    row = f"the path of the {kind or 'entity'} with the id {entity_id}"
+    why = f"it stands below itself, or below more than {DEEPEST} others"
+    return UnreadableRow(row, why, kind=kind, entity_id=entity_id)
+
+
+def check_unreadable(unreadable: object) -> None:
+    """Raise InvalidArgument for what is no function."""
+    if unreadable is not None and not callable(unreadable):
+        raise InvalidArgument("unreadable is a function, which is called with the error of each row that is left out")
+
+
+def kept(make: Callable[[], R], unreadable: Unreadable | None) -> R | None:
+    """Return what ``make`` makes of a row; None: it cannot be read, and ``unreadable`` was told so."""
+    if unreadable is None:
+        return make()
+    try:
+        found = make()
+        found.read_all()
+    except UnreadableRow as error:
+        unreadable(error)
+        return None
+    return found
