@@ -15,8 +15,9 @@ from tests.interleaving.oracle import OracleClock
 from tests.interleaving.process import URL, Hand, Op, Wrap
 from tests.interleaving.world import START, WRITES, Database
 
-__all__ = ["PROGRAMS", "Program", "T", "named"]
+__all__ = ["GC_LATER", "NEW", "PROGRAMS", "Program", "S", "T", "by_path", "freeze", "named"]
 
+SHARED = "019b76da-a800-7fff-8000-0f0000000001"
 S, T, NEW = "lake.cat.s", "lake.cat.s.t", "lake.cat.s.new"
 
 
@@ -37,7 +38,9 @@ class Program:
     most_faults: int = 1
     """How many calls may go wrong in one run."""
     jumps: tuple[float, ...] = ()
-    """By how many seconds time passes, each at any moment."""
+    """By how many seconds time passes, each at any moment; below zero: the database's clock is set back."""
+    forgets: tuple[str, ...] = ()
+    """The calls that a crash of the database forgets, unless another one came after them: asynchronous commits."""
     still: bool = False
     """Time passes for the database only: the processes' own clocks stand still."""
     after: float = 0.0
@@ -100,6 +103,9 @@ def with_id(key: str = "a") -> Op:
     return Op("alter with id", put(key, operation_id=SHARED))
 
 
+_REFUSED = Op("refused with id", put("x", "2", operation_id=SHARED, expected_version=2))
+REFUSED_TWICE = (_REFUSED, _REFUSED)
+SET_X = Op("set x", put("x", "1"))
 RENAME = Op("rename", lambda h: h.store.tables.rename(T, "u"))
 RENAME_ENTITY = Op("rename entity", lambda h: h.store.tables.rename(h.given["t"], "u"))
 RENAME_BACK = Op("rename back", lambda h: h.store.tables.rename(S + ".u", "t"))
@@ -111,7 +117,7 @@ CREATE = Op("create", lambda h: h.store.tables.create(NEW))
 CREATE_IN = Op("create in the schema", lambda h: h.store.tables.create("new", parent=h.given["s"]))
 LOAD = Op("load", lambda h: h.store.tables.load(T))
 GC = Op("gc", lambda h: bool(h.store.gc(retention=ms_timedelta(0), keep_versions=1)))
-SHARED = "019b76da-a800-7fff-8000-0f0000000001"
+GC_LATER = Op("gc, a day", lambda h: bool(h.store.gc(retention=ms_timedelta(86_400))))
 
 
 def ms_timedelta(seconds: float) -> Any:

@@ -6,7 +6,8 @@ The tree that each program starts from::
       cat                 with an empty schema `r`, and the schema `s`:
         s                 tables t (partitions p0) and u, a dropped table `gone`
         r                 nothing; the target of moves
-        old               a dropped schema, in which a table is
+        full              a schema in which there is the table `one`
+      old               a dropped schema, in which a table is
       shut                a disabled catalog
 """
 
@@ -21,12 +22,14 @@ from metastore.commit import LeaseToken
 from metastore.entity import Owned
 from metastore.errors import LeaseLost, MetastoreError
 from metastore.store import Store
-from tests.interleaving.process import Hand, Outcome
+from tests.interleaving.process import Hand, Outcome, operation_id
 
 __all__ = ["GONE", "OPERATIONS", "Operation", "T", "named", "outcome_of", "prepare"]
 
 CAT, S, R, OLD = "lake.cat", "lake.cat.s", "lake.cat.r", "lake.cat.old"
 T, U, NEW, OTHER, GONE = f"{S}.t", f"{S}.u", f"{S}.new", f"{S}.other", f"{S}.gone"
+FULL = f"{CAT}.full"
+ONE = f"{FULL}.one"
 LEASE = "job"
 
 
@@ -68,6 +71,7 @@ def prepare(store: Store) -> Mapping[str, Any]:
     given["r"] = store.schemas.create(R)
     store.tables.create(f"{OLD}.t", parents=True)
     store.schemas.drop(OLD, cascade=True)
+    store.tables.create(ONE, parents=True)
     store.catalogs.create("lake.shut", type="relational")
     store.catalogs.disable("lake.shut")
     lease = store.leases.acquire(LEASE, ttl=3600.0, owner="holder")
@@ -157,13 +161,63 @@ def _swapped(hand: Hand) -> object:
     return hand.store.run(transaction)
 
 
+def _noted(run: Callable[[Hand], object]) -> Callable[[Hand], object]:
+    """In a transaction, which writes down what came of it: an error is one more thing it has read."""
+
+    def transaction(hand: Hand) -> object:
+        def noted(tx: Any) -> object:
+            came = outcome_of(lambda: run(Hand(tx, hand.given)))
+            tx.tables.alter(U, ms.SetProperty("came", str(came)))
+            return str(came)
+
+        return hand.store.run(noted)
+
+    return transaction
+
+
+def _together(*runs: Callable[[Hand], object]) -> Callable[[Hand], object]:
+    """Several calls as one transaction."""
+    return lambda h: h.store.run(lambda tx: shown([run(Hand(tx, h.given)) for run in runs]))
+
+
+def _day(hand: Hand) -> object:
+    return hand.store.partitions.load(T, "p0").doc["values"]["day"]
+
+
+def _many(*names: str, **options: Any) -> Callable[[Hand], object]:
+    """Create several tables in one call."""
+    return lambda h: h.store.tables.create_many(S, [{"name": n, "comment": "many"} for n in names], **options)
+
+
+def _replace_schema(hand: Hand) -> object:
+    return hand.store.schemas.create_many(CAT, [{"name": "s", "comment": "replaced"}], if_exists="replace")
+
+
 def _freeze(hand: Hand) -> object:
-    with hand.store.schemas.exclusive(S, ttl=10.0, timeout=60.0) as tx:
-        return tx.tables.alter(hand.given["u"], ms.SetProperty("tables", ",".join(hand.store.tables.names(S))))
+    store = hand.store
+    with store.schemas.exclusive(S, ttl=10.0, timeout=60.0) as tx:
+        seen = f"{store.schemas.load(S).comment} {','.join(store.tables.names(S))}"
+        return tx.tables.alter(hand.given["u"], ms.SetProperty("tables", seen))
 
 
 def _partition(name: str, day: str) -> Callable[[Hand], object]:
     return lambda h: h.store.partitions.create(T, name, values={"day": day})
+
+
+def _create_gone(hand: Hand) -> object:
+    return hand.store.tables.create(GONE, comment="the second")
+
+
+def _drop_p0(hand: Hand) -> object:
+    return hand.store.partitions.drop(T, "p0")
+
+
+def _rename_r(hand: Hand) -> object:
+    return hand.store.schemas.rename(R, "q")
+
+
+def _fill_r(hand: Hand) -> object:
+    return hand.store.tables.create("n", parent=hand.given["r"])
 
 
 _C, _A, _X, _R = "create table", "alter table", "rename or move table", "drop, restore or purge table"
@@ -183,9 +237,14 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("create a sibling", _C, lambda h: h.store.tables.create(OTHER)),
     Operation("create or return", _C, lambda h: h.store.tables.create(NEW, if_exists="return")),
     Operation("create or replace", _C, lambda h: h.store.tables.create(NEW, if_exists="replace", comment="replaced")),
+    Operation("create beside the only one", _C, lambda h: h.store.tables.create(f"{FULL}.two")),
     Operation("create in the empty schema", _C, lambda h: h.store.tables.create(f"{R}.t")),
     Operation("alter", _A, _put(T, "a")),
     Operation("alter in hand", _A, _put("t", "b")),
+    Operation("alter to what it is, with an id", _A, _put(T, "x", "0", operation_id=operation_id(9, 1))),
+    Operation(
+        "create what is there, with an id", _C, lambda h: h.store.tables.create(T, operation_id=operation_id(9, 2))
+    ),
     Operation("alter a sibling", "alter its sibling", _put(U, "a")),
     Operation("swap", _A, _swap("1")),
     Operation("swap otherwise", _A, _swap("2")),
@@ -199,7 +258,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("drop in hand", _R, lambda h: h.store.tables.drop(h.given["t"])),
     Operation("restore", _R, lambda h: h.store.tables.restore(GONE)),
     Operation("create what was dropped", _C, lambda h: h.store.tables.create(GONE)),
+    Operation("drop the only one", _R, lambda h: h.store.tables.drop(ONE)),
     Operation("purge", _R, lambda h: h.store.tables.purge(T)),
+    Operation("drop what was dropped", _R, _together(_create_gone, lambda h: h.store.tables.drop(GONE))),
+    Operation("purge the empty schema", _DS, lambda h: h.store.schemas.purge(R)),
+    Operation("create several", _C, _many("new", "other")),
+    Operation("create several or return", _C, _many("new", "gone", if_exists="return")),
+    Operation("create several or replace", _C, _many("new", "t", if_exists="replace")),
     Operation("load", _READ, lambda h: h.store.tables.load(T)),
     Operation("load in hand", _READ, lambda h: h.store.tables.load(h.given["t"])),
     Operation("exists", _READ, lambda h: h.store.tables.exists(NEW)),
@@ -208,9 +273,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("load both", _READ, lambda h: h.store.tables.load_many([T, NEW])),
     Operation("create a partition", _O, _partition("p1", "1")),
     Operation("create it with other values", _O, _partition("p1", "2")),
-    Operation("drop a partition", _O, lambda h: h.store.partitions.drop(T, "p0")),
+    Operation("drop a partition", _O, _drop_p0),
+    Operation("put another partition in its place", _O, _together(_drop_p0, _partition("p0", "1"))),
+    Operation("read a partition and drop it", _TX, _together(_day, _drop_p0)),
+    Operation("read a partition and make another of it", _TX, _together(_day, _drop_p0, _partition("p0", "2"))),
     Operation("list partitions", _READ, lambda h: tuple(h.store.partitions.names(T))),
     Operation("alter the schema", _AS, lambda h: h.store.schemas.alter(S, ms.SetComment("c"))),
+    Operation("replace the schema", _AS, _replace_schema),
     Operation("rename the schema", _XS, lambda h: h.store.schemas.rename(S, "q")),
     Operation("rename the schema in hand", _XS, lambda h: h.store.schemas.rename(h.given["s"], "q2")),
     Operation("move the schema", _XS, lambda h: h.store.schemas.rename(S, f"{R}.s")),
@@ -219,6 +288,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("drop the schema if empty", _DS, lambda h: h.store.schemas.drop(S)),
     Operation("drop the empty schema", _DS, lambda h: h.store.schemas.drop(R)),
     Operation("restore a schema", _DS, lambda h: h.store.schemas.restore(OLD)),
+    Operation("rename the empty schema and fill it", _XS, _together(_rename_r, _fill_r)),
     Operation("freeze", _F, _freeze, may_conflict=True),
     Operation("rename the catalog", _G, lambda h: h.store.catalogs.rename(CAT, "dog")),
     Operation("disable the catalog", _G, lambda h: h.store.catalogs.disable(CAT)),
@@ -230,6 +300,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("write down what is listed", _TX, _listed),
     Operation("write down what is absent", _TX, _if_absent),
     Operation("put another in its place", _TX, _swapped),
+    Operation("note the drop of the schema", _TX, _noted(lambda h: h.store.schemas.drop(FULL))),
+    Operation("note the restore", _TX, _noted(lambda h: h.store.tables.restore(GONE))),
+    Operation("note the restore of what is there", _TX, _noted(lambda h: h.store.tables.restore(T))),
+    Operation("note the creation", _TX, _noted(lambda h: h.store.tables.create(NEW))),
     Operation("transaction, once", _TX, _once, may_conflict=True),
     Operation("alter under the lease", _L, lambda h: _put(T, "leased", lease=h.given["lease"])(h)),
     Operation("create under the lease", _L, lambda h: h.store.tables.create(NEW, lease=h.given["lease"])),
