@@ -29,6 +29,7 @@ __all__ = [
     "Absent",
     "Caller",
     "Cause",
+    "Children",
     "Commit",
     "Committed",
     "Conflicted",
@@ -42,9 +43,11 @@ __all__ = [
     "LeaseToken",
     "Listing",
     "Mark",
+    "Newest",
     "Outcome",
     "Place",
     "Put",
+    "Read",
     "Resolution",
     "Result",
     "Unknown",
@@ -103,7 +106,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The live children of ``parent_id`` of ``kind`` are these (id, version) and no others.
+    """The children of ``parent_id`` of ``kind``, in this state, are these (id, version) and no others.
 
     Needs an exclusive guard on the parent. With ``owned`` they are its owned rows.
     """
@@ -112,6 +115,33 @@ class Listing:
     kind: str
     members: frozenset[tuple[int, int]]
     owned: bool = False
+    state: int = LIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """Whether a live entity of any kind stands below ``parent_id``, besides some. Needs an exclusive guard on it."""
+
+    parent_id: int
+    besides: frozenset[int]
+    there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """Of what was dropped under this name and can be restored, ``id`` is the newest; None: there is nothing.
+
+    Needs an exclusive guard on the parent.
+    """
+
+    parent_id: int
+    kind: str
+    family: str
+    key: str
+    id: int | None
+
+
+Read = Expect | Absent | Listing | Children | Newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +215,10 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write an owned row of ``owner_id``; ``version`` is the one expected, 0 for a new row."""
+    """Write an owned row of ``owner_id``; ``version`` is the one expected, 0 for a new row.
+
+    ``id``: the row's, which tells it from one that was made after it was deleted. 0: the same commit makes the row.
+    """
 
     owner_id: int
     kind: str
@@ -193,17 +226,19 @@ class Put:
     version: int
     doc: str
     event: Event
+    id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an owned row of ``owner_id``, whose version is ``version``."""
+    """Delete an owned row of ``owner_id``, whose version is ``version``; ``id`` as in :class:`Put`."""
 
     owner_id: int
     kind: str
     name: str
     version: int
     event: Event
+    id: int = 0
 
 
 Write = Insert | Update | Put | Delete
@@ -227,7 +262,7 @@ class Commit:
     operation_id: UUID
     principal: str | None
     guards: tuple[Guard, ...] = ()
-    reads: tuple[Expect | Absent | Listing, ...] = ()
+    reads: tuple[Read, ...] = ()
     writes: tuple[Write, ...] = ()
     skip_existing: bool = False
     """Inserts whose name is taken are left out, instead of failing the commit."""

@@ -19,7 +19,7 @@ from uuid import UUID
 from metastore.changes import EntityChange
 from metastore.names import format_path
 
-__all__ = ["Change", "Entity", "Node", "Owned", "OwnedRecord", "Record", "Version", "utc"]
+__all__ = ["Change", "Entity", "Node", "Origin", "Owned", "OwnedRecord", "Record", "Version", "utc"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -67,6 +67,18 @@ class OwnedRecord(NamedTuple):
     created_at: int
     modified_by: str | None
     modified_at: int
+
+
+@dataclass(slots=True, eq=False)
+class Origin:
+    """Where an entity comes from: which database, and whether what the entity says is committed there.
+
+    All entities that a transaction returns share one origin. It becomes committed when the transaction commits, and
+    stays uncommitted if the transaction is refused or its outcome is unknown.
+    """
+
+    database: str
+    committed: bool = True
 
 
 class _Stored:
@@ -137,6 +149,15 @@ class Entity(_Stored):
     """One metadata object as it was at one version."""
 
     record: Record
+    origin: Origin | None
+    """None: it is unknown, so that nothing rests on the entity but its id."""
+
+    def __init__(self, record: Record, origin: Origin | None = None) -> None:
+        super().__init__(record)
+        self.__dict__["origin"] = origin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.record, self.origin)
 
     @property
     def id(self) -> int:

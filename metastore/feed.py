@@ -72,7 +72,7 @@ def _follow(
             _check_collected(epoch, backend.feed_start()[1], seq)
         for step in page.rows:
             seq = step.seq or seq
-            yield change_of(step, position_of(epoch, seq))
+            yield change_of(step, position_of(epoch, seq), backend.origin)
         if page.rows:
             left = None if left is None else left - len(page.rows)
             patience = clock.monotonic() + _PATIENCE

@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from metastore.announcing import Announced
 from metastore.commit import (
+    ROOT_ID,
     Caller,
     Commit,
     Committed,
@@ -31,6 +32,7 @@ from metastore.commit import (
     Write,
 )
 from metastore.deadlines import until
+from metastore.entity import Entity
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
@@ -70,8 +72,15 @@ def perform(session: Session, request: Request[T], call: Call) -> T:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
         if call.lease is not None:
             raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
-        return _in_transaction(session, request, call)
-    return Operation(session, request, call).run()
+        return _of(session, _in_transaction(session, request, call))
+    return _of(session, Operation(session, request, call).run())
+
+
+def _of(session: Session, result: T) -> T:
+    """Note in an entity where it comes from: only what was committed here is trusted later."""
+    if isinstance(result, Entity):
+        result.__dict__["origin"] = session.backend.origin
+    return result
 
 
 def is_new(session: Session, call: Call) -> bool:
@@ -240,7 +249,7 @@ class Operation(Announced[T]):
             self.id,
             self._principal,
             proposal.guards,
-            (),
+            proposal.reads,
             proposal.writes,
             proposal.skip_existing,
             claim=self._claim,
@@ -283,7 +292,7 @@ class Operation(Announced[T]):
             raise Conflict(cause, detail(conflict), 0.0)
         stale = cause == "self" and self._guessed  # what was in hand was old: that is no contention yet
         if updated is not None and cause in _MARKS and self._request.exclusive and not stale:
-            self._mark(updated.id)
+            self._mark(_waits_at(commit) if cause == "busy" else updated.id)
             raise Conflict(cause, detail(conflict), 0.0)
         if cause == "pending":
             helped = [help_others(self._session, entity_id) for entity_id in _updated(commit.writes)]
@@ -347,6 +356,15 @@ class Operation(Announced[T]):
                 by = "" if steps[0].principal is None else f" by {steps[0].principal}"
                 return f"; operation {steps[0].operation_id}{by} made version {steps[0].version}"
         return ""
+
+
+def _waits_at(commit: Commit) -> int:
+    """Return where an exclusive operation waits for others: at its exclusive guard, if it has one, else at its entity.
+
+    The root is never marked: a mark there would hold everybody up.
+    """
+    barred = [guard.id for guard in commit.guards if guard.exclusive and guard.id != ROOT_ID]
+    return (barred or _updated(commit.writes))[0]
 
 
 def _updated(writes: Sequence[Write]) -> list[int]:

@@ -25,17 +25,19 @@ from metastore.commit import (
     PURGING,
     ROOT_ID,
     Absent,
+    Children,
     Commit,
     Committed,
     Insert,
     Listing,
+    Newest,
     Outcome,
     Result,
     Update,
     Write,
 )
 from metastore.drafts import Draft, Drafts
-from metastore.entity import Node, OwnedRecord, Record
+from metastore.entity import Node, Origin, OwnedRecord, Record
 from metastore.errors import InvalidArgument
 from metastore.kinds import kind_named
 from metastore.names import fold
@@ -56,6 +58,7 @@ class Overlay:
         self._base = base
         self._clock = clock
         self._principal = principal
+        self._origin: Origin | None = None
         self._reads = ReadSet()
         self._drafts = Drafts()
         self._owned = OwnedOverlay(base, self._reads, self._drafts.is_new)
@@ -65,6 +68,23 @@ class Overlay:
         self._paths: dict[Lookup, Resolved] = {}
         self._ids: list[int] = []
         self._listings: dict[tuple[int, str, str, int], tuple[int, list[Child]]] = {}
+
+    # --- where what it returns comes from
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of all that the transaction returns: uncommitted, until it commits."""
+        if self._origin is None:
+            self._origin = Origin(self._base.origin.database, committed=False)
+        return self._origin
+
+    def identify(self) -> Origin:
+        """Which database this is, read again."""
+        return self._base.identify()
+
+    def committed(self) -> None:
+        """Note that all that the transaction returned is committed now."""
+        self.origin.committed = True
 
     # --- the transaction as a commit
 
@@ -274,7 +294,10 @@ class Overlay:
             return True
         if self._drafts.is_new(entity_id):
             return False
-        return self._base.has_children(entity_id, [*besides, *self._drafts])
+        known = frozenset([*besides, *[i for i, draft in self._drafts.items() if not draft.new]])
+        there = self._base.has_children(entity_id, sorted(known))
+        self._reads.children.add(Children(entity_id, known, there))
+        return there
 
     # --- listings
 
@@ -311,7 +334,7 @@ class Overlay:
         return sorted(rows, key=lambda c: (c.key, c.node.id))
 
     def _base_listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
-        """Return the whole listing; one of live children is noted, one of dropped ones is not validated."""
+        """Return the whole listing, and note it."""
         rows: list[Child] = []
         after = ("", 0)
         while True:
@@ -320,13 +343,11 @@ class Overlay:
             if len(page.rows) < _PAGE:
                 break
             after = (rows[-1].key, rows[-1].node.id)
-        if state != LIVE:
-            return rows
-        for row in rows:
+        for row in rows if state == LIVE else ():
             self._nodes.setdefault(row.node.id, (row.node, parent_id))
         members = frozenset((c.node.id, c.version) for c in rows)
-        key = (parent_id, kind, False)
-        self._reads.listings.setdefault(key, Listing(parent_id, kind, members))
+        key = (parent_id, kind, False, state)
+        self._reads.listings.setdefault(key, Listing(parent_id, kind, members, state=state))
         if parent_id == ROOT_ID:
             self._note_guard(ROOT_ID, ROOT.scope_version)
         return rows
@@ -369,7 +390,12 @@ class Overlay:
         draft = self._drafts.at(parent_id, family, key, DROPPED, kind)
         if draft is not None:
             return Child(key, draft.node, draft.state, *draft.record[1:7])
+        if self._drafts.is_new(parent_id):
+            return None
         child = self._base.gone(parent_id, kind, family, key)
+        self._reads.newest.add(Newest(parent_id, kind, family, key, child and child.node.id))
+        if parent_id == ROOT_ID:
+            self._note_guard(ROOT_ID, ROOT.scope_version)
         if child is not None:
             self.by_id([child.node.id])
         return None if child is not None and self._state(child.node.id) == LIVE else child

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from metastore.backends.port import Backend
-from metastore.commit import Absent, Delete, Listing, Put, Result
+from metastore.commit import LIVE, Absent, Delete, Listing, Put, Result
 from metastore.entity import OwnedRecord
 from metastore.read_set import ReadSet
 
@@ -25,16 +25,16 @@ class OwnedOverlay:
         self._read: dict[tuple[int, str, str], OwnedRecord | None] = {}
 
     def write(self, write: Put | Delete, principal: str | None, now: int) -> Result:
-        """Lay a write over what is there; the id is not known before the commit."""
+        """Lay a write over what is there; the id of a new row is not known before the commit."""
         key = (write.owner_id, write.kind, write.name)
         if isinstance(write, Delete):
             self._written[key] = None
         else:
             audit = (principal, now, principal, now)
             self._written[key] = OwnedRecord(
-                0, write.owner_id, write.kind, write.name, write.version + 1, write.doc, *audit
+                write.id, write.owner_id, write.kind, write.name, write.version + 1, write.doc, *audit
             )
-        return Result(0, write.version + 1, now)
+        return Result(write.id, write.version + 1, now)
 
     def listing(self, owner_id: int, kind: str) -> list[OwnedRecord]:
         """Return an owner's rows, by name; the database's are noted as a listing."""
@@ -54,7 +54,7 @@ class OwnedOverlay:
             if len(page.rows) < _PAGE:
                 break
         members = frozenset((r.id, r.version) for r in rows)
-        self._reads.listings.setdefault((owner_id, kind, True), Listing(owner_id, kind, members, owned=True))
+        self._reads.listings.setdefault((owner_id, kind, True, LIVE), Listing(owner_id, kind, members, owned=True))
         return rows
 
     def by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:

@@ -12,7 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from metastore.commit import Absent, Commit, Delete, Expect, Guard, Insert, Listing, Put, Update, Write
+from metastore.commit import (
+    Absent,
+    Children,
+    Commit,
+    Delete,
+    Expect,
+    Guard,
+    Insert,
+    Listing,
+    Newest,
+    Put,
+    Read,
+    Update,
+    Write,
+)
 from metastore.entity import OwnedRecord
 
 __all__ = ["ReadSet"]
@@ -20,13 +34,18 @@ __all__ = ["ReadSet"]
 
 @dataclass
 class ReadSet:
-    """Guards by id; versions of entities by id; owned rows as first read, by id; absent names; listings."""
+    """Guards and versions by id; owned rows as first read, by id; absent names; listings (parent, kind, owned, state).
+
+    And whether there were children, and what was dropped last under a name.
+    """
 
     guards: dict[int, int] = field(default_factory=dict)
     entities: dict[int, int] = field(default_factory=dict)
     owned: dict[int, OwnedRecord] = field(default_factory=dict)
     absent: set[Absent] = field(default_factory=set)
-    listings: dict[tuple[int, str, bool], Listing] = field(default_factory=dict)
+    listings: dict[tuple[int, str, bool, int], Listing] = field(default_factory=dict)
+    children: set[Children] = field(default_factory=set)
+    newest: set[Newest] = field(default_factory=set)
 
     def commit(
         self, operation_id: UUID, principal: str | None, writes: Sequence[Write], family_of: Callable[[int], str]
@@ -35,13 +54,15 @@ class ReadSet:
         updates = [w for w in writes if isinstance(w, Update)]
         written, exclusive = {w.id for w in updates}, {w.id for w in updates if w.scope_version is not None}
         absent = self.absent - set(_taken(writes, family_of))
-        barred = {r.parent_id for r in absent} | {r.parent_id for r in self.listings.values()}
+        emptied = {w.id for w in updates if w.empty}  # which the writes themselves check
+        children = [c for c in self.children if c.parent_id not in emptied]
+        under: list[Absent | Listing | Children | Newest] = [*absent, *self.listings.values(), *children, *self.newest]
+        barred = {r.parent_id for r in under}
         guards = [Guard(i, scope, exclusive=i in barred) for i, scope in self.guards.items() if i not in exclusive]
-        reads: tuple[Expect | Absent | Listing, ...] = (
+        reads: tuple[Read, ...] = (
             *[Expect(i, version) for i, version in self.entities.items() if i not in written],
             *[Expect(r.id, r.version, owned=True) for r in self._owned_and_not_written(writes)],
-            *absent,
-            *self.listings.values(),
+            *under,
         )
         return Commit(operation_id, principal, tuple(guards), reads, tuple(writes))
 
@@ -50,12 +71,12 @@ class ReadSet:
 
         Locked as read and then as written, a row would deadlock with whoever does the same.
         """
-        written: dict[tuple[int, str, str], int] = {}
+        written: dict[tuple[int, str, str], tuple[int, int]] = {}
         for write in writes:
             if isinstance(write, Put | Delete):
-                written.setdefault((write.owner_id, write.kind, write.name), write.version)
+                written.setdefault((write.owner_id, write.kind, write.name), (write.id, write.version))
         for row in self.owned.values():
-            if written.get((row.owner_id, row.kind, row.name)) != row.version:
+            if written.get((row.owner_id, row.kind, row.name)) != (row.id, row.version):
                 yield row
 
 

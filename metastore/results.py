@@ -15,7 +15,7 @@ from uuid import UUID
 from metastore import errors
 from metastore.backends.port import Backend, Step
 from metastore.commit import CLAIMABLE, PENDING
-from metastore.entity import Entity, Node, Owned, OwnedRecord, Record
+from metastore.entity import Entity, Node, Origin, Owned, OwnedRecord, Record
 from metastore.errors import MetastoreError
 from metastore.kinds import kind_named, owned_kind_named
 from metastore.names import parse_path
@@ -73,13 +73,13 @@ def encode_value(value: Entity | Owned | bool | int | None) -> str:
     return json.dumps({"value": value})
 
 
-def decode_value(text: str) -> Any:
+def decode_value(text: str, origin: Origin | None = None) -> Any:
     """Return what ``encode_value`` or ``encode_error`` wrote; an error as a value."""
     kept = json.loads(text)
     if "entity" in kept:
         chain, *rest = kept["entity"]
         record = Record(tuple([Node(*node) for node in chain]), *rest)
-        return kind_named(record.chain[-1].kind).entity(record)
+        return kind_named(record.chain[-1].kind).entity(record, origin)
     if "owned" in kept:
         owned = OwnedRecord(*kept["owned"])
         return owned_kind_named(owned.kind).row(owned)
@@ -92,10 +92,11 @@ def decode_value(text: str) -> Any:
     return error
 
 
-def entity_at(step: Step, chain: tuple[Node, ...] | None = None) -> Entity | Owned | None:
+def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin | None = None) -> Entity | Owned | None:
     """Return what the entity was after ``step``; None if the step does not say.
 
-    ``chain``: the nodes above it as they are now, if they are known and lead to the same path.
+    ``chain``: the nodes above it as they are now, if they are known and lead to the same path. ``origin``: of which
+    database the step is.
     """
     kind, path = step.kind or "", step.path_after or step.path_before
     if step.doc is None or path is None or step.entity_id is None or step.version is None:
@@ -112,7 +113,7 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None) -> Entity | Own
     else:
         above = [Node(_UNKNOWN, "", name, 0, True, False) for name in names[:-1]]
         nodes = (*above, Node(step.entity_id, kind, names[-1], step.scope_version or 1, bool(step.in_use), False))
-    return kind_named(kind).entity(Record(nodes, step.version, step.doc, *audit))
+    return kind_named(kind).entity(Record(nodes, step.version, step.doc, *audit), origin)
 
 
 def with_origin(steps: list[Step], backend: Backend) -> list[Step]:
@@ -126,8 +127,8 @@ def with_origin(steps: list[Step], backend: Backend) -> list[Step]:
     return steps
 
 
-def outcome_of(steps: Sequence[Step]) -> Outcome:
-    """Return what an operation's rows say of it."""
+def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:
+    """Return what an operation's rows say of it; ``origin``: of which database they are."""
     if not steps:
         return Outcome("unknown")
     first = steps[0]
@@ -137,10 +138,10 @@ def outcome_of(steps: Sequence[Step]) -> Outcome:
         return Outcome("cancelled")
     if first.seq is None:
         state = "failed" if first.action == "failed" else "committed"
-        return Outcome(state, decode_value(first.result or '{"value": null}'))
+        return Outcome(state, decode_value(first.result or '{"value": null}', origin))
     if first.action in ("drop", "purge"):
         return Outcome("committed", True)
-    results = [entity_at(step) for step in steps]
+    results = [entity_at(step, origin=origin) for step in steps]
     return Outcome("committed", results[0] if len(results) == 1 else tuple(results))
 
 

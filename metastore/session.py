@@ -18,8 +18,8 @@ from metastore.arguments import positive_seconds, shown
 from metastore.backends.port import Backend, Lookup, Step
 from metastore.changes import EntityChange
 from metastore.clock import Clock
-from metastore.commit import Guard, LeaseToken, Result, Write
-from metastore.entity import Node
+from metastore.commit import Guard, LeaseToken, Read, Result, Write
+from metastore.entity import Entity, Node
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.guesses import Hot, Recent
 from metastore.metrics import Metrics
@@ -27,7 +27,19 @@ from metastore.names import clean_text
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
-__all__ = ["Attempt", "Call", "Fencing", "Merge", "Proposal", "Request", "Results", "Session", "View", "uuid7"]
+__all__ = [
+    "Attempt",
+    "Call",
+    "Fencing",
+    "Merge",
+    "Proposal",
+    "Request",
+    "Results",
+    "Session",
+    "View",
+    "committed",
+    "uuid7",
+]
 
 T = TypeVar("T")
 Results = tuple[Result | None, ...]
@@ -43,6 +55,8 @@ class Proposal(Generic[T]):
     skip_existing: bool = False
     merge: Merge | None = None
     """What can be announced when it loses, where the request itself does not say it."""
+    reads: tuple[Read, ...] = ()
+    """What was read, and must still be so. (A transaction notes all that it reads by itself.)"""
 
 
 @runtime_checkable
@@ -98,6 +112,25 @@ def uuid7(value: object) -> UUID:
     return found
 
 
+def committed(backend: Backend, entity: Entity) -> bool:
+    """Whether what an entity says was committed in this database. Raises InvalidArgument for one of another database.
+
+    No: a transaction returned it that was refused, has not ended, or whose outcome is unknown. Its id means what it
+    says all the same.
+    """
+    origin, here = entity.origin, backend.origin
+    if origin is here:
+        return here.committed
+    if origin is None:
+        return False
+    if origin.database not in (here.database, backend.identify().database):
+        raise InvalidArgument(
+            f"{entity.path} (id {entity.id}) is an entity of another database, or of this one before it was restored; "
+            "load it from this store"
+        )
+    return origin.committed
+
+
 class View:
     """What one attempt sees: the backend, and whether what is in hand may be trusted."""
 
@@ -106,6 +139,13 @@ class View:
         self.trusting = trusting
         self.guessed = False
         self._recent = recent
+
+    def trusts(self, entity: Entity) -> bool:
+        """Whether the attempt may use an entity in hand instead of reading it; if so, it is noted.
+
+        Raises InvalidArgument for an entity of another database.
+        """
+        return committed(self.backend, entity) and entity.record.live and self.guess()
 
     def guess(self) -> bool:
         """Whether the attempt may use what is in hand instead of reading; if so, it is noted."""

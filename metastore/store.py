@@ -187,7 +187,7 @@ class Store(Managers):
         Raises InvalidArgument for what is no UUIDv7.
         """
         backend = self._session.backend
-        return outcome_of(with_origin(backend.steps(uuid7(operation_id)), backend))
+        return outcome_of(with_origin(backend.steps(uuid7(operation_id)), backend), backend.origin)
 
     def metrics(self) -> Snapshot:
         """Return what this process saw of its operations since the store was opened; see docs/metrics.md."""
@@ -243,6 +243,7 @@ def open_store(
     backend = _backend(parsed, float(deadline))
     try:
         _check_format(parsed, backend)
+        backend.identify()
         return Store(parsed, backend, RetryPolicy(deadline=float(deadline), hooks=called), principal, SYSTEM)
     except BaseException:
         backend.close()

@@ -90,6 +90,7 @@ class Transaction(Managers):
         try:
             with until(ends):
                 run(lambda number: self._send(number, ends), effort_of(session, policy, self._id))
+            self._overlay.committed()
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
         except DeadlineExceeded as error:
             if self._in_the_way is None:

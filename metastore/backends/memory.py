@@ -16,7 +16,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from metastore.backends.lease_port import LeaseRows
-from metastore.backends.memory_commit import Refused, apply
+from metastore.backends.memory_commit import Refused, apply, newest_dropped
 from metastore.backends.memory_intents import help_intents, set_mark, write_down
 from metastore.backends.memory_leases import MemoryLeases
 from metastore.backends.memory_restore import MemoryRestorer, require_empty
@@ -58,7 +58,7 @@ from metastore.commit import (
     Outcome,
     Result,
 )
-from metastore.entity import Node, OwnedRecord, Record
+from metastore.entity import Node, Origin, OwnedRecord, Record
 from metastore.names import fold
 
 __all__ = ["MemoryBackend"]
@@ -77,6 +77,7 @@ class MemoryBackend:
         root = Stand(ROOT_ID, above_all, "root", "root", "", "", False, LIVE, True, ROOT.scope_version, None)
         self._tables = Tables({ROOT_ID: root})
         self._epoch = f"{clock.micros():014x}"
+        self._origin = Origin(f"memory/{clock.operation_id()}")
         self._collected = 0
 
     # --- commit
@@ -250,9 +251,7 @@ class MemoryBackend:
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         with self._lock:
-            wanted = (kind, family, key, DROPPED)
-            found = [s for s in self._tables.children(parent_id) if (s.kind, s.family, s.key, s.state) == wanted]
-            last = max(found, key=lambda s: (s.dropped_at or 0, s.id), default=None)
+            last = newest_dropped(self._tables, parent_id, kind, family, key)
             return last and self._child(last)
 
     def _child(self, stand: Stand) -> Child:
@@ -387,6 +386,13 @@ class MemoryBackend:
 
     def now(self) -> int:
         return self._clock.micros()
+
+    @property
+    def origin(self) -> Origin:
+        return self._origin
+
+    def identify(self) -> Origin:
+        return self._origin
 
     def format(self) -> tuple[int, int] | None:
         return FORMAT, FORMAT

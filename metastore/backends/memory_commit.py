@@ -23,20 +23,23 @@ from metastore.commit import (
     Absent,
     Caller,
     Cause,
+    Children,
     Commit,
     Delete,
     Expect,
     Guard,
     Insert,
     Listing,
+    Newest,
     Put,
+    Read,
     Result,
     Update,
     Write,
 )
 from metastore.entity import OwnedRecord
 
-__all__ = ["Refused", "apply", "check_caller", "check_guards", "take_claim"]
+__all__ = ["Refused", "apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
 
 
 class Refused(Exception):
@@ -107,7 +110,14 @@ def _check_leases(tables: Tables, commit: Commit) -> None:
         tables.staged[staged_id] = staged._replace(state=PUBLISHED)
 
 
-def _check_read(tables: Tables, read: Expect | Absent | Listing) -> None:
+def newest_dropped(tables: Tables, parent_id: int, kind: str, family: str, key: str) -> Stand | None:
+    """Return what was dropped last under this name."""
+    wanted = (kind, family, key, DROPPED)
+    found = [s for s in tables.children(parent_id) if (s.kind, s.family, s.key, s.state) == wanted]
+    return max(found, key=lambda s: (s.dropped_at or 0, s.id), default=None)
+
+
+def _check_read(tables: Tables, read: Read) -> None:
     owned_versions = {row.id: row.version for row in tables.owned.values()}
     if isinstance(read, Expect):
         body = tables.bodies.get(read.id)
@@ -118,15 +128,24 @@ def _check_read(tables: Tables, read: Expect | Absent | Listing) -> None:
         name = (read.parent_id, read.family, read.key)
         if name in tables.owned if read.owned else tables.live_child(*name) is not None:
             raise Refused("read", read.parent_id)
-    else:
-        if read.owned:
-            rows = [row for row in tables.owned.values() if (row.owner_id, row.kind) == (read.parent_id, read.kind)]
-            members = {(row.id, row.version) for row in rows}
-        else:
-            live = [s for s in tables.children(read.parent_id) if (s.kind, s.state) == (read.kind, LIVE)]
-            members = {(s.id, tables.bodies[s.id].version) for s in live}
-        if members != read.members:
+    elif isinstance(read, Children):
+        live = [s for s in tables.children(read.parent_id) if s.state == LIVE and s.id not in read.besides]
+        if bool(live) != read.there:
             raise Refused("read", read.parent_id)
+    elif isinstance(read, Newest):
+        newest = newest_dropped(tables, read.parent_id, read.kind, read.family, read.key)
+        if (newest and newest.id) != read.id:
+            raise Refused("read", read.parent_id)
+    elif _members(tables, read) != read.members:
+        raise Refused("read", read.parent_id)
+
+
+def _members(tables: Tables, read: Listing) -> set[tuple[int, int]]:
+    if read.owned:
+        rows = [row for row in tables.owned.values() if (row.owner_id, row.kind) == (read.parent_id, read.kind)]
+        return {(row.id, row.version) for row in rows}
+    listed = [s for s in tables.children(read.parent_id) if (s.kind, s.state) == (read.kind, read.state)]
+    return {(s.id, tables.bodies[s.id].version) for s in listed}
 
 
 def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> None:
@@ -235,6 +254,8 @@ class _Applying:
         old = self._tables.owned.get((write.owner_id, write.kind, write.name))
         if (0 if old is None else old.version) != write.version:
             raise Refused("self" if write.version else "name", old and old.id, old and old.version)
+        if old is not None and write.id not in (0, old.id):
+            raise Refused("self", old.id, old.version)
         return old
 
     def _audit(self) -> tuple[str | None, int]:

@@ -17,7 +17,7 @@ from metastore.backends.restorer import Restorer
 from metastore.backends.snapshot import Fence, Snapshot
 from metastore.backends.stats_sql import DatabaseStats
 from metastore.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
-from metastore.entity import Node, OwnedRecord, Record
+from metastore.entity import Node, Origin, OwnedRecord, Record
 
 __all__ = [
     "DRIFT",
@@ -354,6 +354,15 @@ class Backend(Protocol):
 
     def restorer(self) -> Restorer:
         """Write rows below the managers, in bulk: for the restore of a whole database only."""
+        ...
+
+    @property
+    def origin(self) -> Origin:
+        """Which database this is, as it was read last: what all entities of it carry."""
+        ...
+
+    def identify(self) -> Origin:
+        """Read again which database this is: a restore through another store makes it another one."""
         ...
 
     def format(self) -> tuple[int, int] | None:

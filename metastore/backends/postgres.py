@@ -51,6 +51,7 @@ from metastore.commit import (
     Unknown,
     Update,
 )
+from metastore.entity import Origin
 from metastore.errors import BackendUnavailable, MigrationNeeded
 
 __all__ = ["PostgresBackend"]
@@ -63,12 +64,16 @@ _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {sql.NOW} RETURNING 1"""
+_DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
+  FROM info"""
 _NEW_ORIGIN = """UPDATE info SET origin = %(origin)s, epoch = CASE origin WHEN '' THEN epoch ELSE %(epoch)s END
   WHERE origin <> %(origin)s RETURNING epoch"""
 
 
 class PostgresBackend(PostgresReads):
     """Keeps the promises of :class:`metastore.backends.port.Backend` on PostgreSQL."""
+
+    _identity: Origin | None = None
 
     # --- commit
 
@@ -225,6 +230,17 @@ class PostgresBackend(PostgresReads):
         return PostgresRestorer(self.pool)
 
     # --- the schema
+
+    @property
+    def origin(self) -> Origin:
+        return self._identity or self.identify()
+
+    def identify(self) -> Origin:
+        """The feed's epoch and the database's number in its cluster: a copy made as a template has the same epoch."""
+        ((database,),) = self._rows(_DATABASE, {})
+        if self._identity is None or self._identity.database != database:
+            self._identity = Origin(database)
+        return self._identity
 
     def format(self) -> tuple[int, int] | None:
         """A restored copy of a database is another database: it gets an epoch of its own."""

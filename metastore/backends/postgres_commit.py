@@ -14,6 +14,7 @@ from metastore.backends.lease_port import fences
 from metastore.commit import (
     Absent,
     Caller,
+    Children,
     Commit,
     Delete,
     Expect,
@@ -21,6 +22,7 @@ from metastore.commit import (
     Insert,
     LeaseToken,
     Listing,
+    Newest,
     Put,
     Update,
     Write,
@@ -259,17 +261,25 @@ def _checks(commit: Commit, updates: list[Update]) -> list[Statement]:
             "keys": texts([r.key for r in absent]),
         }
         found.append(Statement(text, columns))
-    for read in commit.reads:
-        if isinstance(read, Listing):
-            members = sorted(read.members)
-            parameters = {
-                "parent_id": read.parent_id,
-                "kind": read.kind,
-                "ids": plain([m[0] for m in members]),
-                "versions": plain([m[1] for m in members]),
-            }
-            found.append(Statement(sql.check_listing[read.owned], parameters))
-    return found
+    return found + [_check(r) for r in commit.reads if isinstance(r, Listing | Children | Newest)]
+
+
+def _check(read: Listing | Children | Newest) -> Statement:
+    if isinstance(read, Children):
+        children = {"parent_id": read.parent_id, "besides": plain(sorted(read.besides)), "there": read.there}
+        return Statement(sql.check_children, children)
+    if isinstance(read, Newest):
+        newest = {"parent_id": read.parent_id, "kind": read.kind, "family": read.family, "key": read.key}
+        return Statement(sql.check_newest, {**newest, "id": read.id})
+    members = sorted(read.members)
+    listing = {
+        "parent_id": read.parent_id,
+        "kind": read.kind,
+        "state": read.state,
+        "ids": plain([m[0] for m in members]),
+        "versions": plain([m[1] for m in members]),
+    }
+    return Statement(sql.check_listing[read.owned], listing)
 
 
 def _batch(
@@ -375,6 +385,7 @@ def _owned(owned: dict[int, Put | Delete]) -> dict[str, Any]:
         "w_kinds": texts([w.kind for w in rows]),
         "w_names": texts([w.name for w in rows]),
         "w_versions": plain([w.version for w in rows]),
+        "w_ids": plain([w.id for w in rows]),
         "w_docs": texts([w.doc if isinstance(w, Put) else None for w in rows]),
         "w_known": sum(w.version > 0 for w in rows),
     }

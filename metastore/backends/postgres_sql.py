@@ -22,6 +22,7 @@ from functools import cache
 
 from metastore.backends.port import DRIFT, LONGEST_QUIET, QUIET
 from metastore.changes import FORMAT
+from metastore.commit import DROPPED
 
 __all__ = [
     "ALL_FENCED",
@@ -48,8 +49,10 @@ __all__ = [
     "batch",
     "check_absent",
     "check_absent_owned",
+    "check_children",
     "check_empty",
     "check_listing",
+    "check_newest",
     "marked",
     "quiet",
 ]
@@ -130,9 +133,21 @@ check_absent_owned = _fails_if(
     JOIN owned o ON o.owner_id = w.p AND o.kind = w.f AND o.name = w.k)"""
 )
 
+check_children = _fails_if(
+    """%(there)s::boolean <> EXISTS (SELECT FROM guard
+    WHERE parent_id = %(parent_id)s::bigint AND state = 0 AND id <> ALL(%(besides)s::bigint[]))"""
+)
+
+check_newest = _fails_if(
+    f"""%(id)s::bigint IS DISTINCT FROM (SELECT id FROM guard
+    WHERE parent_id = %(parent_id)s::bigint AND family = %(family)s::text AND key = %(key)s::text
+      AND state = {DROPPED} AND kind = %(kind)s::text
+    ORDER BY dropped_at DESC, id DESC LIMIT 1)"""
+)
+
 _MEMBERS = {
     False: """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
-    WHERE g.parent_id = %(parent_id)s::bigint AND g.kind = %(kind)s::text AND g.state = 0""",
+    WHERE g.parent_id = %(parent_id)s::bigint AND g.kind = %(kind)s::text AND g.state = %(state)s::smallint""",
     True: "SELECT id, version FROM owned WHERE owner_id = %(parent_id)s::bigint AND kind = %(kind)s::text",
 }
 _SEEN = "SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[])"
@@ -191,9 +206,10 @@ _LOCKED = """locked AS MATERIALIZED (
 
 _LOCKED_OWNED = """locked_owned AS MATERIALIZED (
   SELECT o.id FROM owned o
-  JOIN unnest(%(w_owners)s::bigint[], %(w_kinds)s::text[], %(w_names)s::text[], %(w_versions)s::bigint[])
-    AS w(owner_id, kind, name, version)
-    ON o.owner_id = w.owner_id AND o.kind = w.kind AND o.name = w.name AND o.version = w.version
+  JOIN unnest(%(w_owners)s::bigint[], %(w_kinds)s::text[], %(w_names)s::text[], %(w_versions)s::bigint[],
+      %(w_ids)s::bigint[])
+    AS w(owner_id, kind, name, version, id)
+    ON o.owner_id = w.owner_id AND o.kind = w.kind AND o.name = w.name AND o.version = w.version AND w.id IN (0, o.id)
   WHERE w.version > 0
   ORDER BY o.id FOR UPDATE OF o)"""
 

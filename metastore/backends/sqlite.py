@@ -51,7 +51,7 @@ from metastore.backends.sqlite_restore import SqliteRestorer
 from metastore.backends.stats_sql import DatabaseStats, sqlite_stats
 from metastore.clock import Clock
 from metastore.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
-from metastore.entity import OwnedRecord
+from metastore.entity import Origin, OwnedRecord
 from metastore.errors import MigrationNeeded
 from metastore.retry.classify import Verdict, of_sqlite
 
@@ -76,6 +76,7 @@ class SqliteBackend:
     def __init__(self, database: str | None, timeout: float, clock: Clock) -> None:
         self.pool = Pool(database, timeout)
         self._clock = clock
+        self._origin: Origin | None = None
 
     # --- commit
 
@@ -326,6 +327,17 @@ class SqliteBackend:
         return SqliteRestorer(self._written)
 
     # --- the schema
+
+    @property
+    def origin(self) -> Origin:
+        return self._origin or self.identify()
+
+    def identify(self) -> Origin:
+        """The feed's epoch and the file's number (inode): a copy of the file has the same epoch."""
+        database = f"{self.feed_start()[0]}/{self.pool.file_number}"
+        if self._origin is None or self._origin.database != database:
+            self._origin = Origin(database)
+        return self._origin
 
     def format(self) -> tuple[int, int] | None:
         try:

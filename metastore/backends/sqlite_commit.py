@@ -16,13 +16,15 @@ from metastore.commit import (
     Absent,
     Caller,
     Cause,
+    Children,
     Commit,
     Delete,
     Expect,
     Guard,
     Insert,
-    Listing,
+    Newest,
     Put,
+    Read,
     Result,
     Update,
     Write,
@@ -60,6 +62,12 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
 CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = :now + min(max({QUIET}, min(:now, marked_until) - marked_at), {LONGEST_QUIET})"""
 UNMARK = f"UPDATE guard SET {CLEARED} WHERE id = :id AND mark = :operation_id RETURNING 1"
+
+
+_MEMBERS = """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
+  WHERE g.parent_id = ? AND g.kind = ? AND g.state = ?"""
+_NEWEST = f"""SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND family = ? AND key = ? AND state = {DROPPED}
+  ORDER BY dropped_at DESC, id DESC LIMIT 1"""
 
 
 def _mark(connection: Any, entity_id: int) -> str | None:
@@ -118,7 +126,7 @@ def next_seq(connection: Any) -> int:
     return int(new)
 
 
-def _check_read(connection: Any, read: Expect | Absent | Listing) -> None:
+def _check_read(connection: Any, read: Read) -> None:
     if isinstance(read, Expect):
         sql = f"SELECT version FROM {'owned' if read.owned else 'entity'} WHERE id = ?"
         row = connection.execute(sql, (read.id,)).fetchone()
@@ -132,14 +140,21 @@ def _check_read(connection: Any, read: Expect | Absent | Listing) -> None:
         )
         if connection.execute(sql, (read.parent_id, read.family, read.key)).fetchone():
             raise Refused("read", read.parent_id)
+    elif isinstance(read, Children):
+        live = connection.execute("SELECT id FROM guard WHERE parent_id = ? AND state = 0", (read.parent_id,))
+        if any(row_id not in read.besides for (row_id,) in live) != read.there:
+            raise Refused("read", read.parent_id)
+    elif isinstance(read, Newest):
+        row = connection.execute(_NEWEST, (read.parent_id, read.kind, read.family, read.key)).fetchone()
+        if (row and row[0]) != read.id:
+            raise Refused("read", read.parent_id)
     else:
-        sql = (
-            "SELECT id, version FROM owned WHERE owner_id = ? AND kind = ?"
+        sql, state = (
+            ("SELECT id, version FROM owned WHERE owner_id = ? AND kind = ?", ())
             if read.owned
-            else """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
-            WHERE g.parent_id = ? AND g.kind = ? AND g.state = 0"""
+            else (_MEMBERS, (read.state,))
         )
-        if set(connection.execute(sql, (read.parent_id, read.kind))) != read.members:
+        if set(connection.execute(sql, (read.parent_id, read.kind, *state))) != read.members:
             raise Refused("read", read.parent_id)
 
 
@@ -276,6 +291,8 @@ class _Writer:
             raise Refused("name", row[0], row[1])
         if write.version > 0 and (row is None or row[1] != write.version):
             raise Refused("self", row and row[0], row and row[1])
+        if row is not None and write.id not in (0, row[0]):
+            raise Refused("self", row[0], row[1])
         return row
 
     def _log(

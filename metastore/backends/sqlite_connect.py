@@ -12,6 +12,8 @@ import sqlite3
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
 from typing import Any, NoReturn
 
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -67,6 +69,14 @@ class Pool:
                 "(fixed in 3.51.3); where they do: pip install pysqlite3",
                 DRIVER.sqlite_version,
             )
+
+    @cached_property
+    def file_number(self) -> int:
+        """The file's number in its file system, which a copy does not share; in memory, one for this pool."""
+        try:
+            return id(self) if self._in_memory else Path(self._database).stat().st_ino
+        except OSError:  # the file is gone: what is open goes on without it
+            return 0
 
     def _new_pool(self) -> QueuePool:
         # a database in memory lives in its one connection

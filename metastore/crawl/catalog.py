@@ -184,6 +184,7 @@ class StoreCatalog:
             partitions={name: (part.values, part.properties) for name, part in made.parts.items()},
             statistics={} if made.seen is None else {STATISTIC: made.seen},
             source=row_name(found.location),
+            source_id=0 if known.source is None else known.source.id,
             source_version=0 if known.source is None else known.source.version,
             source_of=lambda table_id: {**fields, "table": table_id, "table_version": 1},
         )

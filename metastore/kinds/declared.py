@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final
 
 from metastore.arguments import items, shown
 from metastore.changes import FORMAT, Doc, EntityChange, UnknownChange, decode, encode
-from metastore.entity import Entity, Record
+from metastore.entity import Entity, Origin, Record
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds import KINDS, OWNED_KINDS, kind_named
 from metastore.kinds import kind as built_in
@@ -152,7 +152,7 @@ class _Declared(Entity):
         return super().__getattr__(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _entity, (self.record,)
+        return _entity, (self.record, self.origin)
 
 
 def _class(name: str, fields: Mapping[str, Field]) -> type[Entity]:
@@ -166,8 +166,8 @@ def _class(name: str, fields: Mapping[str, Field]) -> type[Entity]:
     return type(name.title().replace("_", ""), (_Declared,), members)
 
 
-def _entity(record: Record) -> Entity:
-    return kind_named(record.chain[-1].kind).entity(record)
+def _entity(record: Record, origin: Origin | None = None) -> Entity:
+    return kind_named(record.chain[-1].kind).entity(record, origin)
 
 
 def _field(name: object, value: object) -> Field:

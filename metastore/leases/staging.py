@@ -23,7 +23,7 @@ from metastore.kinds import kind_named
 from metastore.kinds.kind import MAX_DOC
 from metastore.leases.lease import Hold
 from metastore.names import clean_text
-from metastore.session import Call, Session
+from metastore.session import Call, Session, committed
 from metastore.transaction import Transaction, run_transaction
 
 __all__ = ["LeftBehind", "StoreStaging", "clear_away"]
@@ -54,6 +54,7 @@ class StoreStaging:
     def stage(self, token: LeaseToken, entity: Entity, key: str, value: str) -> bool:
         if not isinstance(entity, Entity):
             raise InvalidArgument(f"work is staged for an entity that was loaded, not for {shown(entity)}")
+        committed(self._session.backend, entity)
         key, value = _text(key, "the key of what is staged"), _text(value, "what is staged")
         session = self._session
         rows, staged_id = session.backend.leases, session.clock.operation_id()

@@ -15,7 +15,7 @@ from metastore.entity import Entity, Node, Record
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.helping import own_guards
 from metastore.kinds.kind import Kind, dump
-from metastore.managers.target import find_parent, missing_parent, root_or_last
+from metastore.managers.target import check_standing, find_parent, missing_parent, root_or_last, standing
 from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.placing import check_in_use, guards_of, key_under, lookup
 from metastore.replacing import Replace
@@ -105,7 +105,10 @@ def _place(
         return parents, name, None
     (found,) = view.backend.resolve([Lookup((kind.family,), (name,), parents[-1])])
     record = found.record
-    return parents, name, record and record._replace(chain=(*parents, *record.chain))
+    if record is None:
+        return parents, name, None
+    check_standing(view, parents)  # what is there settles the call, or is its error
+    return parents, name, record._replace(chain=(*parents, *record.chain))
 
 
 def _existing(
@@ -182,15 +185,19 @@ def create_chunk(
         return Proposal(guards_of(parents), tuple(inserts), _count, skip_existing=if_exists == "return")
     lookups = [Lookup((kind.family,), (name,), parent) for name, _, _ in wishes]
     writes: list[Insert | Update] = []
-    for found, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
-        if found.record is None:
-            writes.append(insert)
-            continue
-        there = found.record._replace(chain=(*parents, *found.record.chain))
-        decided = _existing(wish, {}, there, (*upper, name), if_exists, None)
-        if isinstance(decided, Proposal):
-            writes.extend(w for w in decided.writes if isinstance(w, Update))
-    return Proposal(guards_of(parents), tuple(writes), _count) if writes else 0
+    with standing(view, parents):
+        for found, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
+            if found.record is None:
+                writes.append(insert)
+                continue
+            there = found.record._replace(chain=(*parents, *found.record.chain))
+            decided = _existing(wish, {}, there, (*upper, name), if_exists, None)
+            if isinstance(decided, Proposal):
+                writes.extend(w for w in decided.writes if isinstance(w, Update))
+    if not writes:
+        check_standing(view, parents)
+        return 0
+    return Proposal(guards_of(parents), tuple(writes), _count)
 
 
 def _distinct(

@@ -33,7 +33,7 @@ from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.operation import is_new, perform
 from metastore.placing import lookup
 from metastore.results import entity_at
-from metastore.session import Attempt, Call, Merge, Proposal, Request, Session, View
+from metastore.session import Attempt, Call, Merge, Proposal, Request, Session, View, committed
 
 __all__ = ["E", "Manager"]
 
@@ -176,11 +176,12 @@ class Manager(Generic[E]):
     def load(self, target: Target, *, version: int | None = None) -> E:
         """Return the entity as it is now, or as it was at ``version``. Raises EntityNotFound."""
         record = find(View(self._session.backend, False), self._kind, target)
+        origin = self._session.backend.origin
         if version is None:
-            return cast(E, self._kind.entity(record))
+            return cast(E, self._kind.entity(record, origin))
         positive_integer(version, "a version")
         for step in self._session.backend.history(record.chain[-1].id, version - 1, 1):
-            entity = entity_at(step)
+            entity = entity_at(step, origin=origin)
             if step.version == version and entity is not None:
                 return cast(E, entity)
         path = format_path([n.name for n in record.chain])
@@ -196,7 +197,7 @@ class Manager(Generic[E]):
         """Return the entity, if it is one of this kind and not of another of its family."""
         if record is None or record.chain[-1].kind != self._kind.name:
             return None
-        return cast(E, self._kind.entity(record))
+        return cast(E, self._kind.entity(record, self._session.backend.origin))
 
     def exists(self, path: Path) -> bool:
         """Whether a live entity of this kind is at ``path``."""
@@ -220,7 +221,8 @@ class Manager(Generic[E]):
             return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
 
         for nodes, child in pages(backend, kind, parent, read):
-            yield cast(E, kind.entity(Record((*nodes, child.node), *child[3:], live=state == LIVE)))
+            record = Record((*nodes, child.node), *child[3:], live=state == LIVE)
+            yield cast(E, kind.entity(record, backend.origin))
 
     def names(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[str]:
         """Yield the children's names, ordered by code point. Raises EntityNotFound for a missing parent."""
@@ -236,15 +238,17 @@ class Manager(Generic[E]):
 
     def history(self, target: Target) -> Iterator[Version]:
         """Yield what happened to the entity, oldest first. An entity in hand may be a dropped one."""
+        backend = self._session.backend
         if isinstance(target, Entity):
             names_of(self._kind, target)
-            known = self._session.backend.by_id([target.id])[0]
+            committed(backend, target)
+            known = backend.by_id([target.id])[0]
             if known is None:
                 raise EntityNotFound(target.path, f"{target.path} (id {target.id}) was purged; its history is gone")
             entity_id = target.id
         else:
-            entity_id = find(View(self._session.backend, False), self._kind, target).chain[-1].id
-        return (version_of(step) for step in steps_of(self._session.backend, entity_id))
+            entity_id = find(View(backend, False), self._kind, target).chain[-1].id
+        return (version_of(step, backend.origin) for step in steps_of(backend, entity_id))
 
     # --- changing
 
@@ -379,6 +383,8 @@ class Manager(Generic[E]):
         def all_arguments() -> Any:
             return [self._kind.name, shown_target(target), arguments()]
 
+        if isinstance(target, Entity):
+            committed(self._session.backend, target)  # before anything is announced, or purged, under its id
         request = Request(verb, what, attempt, replay, all_arguments, merge, exclusive=verb != "alter")
         return perform(self._session, request, call)
 

@@ -151,11 +151,10 @@ class ModelEdit(SeenModel):
         path = format_path([*[node.name for node in self.nodes], name])
         before, after = (None if action == "create" else path), (None if action == "drop" else path)
         event = Event(kind, action, before, after, to_json(encode(self._said.get(number, ()))))
-        version = 0 if there is None else there.version
-        return Delete(owner, kind, name, version, event) if after is None else self._put(number, version, event)
-
-    def _put(self, number: int, version: int, event: Event) -> Put:
-        return Put(self.nodes[-1].id, MODEL_VERSION.name, str(number), version, self._text(number), event)
+        row_id, version = (0, 0) if there is None else (there.id, there.version)
+        if after is None:
+            return Delete(owner, kind, name, version, event, row_id)
+        return Put(owner, kind, name, version, self._text(number), event, row_id)
 
     def _text(self, number: int) -> str:
         return dump(self._docs[number], (*[node.name for node in self.nodes], str(number)))

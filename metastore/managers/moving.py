@@ -6,29 +6,25 @@ for :class:`metastore.session.Session`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from metastore.arguments import positive_integer
 from metastore.backends.port import Lookup
-from metastore.commit import DROPPED, LIVE, PURGING, Event, Guard, Place, Update
+from metastore.commit import DROPPED, LIVE, PURGING, Event, Guard, Newest, Place, Update
 from metastore.entity import Entity, Node, Record
 from metastore.errors import (
     EntityAlreadyExists,
     EntityNotFound,
     InvalidArgument,
-    MetastoreError,
     NotEmpty,
     VersionConflict,
 )
 from metastore.kinds import kind_named
 from metastore.kinds.kind import Kind
-from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last
+from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import both, check_in_use, guards_of, key_under, lookup
-from metastore.retry.runner import Conflict
 from metastore.session import Proposal, Results, View
 
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
@@ -45,20 +41,6 @@ def check_version(record: Record, expected: int | None) -> None:
 
 def _path(record: Record) -> str:
     return format_path([n.name for n in record.chain])
-
-
-@contextmanager
-def _standing(view: View, record: Record) -> Iterator[None]:
-    """What a second look refuses is the call's error only if what the first one found stood there still.
-
-    Otherwise the two were of different instants, and together say what never was: the call is tried again.
-    """
-    try:
-        yield
-    except MetastoreError:
-        if not view.guessed and not view.backend.hold([(n.id, n.scope_version) for n in record.chain]):
-            raise Conflict("ancestor", f"{_path(record)} was renamed, moved, dropped or restored meanwhile") from None
-        raise
 
 
 @dataclass(frozen=True)
@@ -106,7 +88,7 @@ def rename(
         parents, node = record.chain[:-1], record.chain[-1]
     # the unique index knows whether the name is free; after it has refused, we look
     check_in_use(parents)
-    with _standing(view, record):
+    with standing(view, record.chain):
         new_parents = parents if view.trusting and not moves else _new_parents(view, kind, record, wanted)
         check_in_use(new_parents)
     same_parent = root_or_last(new_parents).id == root_or_last(parents).id
@@ -151,7 +133,7 @@ def drop(
     check_in_use(record.chain[:-1])
     empty = kind.container and not cascade
     if empty and not view.trusting:  # the commit checks it as well; after it has refused, we look
-        with _standing(view, record):
+        with standing(view, record.chain):
             check_empty(view, record)
     proposal = _Exclusive(kind, record, actor).propose(
         "drop", None, guards_of(record.chain[:-1]), state=DROPPED, empty=empty
@@ -177,7 +159,7 @@ def restore(
     if to is not None and len(wanted) == 1 and len(names) > 1:
         wanted = (*names[:-1], wanted[0])
     node = record.chain[-1]
-    with _standing(view, record):
+    with standing(view, record.chain):
         (found,) = view.backend.resolve([lookup(kind, wanted)])
         if len(found.nodes) == len(wanted):
             raise EntityAlreadyExists(format_path(wanted))
@@ -195,7 +177,16 @@ def restore(
     after = (*parents, node._replace(name=place.name, fold=fold))
     # the old place is guarded too: gc may have begun to delete all that is below it
     guards = both(old_parents, parents)
-    return _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
+    proposal = _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
+    return proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
+
+
+def _of_newest(proposal: Proposal[Entity], kind: Kind, names: tuple[str, ...], record: Record) -> Proposal[Entity]:
+    """Let the commit look again whether this is the newest, while its guard keeps others from dropping anything."""
+    parent = root_or_last(record.chain[:-1])
+    guards = tuple([replace(g, exclusive=True) if g.id == parent.id else g for g in proposal.guards])
+    newest = Newest(parent.id, kind.name, kind.family, key_under(parent, names[-1]), record.chain[-1].id)
+    return replace(proposal, guards=guards, reads=(newest,))
 
 
 def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | None) -> tuple[Record, tuple[Node, ...]]:
@@ -215,9 +206,10 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
             raise missing(names, found.nodes)
         parents = found.nodes
     parent = root_or_last(parents)
-    child = view.backend.gone(parent.id, kind.name, kind.family, key_under(parent, names[-1]))
-    if child is None:
-        raise EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
+    with standing(view, parents):
+        child = view.backend.gone(parent.id, kind.name, kind.family, key_under(parent, names[-1]))
+        if child is None:
+            raise EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
     return Record((*parents, child.node), *child[3:]), parents
 
 
@@ -242,7 +234,8 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
     if own_state == LIVE:
         check_in_use(record.chain[:-1])
         if kind.container:
-            check_empty(view, record)
+            with standing(view, record.chain):
+                check_empty(view, record)
     proposal = _Exclusive(kind, record, actor).propose(
         "purge", None, guards_of(record.chain[:-1]), state=PURGING, empty=kind.container and own_state == LIVE
     )

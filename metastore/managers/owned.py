@@ -171,12 +171,12 @@ class OwnedManager(Generic[O]):
     ) -> Put | Delete | None:
         if doc is None:
             event = self._event("drop", path, None)
-            return record and Delete(owner_id, self._kind.name, name, record.version, event)
+            return record and Delete(owner_id, self._kind.name, name, record.version, event, record.id)
         if record is None:
             return Put(owner_id, self._kind.name, name, 0, doc, self._event("create", None, path))
         if json.loads(record.doc) == json.loads(doc):
             return None
-        return Put(owner_id, self._kind.name, name, record.version, doc, self._event("alter", path, path))
+        return Put(owner_id, self._kind.name, name, record.version, doc, self._event("alter", path, path), record.id)
 
     def drop(self, owner: Target, name: str, **options: Unpack[CallOptions]) -> bool:
         """Drop one row; False: there was nothing to drop."""
@@ -192,7 +192,7 @@ class OwnedManager(Generic[O]):
                 check_still(view, nodes)
                 return False
             event = self._event("drop", path, None)
-            write = Delete(nodes[-1].id, self._kind.name, name, found.version, event)
+            write = Delete(nodes[-1].id, self._kind.name, name, found.version, event, found.id)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
         return self._run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)

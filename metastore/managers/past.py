@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from metastore.backends.port import Backend, Step
 from metastore.changes import decode
-from metastore.entity import Change, Version, utc
+from metastore.entity import Change, Origin, Version, utc
 from metastore.results import entity_at
 
 __all__ = ["change_of", "steps_of", "version_of"]
 
 
-def version_of(step: Step) -> Version:
+def version_of(step: Step, origin: Origin) -> Version:
     """Return ``step`` as an entry of an entity's history."""
     return Version(
         version=step.version or 0,
@@ -24,13 +24,14 @@ def version_of(step: Step) -> Version:
         path_before=step.path_before,
         path_after=step.path_after,
         changes=decode(json.loads(step.changes or "[]")),
-        entity=entity_at(step),
+        entity=entity_at(step, origin=origin),
     )
 
 
-def change_of(step: Step, position: str) -> Change:
+def change_of(step: Step, position: str, origin: Origin) -> Change:
     """Return ``step`` as an entry of the change feed."""
-    return Change(**vars(version_of(step)), position=position, kind=step.kind or "", entity_id=step.entity_id or 0)
+    version = vars(version_of(step, origin))
+    return Change(**version, position=position, kind=step.kind or "", entity_id=step.entity_id or 0)
 
 
 def steps_of(backend: Backend, entity_id: int, page_size: int = 500) -> Iterator[Step]:

@@ -27,7 +27,7 @@ from metastore.managers.owned import OwnedManager
 from metastore.names import format_path
 from metastore.operation import perform
 from metastore.placing import check_in_use, guards_of
-from metastore.session import Proposal, Request, Session, View
+from metastore.session import Proposal, Request, Session, View, committed
 
 __all__ = ["Crawls", "NewTable", "Sources"]
 
@@ -39,8 +39,8 @@ _LAST: Final = "\U0010ffff"
 class NewTable:
     """A table that is to be made below ``parent``, with all that hangs on it.
 
-    ``source`` is the name of its source, ``source_version`` that row's version (0: there is none), ``source_of``
-    returns its fields for the table's id.
+    ``source`` is the name of its source, ``source_id`` and ``source_version`` are that row's (0: there is none),
+    ``source_of`` returns its fields for the table's id.
     """
 
     parent: Entity
@@ -50,6 +50,7 @@ class NewTable:
     partitions: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]]
     statistics: Mapping[str, Mapping[str, Any]]
     source: str
+    source_id: int
     source_version: int
     source_of: Callable[[int], Mapping[str, Any]]
 
@@ -66,7 +67,9 @@ class Sources(OwnedManager[Source]):
 
     def load_many(self, catalog: Catalog, names: Sequence[str]) -> list[Source | None]:
         """Return the row of each name, or None, in one round trip."""
-        found = self._session.backend.owned_by_name([catalog.id] * len(names), SOURCE.name, names) if names else []
+        backend = self._session.backend
+        committed(backend, catalog)
+        found = backend.owned_by_name([catalog.id] * len(names), SOURCE.name, names) if names else []
         return [record and Source(record) for record in found]
 
     def below(self, catalog: Catalog, prefix: str) -> Iterator[Source]:
@@ -87,7 +90,8 @@ class Sources(OwnedManager[Source]):
         """Return the live table of each id, or None, in one round trip."""
         found = self._session.backend.by_id(ids) if ids else []
         alive = [known.record if known is not None and known.live else None for known in found]
-        return [Table(r) if r is not None and r.chain[-1].kind == TABLE.name else None for r in alive]
+        origin = self._session.backend.origin
+        return [Table(r, origin) if r is not None and r.chain[-1].kind == TABLE.name else None for r in alive]
 
     def figures(self, tables: Sequence[int], name: str) -> list[Statistic | None]:
         """Return the statistic of each table that is called ``name``, or None, in one round trip."""
@@ -102,14 +106,14 @@ class Sources(OwnedManager[Source]):
         ids = self._session.backend.reserve_ids(len(tables))
         writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new)]
         writes += [self._source(catalog, id_, new) for id_, new in sorted(zip(ids, tables, strict=True), key=_by_name)]
-        parents = {new.parent.id: new.parent.record.chain for new in tables}
-        chains = (catalog.record.chain, *parents.values())
+        entities = (catalog, *{new.parent.id: new.parent for new in tables}.values())
+        chains = [entity.record.chain for entity in entities]
         guards = tuple({guard.id: guard for chain in chains for guard in guards_of(chain)}.values())
 
         def attempt(view: View) -> Proposal[list[int]]:
             for chain in chains:
                 check_in_use(chain)
-            if not view.guess():
+            if not all(view.trusts(entity) for entity in entities):
                 message = f"others were at work below {catalog.path} meanwhile; look again"
                 raise VersionConflict(catalog.path, None, None, message)
             return Proposal(guards, tuple(writes), lambda _: ids)
@@ -123,7 +127,7 @@ class Sources(OwnedManager[Source]):
         text = dump(SOURCE.document(None, {}, new.source_of(table_id)), (new.source,))
         path = format_path((*catalog.names, new.source))
         event = Event(SOURCE.name, "alter", path, path) if new.source_version else self._event("create", None, path)
-        return Put(catalog.id, SOURCE.name, new.source, new.source_version, text, event)
+        return Put(catalog.id, SOURCE.name, new.source, new.source_version, text, event, new.source_id)
 
 
 def _by_name(pair: tuple[int, NewTable]) -> str:

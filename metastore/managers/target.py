@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 from metastore.backends.port import ROOT
 from metastore.entity import Entity, Node, Record
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import lookup
+from metastore.retry.runner import Conflict
 from metastore.session import View
 
-__all__ = ["Target", "find", "find_parent", "missing", "missing_parent", "names_of", "root_or_last", "shown"]
+__all__ = [
+    "Target",
+    "check_standing",
+    "find",
+    "find_parent",
+    "missing",
+    "missing_parent",
+    "names_of",
+    "root_or_last",
+    "shown",
+    "standing",
+]
 
 Target = Path | Entity
 
@@ -28,7 +43,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
     """Return the live entity that ``target`` means, or raise EntityNotFound."""
     names = names_of(kind, target)
     if isinstance(target, Entity):
-        if target.record.live and view.guess():
+        if view.trusts(target):
             return target.record
         known = view.backend.by_id([target.id])[0]
         if known is None or not known.live:
@@ -70,13 +85,33 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
     if not isinstance(parent, Entity) or parent.kind not in kind.parents:
         what = getattr(parent, "kind", type(parent).__name__)
         raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents) or 'root'}, not a {what}")
-    if parent.record.live and view.guess():
+    if view.trusts(parent):
         return view.newest(parent.record.chain)
     known = view.backend.by_id([parent.id])[0]
     if known is None or not known.live:
         raise EntityNotFound(parent.path, f"{parent.path} (id {parent.id}) was dropped")
     view.saw(known.record.chain)
     return known.record.chain
+
+
+@contextmanager
+def standing(view: View, chain: Sequence[Node]) -> Iterator[None]:
+    """What a second look refuses is the call's error only if what the first one found stood there still.
+
+    Otherwise the two were of different instants, and together say what never was: the call is tried again.
+    """
+    try:
+        yield
+    except MetastoreError:
+        check_standing(view, chain)
+        raise
+
+
+def check_standing(view: View, chain: Sequence[Node]) -> None:
+    """Raise Conflict if what was found does not stand there any more."""
+    if not view.guessed and not view.backend.hold([(n.id, n.scope_version) for n in chain]):
+        path = format_path([n.name for n in chain])
+        raise Conflict("ancestor", f"{path} was renamed, moved, dropped or restored meanwhile") from None
 
 
 def root_or_last(nodes: tuple[Node, ...]) -> Node:

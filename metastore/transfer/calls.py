@@ -12,7 +12,7 @@ from metastore.managers.creating import IfExists, check_if_exists
 from metastore.managers.target import Target, missing
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import lookup
-from metastore.session import Session
+from metastore.session import Session, committed
 from metastore.transfer import exporting
 from metastore.transfer.files import Place, reading, writing
 from metastore.transfer.importing import import_lines
@@ -37,6 +37,8 @@ def export_to(
 ) -> Exported:
     """See :meth:`metastore.store.Store.export_to`."""
     entity = target if target is None or isinstance(target, Entity) else _entity_at(session.backend, target)
+    if isinstance(target, Entity):
+        committed(session.backend, target)
     with writing(to) as (stream, resume):
         options = {"ids": ids or history, "history": history, "resume": resume}
         return exporting.export(session.backend, session.clock, stream, entity, **options, progress=progress)
@@ -54,7 +56,9 @@ def import_from(
             return import_lines(session, stream, check(stream, first), names, if_exists, second)
         if into is not None or if_exists != "error":
             raise InvalidArgument("a file with ids restores a whole database: leave into and if_exists out")
-        return restore(session.backend, session.clock, stream, check(stream, first), second)
+        imported = restore(session.backend, session.clock, stream, check(stream, first), second)
+    session.backend.identify()
+    return imported
 
 
 def has_ids(source: Place) -> bool:

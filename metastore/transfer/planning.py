@@ -132,8 +132,8 @@ def _own(made: Plan, group: Group, there: Standing, chain: Nodes, if_exists: IfE
         event = Event(line.kind, "create", None, path)
         if found is not None:
             event = Event(line.kind, "alter", path, path)
-        version = 0 if found is None else found.version
-        made.writes.append(Put(chain[-1].id, line.kind, line.name, version, doc, event))
+        row_id, version = (0, 0) if found is None else (found.id, found.version)
+        made.writes.append(Put(chain[-1].id, line.kind, line.name, version, doc, event, row_id))
         check_in_use(chain[:-1])
         made.guard(guards_of(there.parents if there.own is None else chain))
 

@@ -16,7 +16,7 @@ from metastore.entity import Entity
 from metastore.errors import MetastoreError
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.store import Store
-from tests.interleaving.world import START, Answer, Call, Raised, frozen
+from tests.interleaving.world import ORIGIN, START, Answer, Call, Raised, frozen
 
 __all__ = [
     "Effort",
@@ -150,6 +150,8 @@ class _Clock(Clock):
 
 class _Proxy:
     """A backend whose answers are those that were given so far."""
+
+    origin = ORIGIN
 
     def __init__(self, run: _Run, part: str = "") -> None:
         self._run, self._part = run, part

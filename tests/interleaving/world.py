@@ -9,12 +9,15 @@ from typing import Any, NamedTuple
 from metastore.backends.memory import MemoryBackend
 from metastore.backends.memory_tables import Tables
 from metastore.clock import Clock
+from metastore.entity import Origin
 from metastore.errors import MetastoreError
 
-__all__ = ["READS", "START", "WRITES", "Answer", "Call", "Database", "Raised", "WorldClock", "frozen"]
+__all__ = ["ORIGIN", "READS", "START", "WRITES", "Answer", "Call", "Database", "Raised", "WorldClock", "frozen"]
 
 START = 1_767_225_600_000_000
 """When everything begins: 2026-01-01, in microseconds since 1970."""
+ORIGIN = Origin("world")
+"""All processes are on one database, and know it."""
 WRITES = ("commit", "write_down", "help", "mark")
 """Calls whose answer can be lost: they return Unknown then."""
 READS = frozenset(
@@ -78,6 +81,7 @@ class Database:
     def __init__(self, make: Callable[[Clock], MemoryBackend]) -> None:
         self.clock = WorldClock()
         self.backend = make(self.clock)
+        self.backend._origin = ORIGIN
         self._numbers: dict[Any, int] = {}
         self._values: list[dict[str, Any]] = []
 
