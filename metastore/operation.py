@@ -91,6 +91,7 @@ def is_new(session: Session, call: Call) -> bool:
     caller = Caller(operation_time(call.operation_id), "")
     outcome = session.backend.commit(Commit(session.clock.operation_id(), None, caller=caller))
     if isinstance(outcome, Conflicted) and outcome.cause == "stale_id":
+        session.backend.forget(0)  # see OperationRow
         raise refused_id(call.operation_id)
     return True
 

@@ -133,6 +133,7 @@ class OperationRow(Generic[T]):
         if self._backend.steps(self.id):
             self._look = True
             raise Conflict("operation", "the operation id is known", 0.0)
+        self._backend.forget(0)  # only lowers a bound that a clock which was ahead has left behind, for later ids
         raise refused_id(self.id)
 
 

@@ -117,14 +117,18 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin 
 
 
 def with_origin(steps: list[Step], backend: Backend) -> list[Step]:
-    """Return an operation's steps; of what is gone meanwhile, with who made it, as far as history remembers."""
-    first = steps[0] if steps else None
-    if first is None or first.created_at is not None or first.seq is None or first.entity_id is None:
-        return steps
-    for origin in backend.history(first.entity_id, 0, 1):
+    """Return an operation's steps; each row that is gone meanwhile with who made it, as far as history remembers."""
+    return [_with_origin(step, backend) for step in steps]
+
+
+def _with_origin(step: Step, backend: Backend) -> Step:
+    made_here = step.action == "create"  # then the step itself says who made it, and when
+    if step.created_at is not None or step.seq is None or step.entity_id is None or made_here:
+        return step
+    for origin in backend.history(step.entity_id, 0, 1):
         if origin.action == "create":
-            return [s._replace(created_by=origin.principal, created_at=origin.time) for s in steps]
-    return steps
+            return step._replace(created_by=origin.principal, created_at=origin.time)
+    return step
 
 
 def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:

@@ -108,7 +108,9 @@ class Store(Managers):
         if clean_up is not None and not callable(clean_up):
             raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")
         backend = self._session.backend
-        before = max(0, backend.now() - retention // timedelta(microseconds=1))
+        # the earlier of two clocks: one that is ahead must not make gc forget what may still be asked for
+        now = min(backend.now(), self._session.clock.micros())
+        before = max(0, now - retention // timedelta(microseconds=1))
         self._make_unrestorable(before)
         entities, stuck = 0, set[int]()
         while roots := [r for r in backend.purging(100 + len(stuck)) if r not in stuck]:

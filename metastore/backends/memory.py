@@ -23,6 +23,7 @@ from metastore.backends.memory_restore import MemoryRestorer, require_empty
 from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
 from metastore.backends.port import (
     FORMAT,
+    MOST_AHEAD,
     ROOT,
     TOMBSTONES_STAY,
     Child,
@@ -161,14 +162,16 @@ class MemoryBackend:
             now, found = self._clock.micros(), list[Marked]()
             for stand in (self._tables.stands[i] for i in ids if i in self._tables.stands):
                 until = stand.marked_until if stand.mark else stand.quiet_until
-                if stand.mark or (until or 0) > now:
+                if stand.mark and stand.lapsed(now):
+                    until = 0
+                if stand.mark or stand.others_turn(now):
                     found.append(Marked(stand.id, stand.mark, ((until or 0) - now) / 1_000_000))
             return found
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
         with self._lock:
             now, stand = self._clock.micros(), self._tables.stands.get(entity_id)
-            if stand is None or stand.mark != operation_id or (stand.marked_until or 0) > now:
+            if stand is None or stand.mark != operation_id or not stand.lapsed(now):
                 return False
             self._tables.stands[entity_id] = stand.unmarked(now)._replace(scope_version=stand.scope_version + 1)
             return True
@@ -331,7 +334,8 @@ class MemoryBackend:
 
     def forget(self, before: int) -> None:
         with self._lock:
-            self._tables.drawn["forgotten"] = max(self._tables.drawn["forgotten"], before)
+            now, forgotten = self._clock.micros(), self._tables.drawn["forgotten"]
+            self._tables.drawn["forgotten"] = max(before, now if forgotten > now + MOST_AHEAD else forgotten)
 
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
         with self._lock:

@@ -55,7 +55,7 @@ class Refused(Exception):
 def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
     """Check what ``commit`` rests on, and write; return the results in the writes' order."""
     check_caller(tables, commit.caller, now)
-    take_claim(tables, commit.operation_id, commit.claim)
+    claimed = take_claim(tables, commit.operation_id, commit.claim)
     _check_leases(tables, commit)
     check_guards(tables, commit.guards, commit.operation_id)
     if commit.held is not None and tables.stands[commit.held].mark != commit.operation_id:
@@ -64,6 +64,8 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
         _check_read(tables, read)
     applying = _Applying(tables, commit, now)
     results = tuple([applying.write(write) for write in commit.writes])
+    if claimed is not None and not any(results):
+        tables.steps.append(claimed)  # nothing takes the tombstone's place: it stays
     if commit.held is not None and tables.stands[commit.held].mark == commit.operation_id:
         tables.stands[commit.held] = tables.stands[commit.held].unmarked(now)
     return results
@@ -75,16 +77,17 @@ def check_caller(tables: Tables, caller: Caller | None, now: int) -> None:
         raise Refused("stale_id")
 
 
-def take_claim(tables: Tables, operation_id: UUID, claim: int) -> None:
-    """Remove the row that was claimed; without a claim there must be none."""
+def take_claim(tables: Tables, operation_id: UUID, claim: int) -> Step | None:
+    """Remove the row that was claimed, and return it; without a claim there must be none."""
     row = tables.row_of(operation_id)
     if claim == 0:
         if row is not None:
             raise Refused("operation")
-        return
+        return None
     if row is None or row.action not in CLAIMABLE or row.attempt != claim:
         raise Refused("claim")
     tables.steps.remove(row)
+    return row
 
 
 def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | None) -> None:
@@ -161,7 +164,7 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
             raise Refused("pending", update.id)
     elif stand.scope_version != update.scope_version:
         raise Refused("ancestor", update.id, stand.scope_version)
-    elif commit.held != update.id and (stand.quiet_until or 0) > now:
+    elif commit.held != update.id and stand.others_turn(now):
         raise Refused("marked", update.id)
     if update.empty and any(s.state == LIVE for s in tables.children(update.id)):
         raise Refused("not_empty", update.id)

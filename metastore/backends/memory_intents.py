@@ -94,7 +94,7 @@ def set_mark(tables: Tables, mark: Mark, now: int) -> Result:
     stand = tables.stands.get(mark.id)
     if stand is None or mark.scope_version not in (None, stand.scope_version):
         raise Refused("ancestor", mark.id, stand and stand.scope_version)
-    if stand.mark not in (None, mark.operation_id) or (stand.mark is None and (stand.quiet_until or 0) > now):
+    if stand.mark not in (None, mark.operation_id) or stand.others_turn(now):
         raise Refused("marked", mark.id)
     scope = stand.scope_version + (mark.scope_version is not None)
     until = now + round(mark.seconds * 1_000_000)

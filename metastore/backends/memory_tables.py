@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from metastore.backends.lease_port import LeaseRow, Staged
-from metastore.backends.port import LONGEST_QUIET, QUIET, Step
+from metastore.backends.port import LONGEST_QUIET, MOST_AHEAD, QUIET, Step
 from metastore.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.entity import OwnedRecord
 
@@ -39,6 +39,14 @@ class Stand(NamedTuple):
     marked_at: int | None = None
     marked_until: int | None = None
     quiet_until: int | None = None
+
+    def others_turn(self, now: int) -> bool:
+        """Whether it is the others' turn. One that would last longer dates from before the clock was set back."""
+        return self.mark is None and now < (self.quiet_until or 0) <= now + LONGEST_QUIET
+
+    def lapsed(self, now: int) -> bool:
+        """Whether the mark may be cleared: its time is over, or it was set before the clock was set back."""
+        return (self.marked_until or 0) < now or (self.marked_at or 0) > now + MOST_AHEAD
 
     def unmarked(self, now: int) -> Stand:
         """Return the guard without its mark, and with the others' turn after it."""

@@ -23,6 +23,7 @@ __all__ = [
     "DRIFT",
     "FORMAT",
     "LONGEST_QUIET",
+    "MOST_AHEAD",
     "QUIET",
     "ROOT",
     "TOMBSTONES_STAY",
@@ -55,6 +56,9 @@ QUIET = 50_000
 
 LONGEST_QUIET = 5_000_000
 """And at most (µs), however long the mark was held."""
+
+MOST_AHEAD = 5_000_000
+"""How far ahead of the database's clock what was noted may lie (µs); further ahead, the clock was set back since."""
 
 DRIFT = 60_000_000
 """How far a caller's clock may be from the database's (µs), for operation ids that callers give."""
@@ -262,7 +266,11 @@ class Backend(Protocol):
         ...
 
     def forget(self, before: int) -> None:
-        """Refuse operation ids that are older than ``before`` from now on: their rows may be deleted."""
+        """Refuse operation ids that are older than ``before`` from now on: their rows may be deleted.
+
+        What an earlier call left behind is lowered to the clock if it lies ahead of it: the clock was set back since,
+        and no id would be accepted until it is there again.
+        """
         ...
 
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:

@@ -26,6 +26,7 @@ from metastore.backends.decode import (
 )
 from metastore.backends.lease_port import LeaseRows
 from metastore.backends.port import (
+    MOST_AHEAD,
     TOMBSTONES_STAY,
     Marked,
     Pending,
@@ -66,6 +67,11 @@ _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {sql.NOW} RETURNING 1"""
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
   FROM info"""
+_FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
+    CASE WHEN forgotten > {sql.NOW} + {MOST_AHEAD} THEN {sql.NOW} ELSE forgotten END)
+  WHERE forgotten < %(before)s::bigint OR forgotten > {sql.NOW} + {MOST_AHEAD} RETURNING 1"""
+_RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {sql.DURABLE}"
+"""Durable: a crash must not draw the same ids a second time for somebody else."""
 _NEW_ORIGIN = """UPDATE info SET origin = %(origin)s, epoch = CASE origin WHEN '' THEN epoch ELSE %(epoch)s END
   WHERE origin <> %(origin)s RETURNING epoch"""
 
@@ -187,7 +193,7 @@ class PostgresBackend(PostgresReads):
     # --- the rest
 
     def reserve_ids(self, count: int) -> list[int]:
-        rows = self._rows("SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s)", {"count": count})
+        rows = self._rows(_RESERVE, {"count": count})
         return [row[0] for row in rows]
 
     # --- gc
@@ -209,8 +215,7 @@ class PostgresBackend(PostgresReads):
 
     def forget(self, before: int) -> None:
         """Waits for the commits in flight that have looked whether their id may be forgotten."""
-        sql = "UPDATE info SET forgotten = greatest(forgotten, %(before)s) RETURNING 1"
-        self._rows(sql, {"before": before})
+        self._rows(_FORGET_UNTIL, {"before": before})
 
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
         parameters = {"before": before, "keep": keep, "after": after, "limit": limit}

@@ -100,8 +100,11 @@ def caller(given: Caller | None, operation_id: UUID, claim: int) -> list[Stateme
 
 
 def preludes(commit: Commit) -> list[Statement]:
-    """What is sent before the statements of a commit, in its transaction."""
-    return caller(commit.caller, commit.operation_id, commit.claim)
+    """What is sent before the statements of a commit, in its transaction.
+
+    A commit that only checks writes no row, so that it leaves the claimed one where it is.
+    """
+    return caller(commit.caller, commit.operation_id, commit.claim if commit.writes else 0)
 
 
 def create(commit: Commit, write: Insert) -> Statement:
@@ -296,6 +299,7 @@ def _batch(
         **guards(shared),
         "operation_id": commit.operation_id,
         "held": commit.held,
+        "claim": commit.claim,
         "turn_ids": plain([w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None]),
         "keep": len(stage) < len(commit.writes),
         "patience": None if commit.patience is None else f"{commit.patience}ms",
@@ -322,6 +326,7 @@ def _batch(
         bool(inserts),
         bool(owned),
         skip_existing=commit.skip_existing,
+        claimed=commit.claim > 0,
         must=must,
         overlook=commit.overlook or commit.withdraw,
         fenced=first and bool(commit.leases),

@@ -14,6 +14,7 @@ from metastore.backends.postgres_sql import (
     NOW,
     OPERATION_COLUMNS,
     PATIENT,
+    THEIR_TURN,
     marked,
 )
 from metastore.changes import FORMAT
@@ -92,7 +93,7 @@ MOVE = f"""WITH {GUARDED},
 own AS MATERIALIZED (
   SELECT id FROM guard
   WHERE {ALL_GUARDED} AND (SELECT {PATIENT}) <> '' AND id = %(id)s::bigint
-    AND scope_version = %(scope_version)s::bigint AND mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {NOW})
+    AND scope_version = %(scope_version)s::bigint AND mark IS NULL AND {THEIR_TURN} IS NOT TRUE
   FOR UPDATE),
 altered AS (
   UPDATE entity SET version = version + 1, modified_by = %(principal)s::text, modified_at = {NOW}
@@ -117,7 +118,7 @@ logged AS (
   FROM altered, stands)
 SELECT (SELECT count(*) FROM guarded) + (SELECT count(*) FROM own) AS held, altered.version, altered.modified_at,
   CASE WHEN altered.id IS NULL THEN {marked("%(guard_ids)s::bigint[] || %(id)s::bigint")}
-    OR EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND quiet_until > {NOW}) END AS marked
+    OR EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND {THEIR_TURN}) END AS marked
 FROM (SELECT 1) AS one LEFT JOIN altered ON true"""
 """Rename, move, drop, restore, purge, enable, disable. The shared guards must have smaller ids than the entity's own:
 locks are taken in the ids' order. Intents that are pending on the entity are sent away."""

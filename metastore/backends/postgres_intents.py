@@ -3,6 +3,9 @@
 An intent becomes applied, failed, moved or expired by an update of its row that finds it pending,
 in the statement that changes the entity: a cancellation that came first leaves that update without
 its row, and then nothing is changed. Locks are taken on the entity before its intents.
+
+Each statement that writes is durable (``sql.DURABLE``): a tombstone, a cancellation or a new scope version that a
+crash takes back after its answer would let a late original, or a stale guard, pass.
 """
 
 from __future__ import annotations
@@ -35,38 +38,43 @@ _CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = {sql.quiet("guard")}"""
 
 _ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format)
-VALUES (%(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
+SELECT %(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
   {sql.NOW}, %(path)s::text, %(changes)s::text, %(claim)s::int, {sql.NOW} + %(micros)s::bigint, %(digest)s::text,
-  %(result)s::text, %(format)s::int)
+  %(result)s::text, %(format)s::int
+WHERE {sql.DURABLE}
 RETURNING (SELECT count(*) FROM operation p WHERE p.entity_id = %(entity_id)s::bigint AND p.action = 'pending'), time"""
 _WRITE_DOWN = f"INSERT INTO operation (operation_id, ordinal, {_ENTRY}"
 
 FORBID = f"""INSERT INTO operation (operation_id, ordinal, action, time, attempt)
-VALUES (%(operation_id)s::uuid, 0, 'forbidden', {sql.NOW}, 1) RETURNING attempt"""
+SELECT %(operation_id)s::uuid, 0, 'forbidden', {sql.NOW}, 1 WHERE {sql.DURABLE} RETURNING attempt"""
 FORBID_AGAIN = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time = {sql.NOW}
-WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action IN ({_CLAIMABLE}) RETURNING attempt"""
+WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action IN ({_CLAIMABLE}) AND {sql.DURABLE}
+RETURNING attempt"""
 CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = {sql.NOW}
-WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action = '{PENDING}' RETURNING 1"""
+WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action = '{PENDING}' AND {sql.DURABLE}
+RETURNING 1"""
 
 UNMARK = f"""UPDATE guard SET {_CLEARED}
-WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid RETURNING 1"""
+WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {sql.DURABLE} RETURNING 1"""
 CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {_CLEARED}
-WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND marked_until < {sql.NOW} RETURNING 1"""
-MARKED = f"""SELECT id, mark,
-  (coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) - {sql.NOW}) / 1e6
-FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND (mark IS NOT NULL OR quiet_until > {sql.NOW})"""
+WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {sql.LAPSED} AND {sql.DURABLE}
+RETURNING 1"""
+MARKED = f"""SELECT id, mark, CASE WHEN mark IS NOT NULL AND {sql.LAPSED} THEN -1
+  ELSE (coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) - {sql.NOW}) / 1e6 END
+FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND (mark IS NOT NULL OR {sql.THEIR_TURN})"""
 
-_FREE = f"mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {sql.NOW})"
+_FREE = f"mark IS NULL AND {sql.THEIR_TURN} IS NOT TRUE"
 _MARK = f"""UPDATE guard SET mark = %(operation_id)s::uuid, marked_at = {sql.NOW},
   marked_until = {sql.NOW} + %(micros)s::bigint
-WHERE id = %(id)s::bigint AND (mark = %(operation_id)s::uuid OR {_FREE}) RETURNING scope_version, marked_at"""
+WHERE id = %(id)s::bigint AND (mark = %(operation_id)s::uuid OR {_FREE}) AND {sql.DURABLE}
+RETURNING scope_version, marked_at"""
 _FREEZE = f"""WITH {sql.GUARDED},
 ready AS MATERIALIZED (
   SELECT id FROM guard WHERE id = %(id)s::bigint AND scope_version = %(scope_version)s::bigint
     AND (mark = %(operation_id)s::uuid OR {_FREE}) AND {sql.ALL_GUARDED} FOR UPDATE)
 UPDATE guard SET scope_version = scope_version + 1, mark = %(operation_id)s::uuid, marked_at = {sql.NOW},
   marked_until = {sql.NOW} + %(micros)s::bigint
-WHERE id = %(id)s::bigint AND EXISTS (SELECT FROM ready) RETURNING scope_version, marked_at"""
+WHERE id = %(id)s::bigint AND EXISTS (SELECT FROM ready) AND {sql.DURABLE} RETURNING scope_version, marked_at"""
 
 _HELP = f"""WITH {sql.GUARDED},
 cas AS MATERIALIZED (

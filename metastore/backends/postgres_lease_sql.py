@@ -96,7 +96,7 @@ RENEW = f"""WITH ours AS MATERIALIZED (
   WHERE name = ANY(%(names)s::text[]) AND {_WITH_TOKENS} ORDER BY name FOR NO KEY UPDATE),
 renewed AS (
   UPDATE lease l SET expires_at = {NOW} + %(ttl)s::bigint FROM ours o
-  WHERE l.name = o.name AND l.name = ANY(%(names)s::text[]) RETURNING l.expires_at)
+  WHERE l.name = o.name AND l.name = ANY(%(names)s::text[]) AND {DURABLE} RETURNING l.expires_at)
 SELECT count(*), min(expires_at) FROM renewed"""
 
 
@@ -196,11 +196,12 @@ _TWIN = "SELECT FROM staged o WHERE o.value = s.value AND o.id <> s.id AND"
 LEFT_BEHIND = f"""SELECT {_COLUMNS}, EXISTS ({_TWIN} o.state = {PUBLISHED}) FROM staged s
 WHERE id > %(after)s::uuid AND state <> {PUBLISHED} AND {_GONE} ORDER BY id LIMIT %(limit)s"""
 DOOM = f"""UPDATE staged s SET state = {DOOMED} WHERE id = %(id)s::uuid AND state <> {PUBLISHED} AND {_GONE}
+  AND {DURABLE}
   AND NOT EXISTS ({_TWIN} (o.state = {PUBLISHED} OR EXISTS (SELECT FROM lease l
     WHERE l.name = o.lease AND l.token = o.token AND l.id = o.lease_id))) RETURNING 1"""
 FORGET_PUBLISHED = f"""DELETE FROM staged s WHERE state = {PUBLISHED} AND {_GONE}
   AND NOT EXISTS ({_TWIN} o.state <> {PUBLISHED}) RETURNING 1"""
-UNSTAGE = "DELETE FROM staged WHERE id = ANY(%(ids)s::uuid[]) RETURNING 1"
+UNSTAGE = f"DELETE FROM staged WHERE id = ANY(%(ids)s::uuid[]) AND {DURABLE} RETURNING 1"
 
 FENCED_BY = """SELECT seq, operation_id, principal, time, coalesce(path_after, path_before), fences FROM operation
 WHERE fences IS NOT NULL AND seq > %(after)s::bigint AND fences LIKE %(pattern)s::text ORDER BY seq LIMIT %(limit)s"""

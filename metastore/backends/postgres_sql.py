@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from metastore.backends.port import DRIFT, LONGEST_QUIET, QUIET
+from metastore.backends.port import DRIFT, LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.changes import FORMAT
 from metastore.commit import DROPPED
 
@@ -33,6 +33,7 @@ __all__ = [
     "DURABLE",
     "FENCED",
     "GUARDED",
+    "LAPSED",
     "LEASE",
     "LOCK_ENTITIES",
     "LOCK_GUARDS",
@@ -46,6 +47,7 @@ __all__ = [
     "READ",
     "RELEASE",
     "STALE_ID",
+    "THEIR_TURN",
     "batch",
     "check_absent",
     "check_absent_owned",
@@ -65,6 +67,12 @@ def quiet(guard: str) -> str:
     held = f"least({NOW}, {guard}.marked_until) - {guard}.marked_at"
     return f"{NOW} + least(greatest({QUIET}, {held}), {LONGEST_QUIET})"
 
+
+THEIR_TURN = f"(quiet_until > {NOW} AND quiet_until <= {NOW} + {LONGEST_QUIET})"
+"""Whether it is the others' turn on a guard. One that would last longer dates from before the clock was set back."""
+
+LAPSED = f"(marked_until < {NOW} OR marked_at > {NOW} + {MOST_AHEAD})"
+"""Whether a guard's mark may be cleared: its time is over, or it was set before the clock was set back."""
 
 DURABLE = """set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
     THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL"""
@@ -184,7 +192,7 @@ _BARRED = f"""barred AS MATERIALIZED (
     AND id = ANY(%(bar_ids)s::bigint[])
     AND scope_version = (%(bar_scopes)s::bigint[])[array_position(%(bar_ids)s::bigint[], id)]
     AND CASE WHEN id = %(held)s::bigint THEN mark = %(operation_id)s::uuid
-      ELSE mark IS NULL AND (quiet_until IS NULL OR quiet_until <= {NOW} OR id <> ALL(%(turn_ids)s::bigint[])) END
+      ELSE mark IS NULL AND ({THEIR_TURN} IS NOT TRUE OR id <> ALL(%(turn_ids)s::bigint[])) END
   ORDER BY id FOR UPDATE)"""
 
 _READ = """read AS MATERIALIZED (
@@ -316,10 +324,15 @@ logged AS (
   FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
       %(e_changes)s::text[]) WITH ORDINALITY AS ev(kind, action, path_before, path_after, changes, n)
     ON ev.n = d.ordinal + 1
-  ORDER BY d.ordinal)
+  ORDER BY d.ordinal){{kept}}
 SELECT ok.fenced, ok.guards, ok.reads, ok.own, ok.free, NOT (ok.guards AND ok.free) AND {{marked}}, d.ordinal, d.id,
   d.version, d.time{{must}}
 FROM ok LEFT JOIN done d ON true"""
+
+_KEPT = f"""kept AS (
+  INSERT INTO operation (operation_id, ordinal, action, time, attempt)
+  SELECT %(operation_id)s::uuid, 0, 'forbidden', {NOW}, %(claim)s::int FROM go WHERE NOT EXISTS (SELECT FROM done))"""
+"""Puts the claimed tombstone back where nothing is written: else a late original could still be applied."""
 
 # without gaps: a tombstone takes the first ordinal, so that one must always be there
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
@@ -334,7 +347,7 @@ def _any_marked(updates: bool) -> str:
     plain = " || %(u_plain)s::bigint[]" if updates else ""
     return marked(
         f"%(guard_ids)s::bigint[] || %(bar_ids)s::bigint[]{plain}",
-        f" OR (id = ANY(%(turn_ids)s::bigint[]) AND coalesce(quiet_until, 0) > {NOW})",
+        f" OR (id = ANY(%(turn_ids)s::bigint[]) AND {THEIR_TURN})",
     )
 
 
@@ -350,6 +363,7 @@ def batch(
     owned: bool,
     *,
     skip_existing: bool,
+    claimed: bool,
     must: bool,
     overlook: bool,
     fenced: bool,
@@ -358,7 +372,8 @@ def batch(
 ) -> str:
     """Return the statement for a commit that has these kinds of writes; with none, it only checks.
 
-    ``fenced``: leases must hold; ``noted``: they are noted with each write. With ``must``, it fails
+    ``fenced``: leases must hold; ``noted``: they are noted with each write; ``claimed``: it replaces the operation's
+    tombstone, which stays where all inserts are skipped. With ``must``, it fails
     (LEASE, MARKED, PENDING or READ) when a precondition does not hold, so that what is sent with it
     is not applied either.
     """
@@ -389,6 +404,7 @@ def batch(
         _LOGGED.format(
             parts="\n  UNION ALL ".join(done),
             ordinal=_ORDINAL[skip_existing],
+            kept=f",\n{_KEPT}" if skip_existing and claimed else "",
             must=must_be,
             column=", fences" if noted else "",
             fences=", %(fences)s::text" if noted else "",

@@ -29,6 +29,7 @@ from metastore.backends.decode import (
 from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.lease_port import LeaseRows
 from metastore.backends.port import (
+    MOST_AHEAD,
     TOMBSTONES_STAY,
     Child,
     Fence,
@@ -281,8 +282,9 @@ class SqliteBackend:
         return len(doomed)
 
     def forget(self, before: int) -> None:
-        sql = "UPDATE info SET forgotten = max(forgotten, ?)"
-        self._written(lambda connection, _: connection.execute(sql, (before,)).rowcount)
+        sql = f"""UPDATE info SET forgotten = max(:before, iif(forgotten > :now + {MOST_AHEAD}, :now, forgotten))
+          WHERE forgotten < :before OR forgotten > :now + {MOST_AHEAD}"""
+        self._written(lambda connection, now: connection.execute(sql, {"before": before, "now": now}).rowcount)
 
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
         parameters = {"before": before, "keep": keep, "after": after, "limit": limit}

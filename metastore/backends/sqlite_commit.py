@@ -30,7 +30,18 @@ from metastore.commit import (
     Write,
 )
 
-__all__ = ["CLEARED", "UNMARK", "Refused", "apply", "check_guards", "next_id", "next_seq", "take_row"]
+__all__ = [
+    "CLEARED",
+    "STAND",
+    "THEIR_TURN",
+    "UNMARK",
+    "Refused",
+    "apply",
+    "check_guards",
+    "next_id",
+    "next_seq",
+    "take_row",
+]
 
 
 class Refused(Exception):
@@ -54,6 +65,9 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
         _check_read(connection, read)
     writer = _Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in commit.writes])
+    if commit.claim and not any(results):  # nothing takes the tombstone's place: it stays
+        sql = "INSERT INTO operation (operation_id, ordinal, action, time, attempt) VALUES (?, 0, 'forbidden', ?, ?)"
+        connection.execute(sql, (str(commit.operation_id), now, commit.claim))
     if commit.held is not None:
         connection.execute(UNMARK, {"id": commit.held, "operation_id": str(commit.operation_id), "now": now})
     return results
@@ -61,6 +75,9 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
 
 CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = :now + min(max({QUIET}, min(:now, marked_until) - marked_at), {LONGEST_QUIET})"""
+THEIR_TURN = f"(quiet_until > :now AND quiet_until <= :now + {LONGEST_QUIET})"
+"""Whether it is the others' turn on a guard. One that would last longer dates from before the clock was set back."""
+STAND = f"SELECT scope_version, mark, {THEIR_TURN} FROM guard WHERE id = :id"
 UNMARK = f"UPDATE guard SET {CLEARED} WHERE id = :id AND mark = :operation_id RETURNING 1"
 
 
@@ -162,8 +179,7 @@ def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
     row = run("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
     if row is None or row[0] != write.version:
         raise Refused("self", write.id, row and row[0])
-    sql = "SELECT scope_version, mark, coalesce(quiet_until, 0) FROM guard WHERE id = ?"
-    scope, mark, quiet = run(sql, (write.id,)).fetchone()
+    scope, mark, others_turn = run(STAND, {"id": write.id, "now": now}).fetchone()
     if mark is not None and mark != str(commit.operation_id):
         raise Refused("marked", write.id)
     if write.scope_version is None:
@@ -172,7 +188,7 @@ def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
             raise Refused("pending", write.id)
     elif scope != write.scope_version:
         raise Refused("ancestor", write.id, scope)
-    elif commit.held != write.id and quiet > now:
+    elif commit.held != write.id and others_turn:
         raise Refused("marked", write.id)
     if write.empty:
         sql = "SELECT id FROM guard WHERE parent_id = ? AND state = 0 LIMIT 1"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from metastore.backends.port import Marked
+from metastore.backends.port import MOST_AHEAD, Marked
 from metastore.backends.read_sql import ReadSql
-from metastore.backends.sqlite_commit import CLEARED, Refused, check_guards, take_row
+from metastore.backends.sqlite_commit import CLEARED, STAND, THEIR_TURN, Refused, check_guards, take_row
 from metastore.changes import FORMAT
 from metastore.commit import CLAIMABLE, PENDING, Entry, Help, Mark, Resolution, Result
 
@@ -27,8 +27,10 @@ __all__ = [
 _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = ?
 WHERE operation_id = ? AND ordinal = 0 AND action = '{PENDING}' RETURNING 1"""
+LAPSED = f"(marked_until < :now OR marked_at > :now + {MOST_AHEAD})"
+"""Whether a guard's mark may be cleared: its time is over, or it was set before the clock was set back."""
 CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {CLEARED}
-WHERE id = :id AND mark = :operation_id AND marked_until < :now RETURNING 1"""
+WHERE id = :id AND mark = :operation_id AND {LAPSED} RETURNING 1"""
 
 
 def write_down(connection: Any, entry: Entry, now: int) -> Result:
@@ -120,13 +122,12 @@ def _resolve(connection: Any, help_: Help, one: Resolution, after: tuple[int, in
 def set_mark(connection: Any, mark: Mark, now: int) -> Result:
     """Mark a guard; a freeze bumps its scope version."""
     check_guards(connection, mark.guards, None)
-    sql = "SELECT scope_version, mark, coalesce(quiet_until, 0) FROM guard WHERE id = ?"
-    row = connection.execute(sql, (mark.id,)).fetchone()
+    row = connection.execute(STAND, {"id": mark.id, "now": now}).fetchone()
     if row is None or mark.scope_version not in (None, row[0]):
         raise Refused("ancestor", mark.id, row and row[0])
-    scope, other, quiet = row
+    scope, other, others_turn = row
     own = str(mark.operation_id)
-    if other not in (None, own) or (other is None and quiet > now):
+    if other not in (None, own) or (other is None and others_turn):
         raise Refused("marked", mark.id)
     scope += mark.scope_version is not None
     sql = "UPDATE guard SET mark = ?, marked_at = ?, marked_until = ?, scope_version = ? WHERE id = ?"
@@ -142,5 +143,5 @@ def marked(row: tuple[Any, ...], now: int) -> Marked:
 AHEAD = f"""SELECT (SELECT count(*) FROM operation p WHERE p.entity_id = :id AND p.action = '{PENDING}'
     AND (p.time, p.operation_id) < (o.time, o.operation_id))
 FROM operation o WHERE o.operation_id = :own AND o.ordinal = 0 AND o.action = '{PENDING}'"""
-MARKED = """SELECT id, mark, coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) FROM guard
-WHERE id IN (SELECT value FROM json_each(:ids)) AND (mark IS NOT NULL OR quiet_until > :now)"""
+MARKED = f"""SELECT id, mark, CASE WHEN mark IS NULL THEN quiet_until WHEN {LAPSED} THEN 0 ELSE marked_until END
+FROM guard WHERE id IN (SELECT value FROM json_each(:ids)) AND (mark IS NOT NULL OR {THEIR_TURN})"""

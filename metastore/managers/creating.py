@@ -184,6 +184,7 @@ def create_chunk(
     if view.guessed or if_exists == "return":
         return Proposal(guards_of(parents), tuple(inserts), _count, skip_existing=if_exists == "return")
     lookups = [Lookup((kind.family,), (name,), parent) for name, _, _ in wishes]
+    guards = {guard.id: guard for guard in guards_of(parents)}
     writes: list[Insert | Update] = []
     with standing(view, parents):
         for found, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
@@ -193,11 +194,13 @@ def create_chunk(
             there = found.record._replace(chain=(*parents, *found.record.chain))
             decided = _existing(wish, {}, there, (*upper, name), if_exists, None)
             if isinstance(decided, Proposal):
+                # a container that is replaced is guarded itself, so that a freeze of it waits for this commit
+                guards |= {guard.id: guard for guard in decided.guards}
                 writes.extend(w for w in decided.writes if isinstance(w, Update))
     if not writes:
         check_standing(view, parents)
         return 0
-    return Proposal(guards_of(parents), tuple(writes), _count)
+    return Proposal(tuple(guards.values()), tuple(writes), _count)
 
 
 def _distinct(

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from metastore.backends.port import DRIFT
-from metastore.commit import DROPPED, ROOT_ID, Caller, Commit, Guard, Resolution
+from metastore.backends.tables import metadata
+from metastore.commit import DROPPED, ROOT_ID, Caller, Commit, Expect, Guard, Resolution
 from tests.contract.ground import (
     NEW_DOC,
+    Dump,
     Ground,
     commit_of,
     delete,
@@ -45,6 +47,12 @@ SHAPES: dict[str, Callable[[Ground], Commit]] = {
 def written(commit: Commit) -> int:
     """Return how many rows a commit writes to the operation table."""
     return len(commit.writes) - commit.skip_existing
+
+
+def without_times(found: Dump) -> Dump:
+    """Return all rows but for the times in the operation table, which a tombstone that is written again has new."""
+    at = [column.name for column in metadata.tables["operation"].columns].index("time")
+    return {**found, "operation": [(*row[:at], *row[at + 1 :]) for row in found["operation"]]}
 
 
 class TestForbid:
@@ -126,6 +134,29 @@ class TestClaims:
         conflict(ground.backend.commit(replace(bad, claim=1)), "not_empty")
         assert ground.dump() == before
         committed(ground.backend.commit(replace(commit, claim=1)))
+
+    def test_one_that_writes_nothing_keeps_it(self, ground: Ground) -> None:
+        """All that it would create exists. What was sent before it can not be applied when a name becomes free."""
+        commit = commit_of(insert(ground.catalog, "one"), insert(ground.catalog, "two"), skip_existing=True)
+        assert ground.backend.forbid(commit.operation_id) == 1
+        before = ground.dump()
+        assert committed(ground.backend.commit(replace(commit, claim=1))).results == (None, None)
+        assert without_times(ground.dump()) == without_times(before)
+        assert ground.store.schemas.drop("m.c.two")
+        conflict(ground.backend.commit(commit), "operation")
+        assert not ground.store.schemas.exists("m.c.two")
+        assert ground.backend.forbid(commit.operation_id) == 2
+        conflict(ground.backend.commit(replace(commit, claim=1)), "claim")
+        committed(ground.backend.commit(replace(commit, claim=2)))
+        assert [s.action for s in ground.backend.steps(commit.operation_id)] == ["create"]
+
+    def test_one_that_only_checks_keeps_it(self, ground: Ground) -> None:
+        commit = commit_of(guards=guards_of(ground.one), reads=(Expect(ground.one.id, 1),))
+        assert ground.backend.forbid(commit.operation_id) == 1
+        before = ground.dump()
+        committed(ground.backend.commit(replace(commit, claim=1)))
+        assert without_times(ground.dump()) == without_times(before)
+        assert ground.backend.forbid(commit.operation_id) == 2
 
     def test_entries(self, ground: Ground) -> None:
         made = entry(ground.one, "text")

@@ -62,6 +62,19 @@ def test_an_alias_moves_in_one_commit(ground: Ground, models: Any) -> None:
     assert [c.position for c in ground.store.changes()][-1] == last[-1].position
 
 
+def test_a_repeat_knows_who_made_each_version(ground: Ground, models: Any) -> None:
+    """Also when the version that lost the alias is gone: what is known of one row says nothing of another."""
+    models.add_version(M, uris=URIS, principal="maker")
+    own = SYSTEM.operation_id()
+    moved = models.set_alias(M, "prod", 4, operation_id=own)
+    assert moved.created_by == "maker"
+    models.drop_version(M, 2)
+    assert models.set_alias(M, "prod", 4, operation_id=own) == moved
+    models.drop_version(M, 4)
+    assert models.set_alias(M, "prod", 4, operation_id=own) == moved
+    assert moved in ground.store.outcome(own).result
+
+
 def test_a_new_version_takes_aliases_along(models: Any) -> None:
     new = models.add_version(M, uris=URIS, aliases=("prod", "new", "prod"))
     assert (new.number, new.aliases) == (4, ("new", "prod"))

@@ -40,7 +40,8 @@ Wrap = Callable[[Backend], Backend]
 class Hand(NamedTuple):
     """What an operation works with."""
 
-    store: Store
+    store: Any
+    """A store, or a transaction."""
     given: dict[str, Any]
     """What the process has in hand. An operation leaves in it what the next ones of the same process use."""
 

@@ -93,7 +93,7 @@ class Oracle:
             clock = self._clock
             clock.at, clock.process, clock.drawn = before.now, process, 100 * number
             store = Store(URL, self._backend, RetryPolicy(), f"p{process}", clock)
-            hand = Hand(store, self._given)
+            hand = Hand(store, dict(self._given))
             operation = self._processes[process][number]
             self._points[prefix] = self._now(outcome_of(lambda: operation.run(hand)))
         return self._points[prefix]
