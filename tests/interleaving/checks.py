@@ -35,7 +35,9 @@ class _SweeperClock(OracleClock):
 
 def explore(program: Program, limit: int) -> Explored:
     """Explore a program to the end. Raises Found, or Truncated beyond ``limit`` states."""
-    return Explorer(program, Checks).run(limit)
+    explorer = Explorer(program, Checks)  # what it begins with is as it should be
+    with program.broken():
+        return explorer.run(limit)
 
 
 class Checks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,6 +55,8 @@ class Program:
     """Only explored by ``--full``."""
     make: Callable[[Clock], MemoryBackend] = MemoryBackend
     wrap: Wrap | None = None
+    broken: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Breaks the library for a while, the same for each process."""
 
     def prepare(self, db: Database) -> Mapping[str, Any]:
         """Set up the database; return the entities that are there."""
@@ -106,6 +109,7 @@ def with_id(key: str = "a") -> Op:
 _REFUSED = Op("refused with id", put("x", "2", operation_id=SHARED, expected_version=2))
 REFUSED_TWICE = (_REFUSED, _REFUSED)
 SET_X = Op("set x", put("x", "1"))
+"""Makes version 2, which the refused one expects."""
 RENAME = Op("rename", lambda h: h.store.tables.rename(T, "u"))
 RENAME_ENTITY = Op("rename entity", lambda h: h.store.tables.rename(h.given["t"], "u"))
 RENAME_BACK = Op("rename back", lambda h: h.store.tables.rename(S + ".u", "t"))
@@ -231,6 +235,11 @@ PROGRAMS: tuple[Program, ...] = (
     Program("alias, load", ((ALIAS, DROP_PROD), (LOAD_PROD,)), setup=_model),
     Program("version, alter, rename of the model", ((ADD_VERSION,), (ALTER_MODEL,), (RENAME_MODEL,)), setup=_model),
     Program("alias, rename of the model, load", ((ALIAS,), (RENAME_MODEL,), (LOAD_PROD,)), setup=_model),
+    Program("refused with an id twice, alter", (REFUSED_TWICE, (SET_X,)), lose=(0,)),
+    Program("hot alter, deadline, no answer is lost", ((impatient("a", hot=True),), (B_HOT,)), jumps=(2.0,)),
+    Program(
+        "a lost commit, deadline", ((impatient("a"),), (B,)), jumps=(2.0,), lose=(0,), losable=("commit",), full=True
+    ),
     Program("gc, replay", ((with_id("first"),), (GC,)), setup=_two, after=100.0, collected=True),
 )
 

@@ -24,7 +24,7 @@ from metastore.errors import LeaseLost, MetastoreError
 from metastore.store import Store
 from tests.interleaving.process import Hand, Outcome, operation_id
 
-__all__ = ["GONE", "OPERATIONS", "Operation", "T", "named", "outcome_of", "prepare"]
+__all__ = ["CALLERS", "GONE", "OPERATIONS", "Operation", "T", "named", "outcome_of", "prepare"]
 
 CAT, S, R, OLD = "lake.cat", "lake.cat.s", "lake.cat.r", "lake.cat.old"
 T, U, NEW, OTHER, GONE = f"{S}.t", f"{S}.u", f"{S}.new", f"{S}.other", f"{S}.gone"
@@ -208,6 +208,10 @@ def _create_gone(hand: Hand) -> object:
     return hand.store.tables.create(GONE, comment="the second")
 
 
+def _create_t_with_id(hand: Hand) -> object:
+    return hand.store.tables.create(T, operation_id=operation_id(9, 2))
+
+
 def _drop_p0(hand: Hand) -> object:
     return hand.store.partitions.drop(T, "p0")
 
@@ -237,14 +241,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("create a sibling", _C, lambda h: h.store.tables.create(OTHER)),
     Operation("create or return", _C, lambda h: h.store.tables.create(NEW, if_exists="return")),
     Operation("create or replace", _C, lambda h: h.store.tables.create(NEW, if_exists="replace", comment="replaced")),
-    Operation("create beside the only one", _C, lambda h: h.store.tables.create(f"{FULL}.two")),
     Operation("create in the empty schema", _C, lambda h: h.store.tables.create(f"{R}.t")),
     Operation("alter", _A, _put(T, "a")),
     Operation("alter in hand", _A, _put("t", "b")),
-    Operation("alter to what it is, with an id", _A, _put(T, "x", "0", operation_id=operation_id(9, 1))),
-    Operation(
-        "create what is there, with an id", _C, lambda h: h.store.tables.create(T, operation_id=operation_id(9, 2))
-    ),
     Operation("alter a sibling", "alter its sibling", _put(U, "a")),
     Operation("swap", _A, _swap("1")),
     Operation("swap otherwise", _A, _swap("2")),
@@ -258,13 +257,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("drop in hand", _R, lambda h: h.store.tables.drop(h.given["t"])),
     Operation("restore", _R, lambda h: h.store.tables.restore(GONE)),
     Operation("create what was dropped", _C, lambda h: h.store.tables.create(GONE)),
-    Operation("drop the only one", _R, lambda h: h.store.tables.drop(ONE)),
     Operation("purge", _R, lambda h: h.store.tables.purge(T)),
-    Operation("drop what was dropped", _R, _together(_create_gone, lambda h: h.store.tables.drop(GONE))),
-    Operation("purge the empty schema", _DS, lambda h: h.store.schemas.purge(R)),
-    Operation("create several", _C, _many("new", "other")),
-    Operation("create several or return", _C, _many("new", "gone", if_exists="return")),
-    Operation("create several or replace", _C, _many("new", "t", if_exists="replace")),
     Operation("load", _READ, lambda h: h.store.tables.load(T)),
     Operation("load in hand", _READ, lambda h: h.store.tables.load(h.given["t"])),
     Operation("exists", _READ, lambda h: h.store.tables.exists(NEW)),
@@ -274,12 +267,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("create a partition", _O, _partition("p1", "1")),
     Operation("create it with other values", _O, _partition("p1", "2")),
     Operation("drop a partition", _O, _drop_p0),
-    Operation("put another partition in its place", _O, _together(_drop_p0, _partition("p0", "1"))),
-    Operation("read a partition and drop it", _TX, _together(_day, _drop_p0)),
-    Operation("read a partition and make another of it", _TX, _together(_day, _drop_p0, _partition("p0", "2"))),
     Operation("list partitions", _READ, lambda h: tuple(h.store.partitions.names(T))),
     Operation("alter the schema", _AS, lambda h: h.store.schemas.alter(S, ms.SetComment("c"))),
-    Operation("replace the schema", _AS, _replace_schema),
     Operation("rename the schema", _XS, lambda h: h.store.schemas.rename(S, "q")),
     Operation("rename the schema in hand", _XS, lambda h: h.store.schemas.rename(h.given["s"], "q2")),
     Operation("move the schema", _XS, lambda h: h.store.schemas.rename(S, f"{R}.s")),
@@ -288,7 +277,6 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("drop the schema if empty", _DS, lambda h: h.store.schemas.drop(S)),
     Operation("drop the empty schema", _DS, lambda h: h.store.schemas.drop(R)),
     Operation("restore a schema", _DS, lambda h: h.store.schemas.restore(OLD)),
-    Operation("rename the empty schema and fill it", _XS, _together(_rename_r, _fill_r)),
     Operation("freeze", _F, _freeze, may_conflict=True),
     Operation("rename the catalog", _G, lambda h: h.store.catalogs.rename(CAT, "dog")),
     Operation("disable the catalog", _G, lambda h: h.store.catalogs.disable(CAT)),
@@ -300,19 +288,37 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("write down what is listed", _TX, _listed),
     Operation("write down what is absent", _TX, _if_absent),
     Operation("put another in its place", _TX, _swapped),
-    Operation("note the drop of the schema", _TX, _noted(lambda h: h.store.schemas.drop(FULL))),
-    Operation("note the restore", _TX, _noted(lambda h: h.store.tables.restore(GONE))),
-    Operation("note the restore of what is there", _TX, _noted(lambda h: h.store.tables.restore(T))),
-    Operation("note the creation", _TX, _noted(lambda h: h.store.tables.create(NEW))),
     Operation("transaction, once", _TX, _once, may_conflict=True),
     Operation("alter under the lease", _L, lambda h: _put(T, "leased", lease=h.given["lease"])(h)),
     Operation("create under the lease", _L, lambda h: h.store.tables.create(NEW, lease=h.given["lease"])),
     Operation("break the lease", _LB, lambda h: h.store.leases.break_(LEASE)),
 )
-"""All calls; each pair of them is explored."""
+"""All calls; each pair of them is explored, and is in the conflict matrix."""
+
+CALLERS: tuple[Operation, ...] = (
+    Operation("create beside the only one", _C, lambda h: h.store.tables.create(f"{FULL}.two")),
+    Operation("alter to what it is, with an id", _A, _put(T, "x", "0", operation_id=operation_id(9, 1))),
+    Operation("create what is there, with an id", _C, _create_t_with_id),
+    Operation("drop the only one", _R, lambda h: h.store.tables.drop(ONE)),
+    Operation("drop what was dropped", _R, _together(_create_gone, lambda h: h.store.tables.drop(GONE))),
+    Operation("purge the empty schema", _DS, lambda h: h.store.schemas.purge(R)),
+    Operation("create several", _C, _many("new", "other")),
+    Operation("create several or return", _C, _many("new", "gone", if_exists="return")),
+    Operation("create several or replace", _C, _many("new", "t", if_exists="replace")),
+    Operation("put another partition in its place", _O, _together(_drop_p0, _partition("p0", "1"))),
+    Operation("read a partition and drop it", _TX, _together(_day, _drop_p0)),
+    Operation("read a partition and make another of it", _TX, _together(_day, _drop_p0, _partition("p0", "2"))),
+    Operation("replace the schema", _AS, _replace_schema),
+    Operation("rename the empty schema and fill it", _XS, _together(_rename_r, _fill_r)),
+    Operation("note the drop of the schema", _TX, _noted(lambda h: h.store.schemas.drop(FULL))),
+    Operation("note the restore", _TX, _noted(lambda h: h.store.tables.restore(GONE))),
+    Operation("note the restore of what is there", _TX, _noted(lambda h: h.store.tables.restore(T))),
+    Operation("note the creation", _TX, _noted(lambda h: h.store.tables.create(NEW))),
+)
+"""What callers make of them: errors that are caught, several calls as one, two writes in a row, ids of the callers."""
 
 
 def named(name: str) -> Operation:
     """Return the operation of this name."""
-    (found,) = [o for o in OPERATIONS if o.name == name]
+    (found,) = [o for o in (*OPERATIONS, *CALLERS) if o.name == name]
     return found
