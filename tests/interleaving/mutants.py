@@ -508,7 +508,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a cancellation is forgotten",
-        "hot alter, deadline, no answer is lost",
+        "hot alter, deadline, two in a row",
         "no order explains",
         forgets=("cancel",),
     ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from metastore.backends import postgres, postgres_commit, postgres_sql, sqlite, sqlite_commit
+from metastore.backends import postgres, postgres_commit, postgres_sql, sqlite_commit
 from metastore.commit import Children, Commit, Delete, Guard, Newest, Put, Update
 from metastore.managers import creating, target
 from metastore.session import Proposal
@@ -48,7 +48,7 @@ _GUARDS = postgres_commit.guards
 _STATEMENTS = postgres_commit.statements
 _CHECK_GUARDS = sqlite_commit.check_guards
 _CHECK_UPDATE = sqlite_commit._check_update
-_APPLY = sqlite.apply
+_APPLY = sqlite_commit.apply
 _EXISTING = creating._existing
 _NO_BUMP = "DROP TRIGGER guard_scope_bump"
 
@@ -105,7 +105,7 @@ def _without(read: type) -> Iterator[None]:
         reads = tuple([r for r in commit.reads if not isinstance(r, read)])
         return _APPLY(connection, replace(commit, reads=reads), now)
 
-    with patch.object(sqlite, "apply", apply):
+    with patch("metastore.backends.sqlite.apply", apply):
         yield
 
 
@@ -117,7 +117,7 @@ def _owned_by_name() -> Iterator[None]:
         writes = [replace(w, id=0) if isinstance(w, Put | Delete) else w for w in commit.writes]
         return _APPLY(connection, replace(commit, writes=tuple(writes)), now)
 
-    with patch.object(sqlite, "apply", apply):
+    with patch("metastore.backends.sqlite.apply", apply):
         yield
 
 
