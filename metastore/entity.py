@@ -153,8 +153,7 @@ class Entity(_Stored):
     """None: it is unknown, so that nothing rests on the entity but its id."""
 
     def __init__(self, record: Record, origin: Origin | None = None) -> None:
-        super().__init__(record)
-        self.__dict__["origin"] = origin
+        self.__dict__.update(record=record, origin=origin)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.record, self.origin)

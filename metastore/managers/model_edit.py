@@ -14,8 +14,7 @@ from metastore.entity import OwnedRecord
 from metastore.errors import EntityNotFound, VersionConflict
 from metastore.kinds.kind import Kind, dump, to_json
 from metastore.kinds.model_version import MODEL_VERSION, ModelVersion
-from metastore.managers.owned import check_still
-from metastore.managers.target import Target, find
+from metastore.managers.target import Target, check_standing, find
 from metastore.model_changes import RemoveAlias, SetAlias, SetLatestVersion
 from metastore.model_doc import clean_alias
 from metastore.names import format_path
@@ -80,7 +79,7 @@ class ModelEdit(SeenModel):
             self._check_alias(number, clean_alias(number_or_alias))
             return number
         if not self._read(number):
-            check_still(self._view, self.nodes)
+            check_standing(self._view, self.nodes)
             raise self.missing(number)
         return number
 

@@ -22,8 +22,8 @@ from metastore.kinds.model_version import MODEL_VERSION, ModelVersion
 from metastore.managers.manager import Manager
 from metastore.managers.model_edit import ModelEdit, SeenModel
 from metastore.managers.options import CallOptions, CreateOptions, call_of
-from metastore.managers.owned import OwnedManager, check_still, still
-from metastore.managers.target import Target
+from metastore.managers.owned import OwnedManager, still
+from metastore.managers.target import Target, check_standing, standing
 from metastore.managers.target import shown as shown_target
 from metastore.model_changes import RemoveUri, SetUri
 from metastore.model_doc import clean_alias, clean_aliases
@@ -118,8 +118,10 @@ class Models(Manager[Model]):
         def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
             number = edit.existing(number_or_alias)
-            if not edit.alter(number, changes):
-                check_still(view, edit.nodes)
+            with standing(view, edit.nodes):
+                altered = edit.alter(number, changes)
+            if not altered:
+                check_standing(view, edit.nodes)
                 return edit.version(number, (), actor)
             return edit.propose(lambda results: edit.version(number, results, actor))
 
@@ -137,7 +139,7 @@ class Models(Manager[Model]):
             try:
                 edit.drop(edit.existing(number_or_alias))
             except EntityNotFound:
-                check_still(view, edit.nodes)
+                check_standing(view, edit.nodes)
                 return False
             return edit.propose(lambda _: True)
 
@@ -154,7 +156,7 @@ class Models(Manager[Model]):
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
             edit.existing(number)
             if not edit.point(name, number):
-                check_still(view, edit.nodes)
+                check_standing(view, edit.nodes)
                 return edit.version(number, (), actor)
             return edit.propose(lambda results: edit.version(number, results, actor))
 
@@ -173,7 +175,7 @@ class Models(Manager[Model]):
             except EntityNotFound:
                 return False
             if not edit.point(name, None):
-                check_still(view, edit.nodes)
+                check_standing(view, edit.nodes)
                 return False
             return edit.propose(lambda _: True)
 

@@ -22,15 +22,14 @@ from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table import TABLE
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of
-from metastore.managers.target import Target, find, shown
+from metastore.managers.target import Target, check_standing, find, shown
 from metastore.names import clean_name, format_path
 from metastore.operation import perform
 from metastore.placing import check_in_use, guards_of
 from metastore.results import entity_at
-from metastore.retry.runner import Conflict
 from metastore.session import Attempt, Call, Proposal, Request, Results, Session, View
 
-__all__ = ["OwnedManager", "Partitions", "Statistics", "check_still", "still"]
+__all__ = ["OwnedManager", "Partitions", "Statistics", "still"]
 
 O = TypeVar("O", bound=Owned)  # noqa: E741
 T = TypeVar("T")
@@ -158,7 +157,7 @@ class OwnedManager(Generic[O]):
                 if (w := self._difference(owner_id, name, record, wanted.get(name), format_path((*path, name))))
             ]
             if not writes:
-                check_still(view, nodes)
+                check_standing(view, nodes)
                 return 0
             return Proposal(guards_of(nodes), tuple(writes), len)
 
@@ -189,7 +188,7 @@ class OwnedManager(Generic[O]):
                 return False
             (found,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
             if found is None:
-                check_still(view, nodes)
+                check_standing(view, nodes)
                 return False
             event = self._event("drop", path, None)
             write = Delete(nodes[-1].id, self._kind.name, name, found.version, event, found.id)
@@ -205,7 +204,7 @@ class OwnedManager(Generic[O]):
 
     def _check_absent(self, view: View, nodes: tuple[Node, ...], name: str, path: str) -> None:
         if view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])[0] is not None:
-            check_still(view, nodes)
+            check_standing(view, nodes)
             raise EntityAlreadyExists(path, f"{path}: there is a {self._kind.name} of this name already")
 
     def _event(self, action: str, before: str | None, after: str | None) -> Event:
@@ -215,12 +214,6 @@ class OwnedManager(Generic[O]):
 def still(backend: Backend, nodes: tuple[Node, ...]) -> bool:
     """Whether the path that led to an owner led there until now, hence when its rows were read."""
     return backend.hold([(n.id, n.scope_version) for n in nodes])
-
-
-def check_still(view: View, nodes: tuple[Node, ...]) -> None:
-    """Before a call settles without a commit, whose guards would check it."""
-    if not still(view.backend, nodes):
-        raise Conflict("ancestor", f"{format_path([n.name for n in nodes])} was renamed, moved or dropped meanwhile")
 
 
 class Partitions(OwnedManager[Partition]):
