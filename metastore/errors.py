@@ -157,7 +157,7 @@ class LeaseLost(MetastoreError):
 
 
 class OutcomeUnknown(MetastoreError):
-    """The acknowledgement was lost and the database could not be asked within the deadline.
+    """The acknowledgement was lost and the database could not be asked within the deadline, or gc deleted the answer.
 
     Next step: ``store.outcome(error.operation_id)`` says what became of it; or repeat the call with
     ``operation_id=error.operation_id``, which applies it at most once.
@@ -166,6 +166,15 @@ class OutcomeUnknown(MetastoreError):
     def __init__(self, operation_id: UUID, message: str | None = None) -> None:
         super().__init__(message or f"operation {operation_id} may or may not have been applied: its answer was lost")
         self.operation_id = operation_id
+
+
+def outcome_forgotten(operation_id: UUID) -> OutcomeUnknown:
+    """Return the error for an operation whose row gc may have deleted while the call was still going on."""
+    return OutcomeUnknown(
+        operation_id,
+        f"operation {operation_id} may or may not have been applied: gc has deleted what was written down about it "
+        "during the call; look at what it would have changed, and run gc with a retention above all deadlines",
+    )
 
 
 class BackendUnavailable(MetastoreError):

@@ -215,11 +215,11 @@ class Operation(Announced[T]):
         try:
             return self._call.tokens()
         except LeaseLost:
-            self._look = self._caller is not None
+            self._look = self._may_be_absent = self._caller is not None
             raise
 
     def _lease_lost(self) -> MetastoreError:
-        self._look = self._caller is not None  # a repeat of what was applied has its result
+        self._look = self._may_be_absent = self._caller is not None  # a repeat of what was applied has its result
         return self._call.refused()
 
     def _decide(self, *, trusting: bool) -> Proposal[T] | T:

@@ -14,12 +14,12 @@ from uuid import UUID
 
 from metastore.backends.port import Step
 from metastore.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
-from metastore.errors import InvalidArgument, MetastoreError
+from metastore.errors import InvalidArgument, MetastoreError, outcome_forgotten
 from metastore.metrics import Decided
 from metastore.results import entity_at, operation_time, replay, with_origin
 from metastore.retry.runner import Conflict
 from metastore.session import Call, Merge, Request, Session
-from metastore.settling import ask_until_it_answers
+from metastore.settling import LATE, ask_until_it_answers
 
 __all__ = ["OperationRow", "detail", "refused_id"]
 
@@ -44,6 +44,7 @@ class OperationRow(Generic[T]):
         self._merge = self._announceable(request.merge)
         self._claim = 0
         self._look = False  # the row must be looked at before anything else
+        self._may_be_absent = False  # there may be no row to look at: a lease was lost, and this may be a repeat
         self._withdrawn = False  # it was an intent, which was taken back: that is no lost commit
         self._announced: int | None = None  # the entity on which the operation is pending
         self._decided_by: Decided = "self"
@@ -54,7 +55,7 @@ class OperationRow(Generic[T]):
 
     def _lost(self, unknown: Unknown) -> NoReturn:
         """The answer was lost: make what was sent impossible, or find that it was applied."""
-        claim = ask_until_it_answers(self._session, self.id, self._ends)
+        claim = ask_until_it_answers(self._session, self.id, self._policy.deadline, self._ends)
         if claim is None:
             self._look = True
             raise Conflict("lost", "the answer was lost", 0.0)
@@ -67,7 +68,9 @@ class OperationRow(Generic[T]):
             steps = self._backend.steps(self.id)
         self._look = False
         if not steps:
-            raise Conflict("operation", "the operation's row is gone")
+            if self._may_be_absent:
+                raise Conflict("operation", "nothing is kept of the operation")
+            raise outcome_forgotten(self.id)  # it was there; to send the change again could apply it twice
         first = steps[0]
         if self._caller is not None and not self._same_call(first):
             raise InvalidArgument(
@@ -99,7 +102,7 @@ class OperationRow(Generic[T]):
 
     def _claim_again(self) -> NoReturn:
         self._announced = None
-        claim = self._backend.forbid(self.id)
+        claim = self._backend.forbid(self.id, self._policy.deadline + LATE)
         if claim is None:
             self._look = True
         else:

@@ -12,21 +12,27 @@ from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgume
 from metastore.helping import BATCH, Batch, plan
 from metastore.session import Session
 
-__all__ = ["MARK_TTL", "InTheWay", "ask_until_it_answers", "help_others", "in_the_way"]
+__all__ = ["LATE", "MARK_TTL", "InTheWay", "ask_until_it_answers", "help_others", "in_the_way"]
 
 MARK_TTL = 1.0
 """How long a mark of a rename, move or drop holds others up if its owner has died, or if it landed late (seconds)."""
+LATE = 1.0
+"""How long after its deadline a call may still ask what became of it (seconds)."""
 
 
-def ask_until_it_answers(session: Session, operation_id: UUID, ends: float) -> int | None:
+def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends: float) -> int | None:
     """After a lost answer: return under which number the operation may be sent again, or None if it is decided.
 
-    What was sent before can not be applied any more then. Raises OutcomeUnknown at the instant ``ends``.
+    What was sent before can not be applied any more then. ``life``: how long the call lasts at most (seconds). Raises
+    OutcomeUnknown at the instant ``ends``, or if gc may have deleted what was written down in that time.
     """
     clock, wait = session.clock, session.policy.base
     while True:
         try:
-            claim = session.backend.forbid(operation_id)
+            claim = session.backend.forbid(operation_id, life + LATE)
+        except OutcomeUnknown:  # gc may have deleted the row
+            session.metrics.ambiguous("unknown")
+            raise
         except InvalidArgument:  # the store was closed meanwhile
             session.metrics.ambiguous("unknown")
             raise OutcomeUnknown(operation_id) from None

@@ -124,7 +124,7 @@ class Transaction(Managers):
             self._held = None
             return
         if isinstance(outcome, Unknown):
-            claim = ask_until_it_answers(self._outer, self._id, ends)
+            claim = ask_until_it_answers(self._outer, self._id, self._outer.policy_of(self._call).deadline, ends)
             if claim is None:
                 self._held = None
                 return

@@ -60,6 +60,7 @@ from metastore.commit import (
     Result,
 )
 from metastore.entity import Node, Origin, OwnedRecord, Record
+from metastore.errors import outcome_forgotten
 from metastore.names import fold
 
 __all__ = ["MemoryBackend"]
@@ -121,10 +122,12 @@ class MemoryBackend:
     def help(self, help: Help) -> Outcome:
         return self._attempt(lambda tables, now: help_intents(tables, help, now))
 
-    def forbid(self, operation_id: UUID) -> int | None:
+    def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         with self._lock:
             row = self._tables.row_of(operation_id)
             if row is None:
+                if self._tables.drawn["forgotten"] > self._clock.micros() - round(life * 1_000_000):
+                    raise outcome_forgotten(operation_id)
                 nothing = (None,) * 5
                 self._tables.steps.append(
                     Step(operation_id, 0, *nothing, "forbidden", None, self._clock.micros(), *(None,) * 8, attempt=1)

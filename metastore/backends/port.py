@@ -302,10 +302,11 @@ class Backend(Protocol):
         """Resolve intents. One attempt; a result for each of them."""
         ...
 
-    def forbid(self, operation_id: UUID) -> int | None:
+    def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Make impossible whatever was sent for this operation and is not applied yet.
 
-        Returns the number under which its owner may claim it; None: it is pending or decided.
+        Returns the number under which its owner may claim it; None: it is pending or decided. Raises OutcomeUnknown
+        if there is no row, and gc may have deleted one that is ``life`` seconds old: the operation may be applied.
         """
         ...
 

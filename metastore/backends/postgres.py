@@ -53,7 +53,7 @@ from metastore.commit import (
     Update,
 )
 from metastore.entity import Origin
-from metastore.errors import BackendUnavailable, MigrationNeeded
+from metastore.errors import BackendUnavailable, MigrationNeeded, outcome_forgotten
 
 __all__ = ["PostgresBackend"]
 
@@ -159,13 +159,19 @@ class PostgresBackend(PostgresReads):
     def help(self, help: Help) -> Outcome:
         return self._last([intents.help_statement(help)], lambda row: outcomes.helped(help, row))
 
-    def forbid(self, operation_id: UUID) -> int | None:
+    def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
+        parameters = {"operation_id": operation_id, "life": round(life * 1_000_000)}
         try:
-            return int(self._rows(intents.FORBID, {"operation_id": operation_id})[0][0])
+            rows = self._rows(intents.FORBID, parameters)
         except psycopg.errors.UniqueViolation:
-            rows = self._rows(intents.FORBID_AGAIN, {"operation_id": operation_id})
+            rows = self._rows(intents.FORBID_AGAIN, parameters)
             return rows[0][0] if rows else None
+        # nothing was inserted: what is there still counts
+        rows = rows or self._rows(intents.FORBID_AGAIN, parameters)
+        if not rows and not self.steps(operation_id):
+            raise outcome_forgotten(operation_id)
+        return rows[0][0] if rows else None
 
     def cancel(self, operation_id: UUID) -> bool:
         return bool(self._rows(intents.CANCEL, {"operation_id": operation_id}))

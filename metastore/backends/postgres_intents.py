@@ -45,8 +45,11 @@ WHERE {sql.DURABLE}
 RETURNING (SELECT count(*) FROM operation p WHERE p.entity_id = %(entity_id)s::bigint AND p.action = 'pending'), time"""
 _WRITE_DOWN = f"INSERT INTO operation (operation_id, ordinal, {_ENTRY}"
 
-FORBID = f"""INSERT INTO operation (operation_id, ordinal, action, time, attempt)
-SELECT %(operation_id)s::uuid, 0, 'forbidden', {sql.NOW}, 1 WHERE {sql.DURABLE} RETURNING attempt"""
+FORBID = f"""WITH remembered AS MATERIALIZED (
+  SELECT 1 FROM info WHERE forgotten <= {sql.NOW} - %(life)s::bigint FOR SHARE)
+INSERT INTO operation (operation_id, ordinal, action, time, attempt)
+SELECT %(operation_id)s::uuid, 0, 'forbidden', {sql.NOW}, 1 FROM remembered WHERE {sql.DURABLE} RETURNING attempt"""
+"""Inserts nothing where gc may have deleted the operation's row in its life; else it keeps gc from forgetting more."""
 FORBID_AGAIN = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time = {sql.NOW}
 WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action IN ({_CLAIMABLE}) AND {sql.DURABLE}
 RETURNING attempt"""

@@ -122,8 +122,8 @@ class SqliteBackend:
     def help(self, help: Help) -> Outcome:
         return self._attempt(lambda connection, now: intents.help_intents(connection, help, now))
 
-    def forbid(self, operation_id: UUID) -> int | None:
-        return self._written(lambda connection, now: intents.forbid(connection, operation_id, now))
+    def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
+        return self._written(lambda connection, now: intents.forbid(connection, operation_id, life, now))
 
     def cancel(self, operation_id: UUID) -> bool:
         return self._written(

@@ -10,6 +10,7 @@ from metastore.backends.read_sql import ReadSql
 from metastore.backends.sqlite_commit import CLEARED, STAND, THEIR_TURN, Refused, check_guards, take_row
 from metastore.changes import FORMAT
 from metastore.commit import CLAIMABLE, PENDING, Entry, Help, Mark, Resolution, Result
+from metastore.errors import outcome_forgotten
 
 __all__ = [
     "AHEAD",
@@ -50,10 +51,13 @@ def write_down(connection: Any, entry: Entry, now: int) -> Result:
     return Result(entry.entity_id or 0, before, now)
 
 
-def forbid(connection: Any, operation_id: UUID, now: int) -> int | None:
+def forbid(connection: Any, operation_id: UUID, life: float, now: int) -> int | None:
     """Insert a tombstone, or claim a row that may be claimed."""
     key = str(operation_id)
-    if connection.execute("SELECT 1 FROM operation WHERE operation_id = ? AND ordinal = 0", (key,)).fetchone() is None:
+    if connection.execute("SELECT 1 FROM operation WHERE operation_id = ?", (key,)).fetchone() is None:
+        ((until,),) = connection.execute("SELECT forgotten FROM info").fetchall()
+        if until > now - round(life * 1_000_000):
+            raise outcome_forgotten(operation_id)
         sql = "INSERT INTO operation (operation_id, ordinal, action, time, attempt) VALUES (?, 0, 'forbidden', ?, 1)"
         connection.execute(sql, (key, now))
         return 1

@@ -20,7 +20,7 @@ from metastore.changes import decode
 from metastore.commit import Conflicted, LeaseToken, Unknown
 from metastore.deadlines import remaining, until
 from metastore.entity import utc
-from metastore.errors import BackendUnavailable, MetastoreError
+from metastore.errors import BackendUnavailable, MetastoreError, outcome_forgotten
 from metastore.feed import position_of
 from metastore.lease_changes import LeaseHolder
 from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
@@ -79,12 +79,13 @@ class DatabaseBook:
             operation_id = session.clock.operation_id()
             holder = (want.owner, want.incarnation)
             take = Take(operation_id, session.principal, want.names, paths, *holder, ttl, ticket)
+            began = session.clock.monotonic()
             answer = self._rows.take(take)
             if isinstance(answer, Conflicted):
                 raise Conflict(answer.cause, "others took some of the leases at this moment")
             if isinstance(answer, Unknown):
                 ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
-                if ask_until_it_answers(session, operation_id, ends) is not None:
+                if ask_until_it_answers(session, operation_id, ends - began, ends) is not None:
                     raise Conflict("lost", f"the connection was lost before anything was taken ({answer.reason})")
                 return self._taken_unheard(take)
             return self._answered(want, answer)
@@ -105,6 +106,8 @@ class DatabaseBook:
     def _taken_unheard(self, take: Take) -> tuple[Grant, ...]:
         """What was taken by a statement whose answer was lost, as its events say."""
         steps = self._session.backend.steps(take.operation_id)
+        if len(steps) < len(take.names):
+            raise outcome_forgotten(take.operation_id)
         return tuple(
             [
                 Grant(name, step.version, utc(step.time + take.ttl), _token(name, step.entity_id, step.version, take))

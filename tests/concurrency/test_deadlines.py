@@ -44,5 +44,5 @@ def test_an_original_that_is_still_in_flight_leaves_the_outcome_unknown(postgres
             "INSERT INTO operation (operation_id, ordinal, action, time) VALUES (%s, 0, 'alter', 0)", (operation,)
         )
         with pytest.raises(ms.OutcomeUnknown) as caught:
-            ask_until_it_answers(store._session, operation, SYSTEM.monotonic() + 1.0)
+            ask_until_it_answers(store._session, operation, 1.0, SYSTEM.monotonic() + 1.0)
         assert caught.value.operation_id == operation

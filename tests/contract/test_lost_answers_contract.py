@@ -46,11 +46,11 @@ def losing(store: Store, *, calls: tuple[str, ...], really: bool, answers: int |
 
             return lose
 
-        def _forbid(self, operation_id: UUID) -> int | None:
+        def _forbid(self, operation_id: UUID, life: float) -> int | None:
             asked.append(operation_id)
             if answers is None or len(asked) <= answers:
                 raise BackendUnavailable("not there")
-            return backend.forbid(operation_id)
+            return backend.forbid(operation_id, life)
 
     session.backend = Losing()
     try:

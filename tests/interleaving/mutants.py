@@ -157,9 +157,9 @@ class _TombstoneDoesNothing(MemoryBackend):
 class _NoTombstone(MemoryBackend):
     """After a lost answer it is looked whether the operation was applied, but what is in flight may still be."""
 
-    def forbid(self, operation_id: UUID) -> int | None:
+    def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         row = self._tables.row_of(operation_id)
-        return 0 if row is None else super().forbid(operation_id)
+        return 0 if row is None else super().forbid(operation_id, life)
 
 
 class _DropLeavesIntents(MemoryBackend):

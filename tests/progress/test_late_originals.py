@@ -104,7 +104,7 @@ def test_the_call_gives_up(postgres_url: str, stores: Stores, announced: bool) -
 
 def test_without_a_tombstone_it_lands(postgres_url: str, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the call goes on as if it had made the original impossible."""
-    monkeypatch.setattr(stores[0]._session.backend, "forbid", lambda operation_id: 1)
+    monkeypatch.setattr(stores[0]._session.backend, "forbid", lambda operation_id, life: 1)
     said, applied = gives_up(postgres_url, stores, announced=False)
     assert said != "ok"
     assert applied == 1
