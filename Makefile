@@ -70,7 +70,7 @@ load-faults: $(STAMP) $(JAVA) ## load tests whose clients, connections and serve
 check-history: $(STAMP) $(JAVA) ## check clean histories of ten million operations, and one with a fault: an hour
 	$(SPARK) $(BIN)/python -m tests.checker.many $(ARGS)
 
-interleavings-sql: $(STAMP) ## explore every interleaving of statements on PostgreSQL and SQLite, of each pair: 15 minutes
+interleavings-sql: $(STAMP) ## explore every interleaving of statements on PostgreSQL and SQLite, of each pair: half an hour
 	$(BIN)/python -m tests.statements --full --workers $(WORKERS) $(ARGS)
 
 interleavings: $(STAMP) ## explore every interleaving of small programs: 3 minutes

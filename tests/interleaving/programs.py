@@ -236,7 +236,9 @@ PROGRAMS: tuple[Program, ...] = (
     Program("version, alter, rename of the model", ((ADD_VERSION,), (ALTER_MODEL,), (RENAME_MODEL,)), setup=_model),
     Program("alias, rename of the model, load", ((ALIAS,), (RENAME_MODEL,), (LOAD_PROD,)), setup=_model),
     Program("refused with an id twice, alter", (REFUSED_TWICE, (SET_X,)), lose=(0,)),
-    Program("hot alter, deadline, two in a row", ((impatient("a", hot=True),), (B_HOT, C_HOT)), jumps=(2.0,)),
+    Program(
+        "hot alter, deadline, two in a row", ((impatient("a", hot=True),), (B_HOT, C_HOT)), jumps=(2.0,), full=True
+    ),
     Program("a lost commit, deadline", ((impatient("a"),), (B,)), jumps=(2.0,), lose=(0,), losable=("commit",)),
     Program("gc, replay", ((with_id("first"),), (GC,)), setup=_two, after=100.0, collected=True),
 )
