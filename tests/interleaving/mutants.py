@@ -2,68 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
-from unittest.mock import patch
 from uuid import UUID
 
 from metastore.backends.memory import MemoryBackend
-from metastore.backends.memory_tables import Stand
 from metastore.backends.port import Backend, Pending
-from metastore.clock import Clock
 from metastore.commit import (
     CLAIMABLE,
     PENDING,
-    Children,
     Commit,
     Committed,
-    Delete,
     Entry,
-    Expect,
     Help,
-    Listing,
     Mark,
-    Newest,
     Outcome,
-    Put,
     Update,
 )
-from metastore.managers import manager, target
-from metastore.overlay import Overlay
-from tests.interleaving.callers import CALLERS, HANDED, MET
+from tests.interleaving.mutant import Mutant
+from tests.interleaving.mutants_by_callers import BY_CALLERS
 from tests.interleaving.process import Wrap
-from tests.interleaving.programs import PROGRAMS, Program
 
 __all__ = ["MUTANTS", "Mutant"]
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One fault, the program that finds it, and what it says then."""
-
-    name: str
-    program: str
-    says: str
-    make: Callable[[Clock], MemoryBackend] = MemoryBackend
-    wrap: Wrap | None = None
-    slow: bool = False
-    broken: Callable[[], AbstractContextManager[object]] = nullcontext
-    forgets: tuple[str, ...] = ()
-    most_faults: int = 1
-
-    def planted(self) -> Program:
-        (found,) = [p for p in (*PROGRAMS, *HANDED, *CALLERS, *chain(*MET.values())) if p.name == self.program]
-        return replace(
-            found,
-            make=self.make,
-            wrap=self.wrap,
-            broken=self.broken,
-            forgets=self.forgets,
-            most_faults=self.most_faults,
-        )
 
 
 # --- in the database
@@ -224,105 +185,6 @@ class _CommitsUnguarded(MemoryBackend):
         return super().commit(replace(commit, guards=()))
 
 
-class _ReadsNoErrors(MemoryBackend):
-    """What an error rests on is not validated: whether there are children, and what was dropped."""
-
-    def commit(self, commit: Commit) -> Outcome:
-        return super().commit(replace(commit, reads=tuple(r for r in commit.reads if isinstance(r, Expect))))
-
-
-class _OwnedByName(MemoryBackend):
-    """An owned row is known by its name and version: one that was made again passes for the first."""
-
-    def commit(self, commit: Commit) -> Outcome:
-        writes = [replace(w, id=0) if isinstance(w, Put | Delete) else w for w in commit.writes]
-        return super().commit(replace(commit, writes=tuple(writes)))
-
-
-class _DroppedAreNoListing(MemoryBackend):
-    """A listing of what was dropped is not validated."""
-
-    def commit(self, commit: Commit) -> Outcome:
-        reads = [r for r in commit.reads if not (isinstance(r, Listing) and r.state)]
-        return super().commit(replace(commit, reads=tuple(reads)))
-
-
-class _AnyThatWasDropped(MemoryBackend):
-    """Whether it is still the newest of its name is not looked at when it is restored."""
-
-    def commit(self, commit: Commit) -> Outcome:
-        return super().commit(replace(commit, reads=tuple(r for r in commit.reads if not isinstance(r, Newest))))
-
-
-class _NotEmptyAnyMore(MemoryBackend):
-    """Whether there are children is not looked at again."""
-
-    def commit(self, commit: Commit) -> Outcome:
-        return super().commit(replace(commit, reads=tuple(r for r in commit.reads if not isinstance(r, Children))))
-
-
-class _ClaimIsGivenUp(MemoryBackend):
-    """A claim that writes nothing takes its tombstone away."""
-
-    def commit(self, commit: Commit) -> Outcome:
-        outcome = super().commit(commit)
-        if commit.claim and isinstance(outcome, Committed) and not any(outcome.results):
-            steps = self._tables.steps
-            steps[:] = [s for s in steps if s.operation_id != commit.operation_id or s.seq is not None]
-        return outcome
-
-
-class _ForgetsByItsClock(MemoryBackend):
-    """gc believes the database's clock, and what it has forgotten stays so when that is set back."""
-
-    def forget(self, before: int) -> None:
-        if before:
-            drawn, day = self._tables.drawn, 86_400_000_000
-            drawn["forgotten"] = max(drawn["forgotten"], self._clock.micros() - day)
-
-
-# --- in the library
-
-
-@contextmanager
-def _trusts_transactions() -> Iterator[None]:
-    """What a transaction returns counts as committed, whatever became of it."""
-    with patch.object(Overlay, "origin", property(lambda self: self._base.origin)):
-        yield
-
-
-@contextmanager
-def _trusts_strangers() -> Iterator[None]:
-    """An entity is not asked which database it is of."""
-    with patch.object(manager, "committed", _yes), patch("metastore.session.committed", _yes):
-        yield
-
-
-def _yes(*_: object) -> bool:
-    return True
-
-
-@contextmanager
-def _two_instants() -> Iterator[None]:
-    """What a second look refuses is an error, whether or not what the first one found is still there."""
-    with patch.object(target, "check_standing", lambda *_: None):
-        yield
-
-
-@contextmanager
-def _believes_the_clock() -> Iterator[None]:
-    """Marks and turns last until their time, however far in the future that is."""
-
-    def turn(stand: Stand, now: int) -> bool:
-        return stand.mark is None and (stand.quiet_until or 0) > now
-
-    def lapsed(stand: Stand, now: int) -> bool:
-        return (stand.marked_until or 0) < now
-
-    with patch.object(Stand, "others_turn", turn), patch.object(Stand, "lapsed", lapsed):
-        yield
-
-
 # --- in the process
 
 
@@ -415,108 +277,5 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("gc that accepts old ids", "gc, replay", "applied again", _ForgetsNothing),
     Mutant("help without guards", "hot alter, rename of the parent", "verify", _HelpsUnguarded),
     Mutant("commit without guards", "rename, create below", "verify", _CommitsUnguarded),
-    Mutant(
-        "what a refused transaction returned is trusted",
-        "a transaction's altered table, alter it | alter a",
-        "no order explains",
-        broken=_trusts_transactions,
-    ),
-    Mutant(
-        "a refused transaction's schema is trusted as a parent",
-        "a transaction's renamed schema, create in it | rename s",
-        "verify",
-        broken=_trusts_transactions,
-    ),
-    Mutant(
-        "entities of another database are trusted",
-        "alter it, of another database | alter a",
-        "no order explains",
-        broken=_trusts_strangers,
-    ),
-    Mutant(
-        "a caught NotEmpty is no read",
-        "drop if empty, noted | fill r, empty r",
-        "no order explains",
-        _NotEmptyAnyMore,
-    ),
-    Mutant(
-        "a caught EntityNotFound of restore is no read",
-        "restore t, noted | drop, create it again",
-        "no order explains",
-        _AnyThatWasDropped,
-    ),
-    Mutant(
-        "what was dropped is listed and is no read",
-        "list what was dropped, noted | drop, create it again",
-        "no order explains",
-        _DroppedAreNoListing,
-    ),
-    Mutant(
-        "an absent name is no read",
-        "load several, noted | create new, drop new",
-        "no order explains",
-        _ReadsNoErrors,
-    ),
-    Mutant(
-        "owned rows without their id",
-        "read the partition and drop it, noted | drop p0, create p0",
-        "no order explains",
-        _OwnedByName,
-    ),
-    Mutant("restore of any", "restore | create gone, drop gone", "no order explains", _AnyThatWasDropped),
-    Mutant(
-        "a claim that writes nothing is given up",
-        "create one of several or return | create new, drop new; a lost answer",
-        "no order explains",
-        _ClaimIsGivenUp,
-    ),
-    Mutant(
-        "marks from the future",
-        "freeze | alter a; a crash, the clock is set back",
-        "a later alter gets",
-        broken=_believes_the_clock,
-    ),
-    Mutant(
-        "turns from the future",
-        "freeze | alter a; the clock is set back",
-        "a later rename gets",
-        broken=_believes_the_clock,
-    ),
-    Mutant(
-        "gc forgets what is to come",
-        "gc, alter; a clock that was ahead",
-        "a later alter gets InvalidArgument",
-        _ForgetsByItsClock,
-    ),
-    Mutant(
-        "purge says what two instants say",
-        "purge r | rename r, fill what was r",
-        "no order explains",
-        broken=_two_instants,
-    ),
-    Mutant(
-        "create_many says what two instants say",
-        "create several | rename s, create new in what was s",
-        "no order explains",
-        broken=_two_instants,
-    ),
-    Mutant(
-        "what came to nothing is forgotten",
-        "refused with an id twice, alter",
-        "no order explains",
-        forgets=("write_down",),
-    ),
-    Mutant(
-        "a cancellation is forgotten",
-        "hot alter, deadline, two in a row",
-        "no order explains",
-        forgets=("cancel",),
-    ),
-    Mutant(
-        "a tombstone is forgotten",
-        "a lost commit, deadline",
-        "no order explains",
-        forgets=("forbid",),
-        most_faults=2,
-    ),
+    *BY_CALLERS,
 )

@@ -117,8 +117,6 @@ FEW: tuple[str, ...] = (
 """The pairs of the test suite."""
 
 FEW_CALLED: tuple[str, ...] = (
-    "replace the schema | freeze",
-    "drop what was dropped | restore",
     "drop what was dropped | note the restore",
     "drop the only one | note the drop of the schema",
     "put another partition in its place | read a partition and drop it",

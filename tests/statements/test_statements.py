@@ -32,6 +32,7 @@ _SEVERAL = [
     "drop the empty schema | rename it, create in it",
     "restore | restore",
     "freeze | rename the catalog",
+    "drop what was dropped | restore",
     "purge the empty schema | rename the empty schema and fill it",
     "create in the empty schema | drop the empty schema | rename the catalog",
 ]
