@@ -99,10 +99,10 @@ load-faults: $(STAMP) $(JAVA) ## load tests whose clients, connections and serve
 check-history: $(STAMP) $(JAVA) ## check clean histories of ten million operations, and one with a fault: an hour
 	$(SPARK) $(BIN)/python -m tests.checker.many $(ARGS)
 
-interleavings-sql: $(STAMP) ## explore every interleaving of statements on PostgreSQL and SQLite, of each pair: 15 minutes
+interleavings-sql: $(STAMP) ## explore every interleaving of statements on PostgreSQL and SQLite, of each pair, and of what callers make of them
 	$(BIN)/python -m tests.statements --full --workers $(WORKERS) $(ARGS)
 
-interleavings: $(STAMP) ## explore every interleaving of small programs: 3 minutes
+interleavings: $(STAMP) ## explore every interleaving of small programs, and of any two writes beside each operation
 	$(BIN)/python -m tests.interleaving --full --workers $(WORKERS) $(ARGS)
 
 soak: $(STAMP) ## kill, stop, cut and restart for ten minutes, then account for every operation

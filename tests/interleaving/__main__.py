@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
+from tests.interleaving.callers import CALLERS, HANDED, LOOKING, MET, every_two, matters
 from tests.interleaving.checks import explore
 from tests.interleaving.explore import Explored, Found, Truncated
 from tests.interleaving.full import FULL
@@ -14,21 +17,26 @@ from tests.interleaving.mutants import MUTANTS
 from tests.interleaving.programs import PROGRAMS, Program
 
 _LIMIT = 5_000_000
-Job = tuple[str, Program, bool]
+Job = tuple[str, Callable[[], Iterable[Program]], bool]
+"""Its name, the programs, and whether something is to be found."""
 
 
 def _run(job: Job) -> tuple[bool, str, Explored | None]:
     """Return whether it came out as it should, a line of text, and how much there was."""
-    name, program, is_mutant = job
+    name, programs, is_mutant = job
     began = time.perf_counter()
-    explored: Explored | None = None
+    explored: Explored | None = Explored()
     try:
-        explored = explore(program, _LIMIT)
+        for program in programs():
+            assert explored is not None
+            explored = explored.with_more(explore(program, _LIMIT))
+        assert explored is not None
         good, text = not is_mutant, _figures(explored)
     except Found as found:
+        explored = None
         good, text = is_mutant, (f"found in {len(found.schedule)} moves: {found.message}" if is_mutant else str(found))
     except Truncated as truncated:
-        good, text = False, str(truncated)
+        explored, good, text = None, False, str(truncated)
     return good, f"{'ok ' if good else 'BAD'} {time.perf_counter() - began:6.1f} s  {name:50s} {text}", explored
 
 
@@ -46,7 +54,16 @@ def _run_named(name: str) -> tuple[bool, str, Explored | None]:
 def _jobs(full: bool) -> list[Job]:
     programs = [*PROGRAMS, *FULL] if full else [p for p in PROGRAMS if not p.full]
     mutants = [m for m in MUTANTS if full or not m.slow]
-    return [(p.name, p, False) for p in programs] + [(f"mutant: {m.name}", m.planted(), True) for m in mutants]
+    return [
+        *[_job(p.name, lambda p=p: [p]) for p in (*programs, *HANDED, *CALLERS)],
+        *[_job(f"{name} | two writes", lambda met=met: filter(matters, met)) for name, met in MET.items()],
+        *[_job(f"{name} | any two writes", lambda op=op: every_two(op)) for name, op in LOOKING.items() if full],
+        *[(f"mutant: {m.name}", lambda m=m: [m.planted()], True) for m in mutants],
+    ]
+
+
+def _job(name: str, programs: Any) -> Job:
+    return name, programs, False
 
 
 def main() -> int:

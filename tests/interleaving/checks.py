@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import metastore as ms
 from metastore.backends.memory import MemoryBackend
@@ -20,13 +21,23 @@ __all__ = ["Checks", "explore"]
 
 _NOT_APPLIED = ("BackendUnavailable", "DeadlineExceeded", "ScopeFrozen", "RetriesExhausted")
 _JANITOR = 14
+
 _LONG = 100_000_000
-"""Longer than any deadline and any ttl (µs)."""
+"""Longer than any deadline and any ttl (µs), and than the clocks of two machines may be apart."""
+
+
+class _SweeperClock(OracleClock):
+    """Draws ids that are made now."""
+
+    def operation_id(self) -> UUID:
+        return UUID(int=(self.at // 1000) << 80 | super().operation_id().int & (1 << 80) - 1)
 
 
 def explore(program: Program, limit: int) -> Explored:
     """Explore a program to the end. Raises Found, or Truncated beyond ``limit`` states."""
-    return Explorer(program, Checks).run(limit)
+    explorer = Explorer(program, Checks)  # what it begins with is as it should be
+    with program.broken():
+        return explorer.run(limit)
 
 
 class Checks:
@@ -74,7 +85,7 @@ class Checks:
         return self._swept_after(state, 0) or self._swept_after(state, _LONG)
 
     def _swept_after(self, state: State, pause: int) -> str | None:
-        clock = OracleClock()
+        clock = _SweeperClock()
         backend = MemoryBackend(clock)
         fields = vars(self._explorer.db.show(state.db, state.now))
         backend.__dict__.update({k: v for k, v in fields.items() if k not in ("_clock", "_lock")})
@@ -82,7 +93,8 @@ class Checks:
         clock.at, clock.process = state.now + pause, _JANITOR
         store = Store(URL, backend, RetryPolicy(), f"p{_JANITOR}", clock)
         table = self._explorer.given["t"]
-        outcome = outcome_of(lambda: store.tables.alter(table, ms.SetProperty("swept", "1")))
+        made_now = clock.operation_id() if pause else None
+        outcome = outcome_of(lambda: store.tables.alter(table, ms.SetProperty("swept", "1"), operation_id=made_now))
         (known,) = backend.by_id([table.id])
         alive = known is not None and known.live
         if outcome.error not in (None, "EntityNotFound") or (outcome.error is None) != alive:
@@ -91,7 +103,8 @@ class Checks:
             return f"{problem} after a later alter"
         if found := verify(backend):
             return f"verify after a later alter: {found[0].message}"
-        return None
+        schema = outcome_of(lambda: store.schemas.rename(self._explorer.given["s"], "swept"))
+        return None if schema.error in (None, "EntityNotFound") else f"a later rename gets {schema.error}"
 
     def _left_behind(self, tables: Tables, table_id: int | None, pause: int) -> str | None:
         if table_id is not None and tables.pending(table_id):

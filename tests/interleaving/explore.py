@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 from metastore.commit import Committed, Unknown, Update
@@ -35,6 +35,8 @@ class State(NamedTuple):
     flying: tuple[Call, ...] = ()
     """Calls whose process was told that the answer is lost, and which may still be applied."""
     jumps: int = 0
+    kept: int = -1
+    """What a crash of the database leaves of it; -1: all."""
 
 
 class Move(NamedTuple):
@@ -83,6 +85,12 @@ class Explored:
     """The most that lost after it was announced."""
     most_undisturbed: int = 0
     """The most that lost after it was announced where there was neither fault nor exclusive operation."""
+
+    def with_more(self, other: Explored) -> Explored:
+        """Return both together: sums, and the greater of what is the most."""
+        summed = ("states", "schedules", "finals", "histories", "databases")
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return Explored(**{name: sum(pair) if name in summed else max(pair) for name, pair in pairs.items()})
 
 
 class Check(Protocol):
@@ -170,6 +178,8 @@ class Explorer:
             db, answer = self._call(state.db, state.now, call)
             flying = state.flying[:n] + state.flying[n + 1 :]
             yield Move("late", None, call, answer), state._replace(db=db, flying=flying)
+        if state.kept >= 0 and self._may_fail(state):
+            yield Move("the database crashes"), state._replace(db=state.kept, kept=-1, faults=state.faults + 1)
         if state.jumps < len(self.program.jumps) and not self._ended(state):
             now = state.now + round(self.program.jumps[state.jumps] * 1_000_000)
             yield Move("time passes"), state._replace(now=now, jumps=state.jumps + 1)
@@ -213,7 +223,7 @@ class Explorer:
         state = self._begin(state, p)
         db, answer = self._call(state.db, now, action)
         now += self.program.tick if action.name == "write_down" and isinstance(answer, Committed) else 0
-        ran = state._replace(db=db, now=now)
+        ran = state._replace(db=db, now=now, kept=self._kept(state, db, action))
         yield Move("calls", p, action, answer), self._with(ran, p, process.child(node, answer, self._clock(now)))
         if not self._may_fail(state):
             return
@@ -228,6 +238,14 @@ class Explorer:
             yield Move("fails:", p, action, answer), failed
             if db != state.db and action.name not in WRITES:
                 yield Move("fails, applied:", p, action, answer), failed._replace(db=db)
+
+    def _kept(self, state: State, db: int, call: Call) -> int:
+        """Return what a crash after ``call``, which made ``db`` of the database, leaves of it."""
+        if db == state.db:
+            return state.kept
+        if call.name not in self.program.forgets:
+            return -1
+        return state.db if state.kept < 0 else state.kept
 
     def _may_fail(self, state: State) -> bool:
         return state.faults < self.program.most_faults

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
 from metastore.backends.memory import MemoryBackend
 from metastore.backends.port import Backend, Pending
-from metastore.clock import Clock
-from metastore.commit import CLAIMABLE, PENDING, Commit, Committed, Entry, Help, Mark, Outcome, Update
+from metastore.commit import (
+    CLAIMABLE,
+    PENDING,
+    Commit,
+    Committed,
+    Entry,
+    Help,
+    Mark,
+    Outcome,
+    Update,
+)
+from tests.interleaving.mutant import Mutant
+from tests.interleaving.mutants_by_callers import BY_CALLERS
 from tests.interleaving.process import Wrap
-from tests.interleaving.programs import Program, named
 
 __all__ = ["MUTANTS", "Mutant"]
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One fault, the program that finds it, and what it says then."""
-
-    name: str
-    program: str
-    says: str
-    make: Callable[[Clock], MemoryBackend] = MemoryBackend
-    wrap: Wrap | None = None
-    slow: bool = False
-
-    def planted(self) -> Program:
-        return named(self.program, make=self.make, wrap=self.wrap)
 
 
 # --- in the database
@@ -282,4 +277,5 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("gc that accepts old ids", "gc, replay", "applied again", _ForgetsNothing),
     Mutant("help without guards", "hot alter, rename of the parent", "verify", _HelpsUnguarded),
     Mutant("commit without guards", "rename, create below", "verify", _CommitsUnguarded),
+    *BY_CALLERS,
 )

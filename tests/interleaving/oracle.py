@@ -8,15 +8,20 @@ from uuid import UUID
 
 from metastore.backends.memory import MemoryBackend
 from metastore.backends.memory_tables import Tables
+from metastore.backends.port import Backend
+from metastore.commit import PURGING
+from metastore.entity import Entity
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
-from tests.interleaving.process import URL, Hand, Op, Outcome, operation_id, outcome_of
+from tests.interleaving.process import URL, Foreign, Hand, Op, Outcome, operation_id, outcome_of
 from tests.interleaving.world import Database, WorldClock
 
-__all__ = ["Oracle", "OracleClock", "Seen", "Which", "applied", "content"]
+__all__ = ["Oracle", "OracleClock", "Seen", "Which", "applied", "content", "referred"]
 
 Which = tuple[int, int]
 """Process and number of an operation."""
+_NOBODY = 1 << 40
+"""The id of nothing."""
 
 
 class OracleClock(WorldClock):
@@ -51,10 +56,16 @@ class _Point(NamedTuple):
     outcome: Outcome | None
     history: tuple[Any, ...]
     content: Any
+    hands: Mapping[int, Mapping[str, Any]]
+    """What each process has in hand."""
 
 
 class Oracle:
-    """Sequential executions from one value of the database, each prefix once."""
+    """Sequential executions from one value of the database, each prefix once.
+
+    What a process has in hand is a reference here and nothing else: it is read again before each operation, so that
+    no result can rest on what an entity says of itself. One of another database refers to nothing.
+    """
 
     def __init__(self, db: Database, first: int, now: int, ops: tuple[tuple[Op, ...], ...], given: Any) -> None:
         self._clock = OracleClock()
@@ -64,12 +75,17 @@ class Oracle:
         fields = {k: v for k, v in fields.items() if k not in ("_clock", "_lock")}
         tables = fields["_tables"]
         self._points: dict[tuple[Which, ...], _Point] = {
-            (): _Point(fields, now, None, applied(tables), content(tables))
+            (): _Point(fields, now, None, applied(tables), content(tables), {})
         }
 
     def explains(self, seen: Seen) -> tuple[Which, ...] | None:
         """Return an order of the operations that gives what was seen; None: there is none."""
         return next(self._orders((), seen), None)
+
+    def did(self, order: tuple[Which, ...]) -> tuple[Any, ...]:
+        """Return what the last of the operations is told, and writes, in this order."""
+        point, before = self._point(order), self._point(order[:-1])
+        return point.outcome, *[row[2:] for row in point.history[len(before.history) :]]
 
     def _orders(self, prefix: tuple[Which, ...], seen: Seen) -> Iterator[tuple[Which, ...]]:
         point = self._point(prefix)
@@ -97,11 +113,27 @@ class Oracle:
             clock = self._clock
             clock.at, clock.process, clock.drawn = before.now, process, 100 * number
             store = Store(URL, self._backend, RetryPolicy(), f"p{process}", clock)
-            outcome = outcome_of(lambda: self._ops[process][number].run(Hand(store, self._given)))
+            held = before.hands.get(process, self._given)
+            hand = Hand(store, {key: referred(self._backend, value) for key, value in held.items()})
+            outcome = outcome_of(lambda: self._ops[process][number].run(hand))
             fields = {k: v for k, v in vars(self._backend).items() if k not in ("_clock", "_lock")}
             tables = fields["_tables"]
-            self._points[prefix] = _Point(fields, clock.at, outcome, applied(tables), content(tables))
+            hands = {**before.hands, process: hand.given}
+            self._points[prefix] = _Point(fields, clock.at, outcome, applied(tables), content(tables), hands)
         return self._points[prefix]
+
+
+def referred(backend: Backend, value: object) -> object:
+    """Return what is in hand as it is now."""
+    entity = value.entity if isinstance(value, Foreign) else value
+    if not isinstance(entity, Entity):
+        return value
+    if isinstance(value, Foreign):
+        *above, last = entity.record.chain
+        return type(entity)(entity.record._replace(chain=(*above, last._replace(id=_NOBODY)), live=False))
+    (known,) = backend.by_id([entity.id])
+    record = entity.record._replace(live=False) if known is None else known.record._replace(live=known.live)
+    return type(entity)(record)
 
 
 def applied(tables: Tables) -> tuple[Any, ...]:
@@ -117,12 +149,17 @@ def applied(tables: Tables) -> tuple[Any, ...]:
 
 
 def content(tables: Tables) -> frozenset[Any]:
-    """Return what is there, without ids, times and scope versions."""
+    """Return what is there, without ids, times and scope versions; what is gone for good is left to gc."""
     names = _names(s.entity_id for s in sorted(tables.steps, key=lambda s: s.seq or 0) if s.seq is not None)
+    stands = [s for s in tables.stands.values() if s.state != PURGING]
+    rows = [row for row in tables.owned.values() if row.owner_id in {s.id for s in stands}]
     return frozenset(
         (names.get(s.id), names.get(s.parent_id), s.kind, s.name, s.key, s.state, s.in_use)
         + ((body.version, body.doc, body.created_by, body.modified_by) if (body := tables.bodies.get(s.id)) else ())
-        for s in tables.stands.values()
+        for s in stands
+    ) | frozenset(
+        (names.get(r.id), names.get(r.owner_id), r.kind, r.name, r.version, r.doc, r.created_by, r.modified_by)
+        for r in rows
     )
 
 

@@ -18,7 +18,19 @@ from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.store import Store
 from tests.interleaving.world import ORIGIN, START, Answer, Call, Raised, frozen
 
-__all__ = ["Effort", "Hand", "Local", "Nap", "Op", "Outcome", "Process", "Wrap", "operation_id", "outcome_of"]
+__all__ = [
+    "Effort",
+    "Foreign",
+    "Hand",
+    "Local",
+    "Nap",
+    "Op",
+    "Outcome",
+    "Process",
+    "Wrap",
+    "operation_id",
+    "outcome_of",
+]
 
 URL: Final = make_url("memory://")
 Wrap = Callable[[Backend], Backend]
@@ -28,8 +40,16 @@ Wrap = Callable[[Backend], Backend]
 class Hand(NamedTuple):
     """What an operation works with."""
 
-    store: Store
-    given: Mapping[str, Any]
+    store: Any
+    """A store, or a transaction."""
+    given: dict[str, Any]
+    """What the process has in hand. An operation leaves in it what the next ones of the same process use."""
+
+
+class Foreign(NamedTuple):
+    """An entity of another database, among what is given."""
+
+    entity: Entity
 
 
 @dataclass(frozen=True)
@@ -189,7 +209,7 @@ class _Run:
         self._note(call, answer)
         if isinstance(answer, Raised):
             raise answer.error.with_traceback(None)
-        return answer
+        return list(answer) if isinstance(answer, list) else answer  # whose it is now: the next replay gets another
 
     def _note(self, call: Call, answer: Answer) -> None:
         tally = self.tally
@@ -259,7 +279,7 @@ class Process:
             answers.append((answer, now))
         answers.reverse()
         run = _Run(self.number, answers, self._wrap)
-        hand = Hand(run.store, self._given)
+        hand = Hand(run.store, {k: v.entity if isinstance(v, Foreign) else v for k, v in self._given.items()})
         results: list[Outcome] = []
         efforts: list[Effort] = []
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +16,9 @@ from tests.interleaving.oracle import OracleClock
 from tests.interleaving.process import URL, Hand, Op, Wrap
 from tests.interleaving.world import START, WRITES, Database
 
-__all__ = ["PROGRAMS", "Program", "T", "named"]
+__all__ = ["GC_LATER", "NEW", "PROGRAMS", "Program", "S", "T", "by_path", "freeze", "named"]
 
+SHARED = "019b76da-a800-7fff-8000-0f0000000001"
 S, T, NEW = "lake.cat.s", "lake.cat.s.t", "lake.cat.s.new"
 
 
@@ -37,7 +39,9 @@ class Program:
     most_faults: int = 1
     """How many calls may go wrong in one run."""
     jumps: tuple[float, ...] = ()
-    """By how many seconds time passes, each at any moment."""
+    """By how many seconds time passes, each at any moment; below zero: the database's clock is set back."""
+    forgets: tuple[str, ...] = ()
+    """The calls that a crash of the database forgets, unless another one came after them: asynchronous commits."""
     still: bool = False
     """Time passes for the database only: the processes' own clocks stand still."""
     after: float = 0.0
@@ -51,6 +55,8 @@ class Program:
     """Only explored by ``--full``."""
     make: Callable[[Clock], MemoryBackend] = MemoryBackend
     wrap: Wrap | None = None
+    broken: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Breaks the library for a while, the same for each process."""
 
     def prepare(self, db: Database) -> Mapping[str, Any]:
         """Set up the database; return the entities that are there."""
@@ -100,6 +106,10 @@ def with_id(key: str = "a") -> Op:
     return Op("alter with id", put(key, operation_id=SHARED))
 
 
+_REFUSED = Op("refused with id", put("x", "2", operation_id=SHARED, expected_version=2))
+REFUSED_TWICE = (_REFUSED, _REFUSED)
+SET_X = Op("set x", put("x", "1"))
+"""Makes version 2, which the refused one expects."""
 RENAME = Op("rename", lambda h: h.store.tables.rename(T, "u"))
 RENAME_ENTITY = Op("rename entity", lambda h: h.store.tables.rename(h.given["t"], "u"))
 RENAME_BACK = Op("rename back", lambda h: h.store.tables.rename(S + ".u", "t"))
@@ -111,7 +121,7 @@ CREATE = Op("create", lambda h: h.store.tables.create(NEW))
 CREATE_IN = Op("create in the schema", lambda h: h.store.tables.create("new", parent=h.given["s"]))
 LOAD = Op("load", lambda h: h.store.tables.load(T))
 GC = Op("gc", lambda h: bool(h.store.gc(retention=ms_timedelta(0), keep_versions=1)))
-SHARED = "019b76da-a800-7fff-8000-0f0000000001"
+GC_LATER = Op("gc, a day", lambda h: bool(h.store.gc(retention=ms_timedelta(86_400))))
 
 
 def ms_timedelta(seconds: float) -> Any:
@@ -225,6 +235,11 @@ PROGRAMS: tuple[Program, ...] = (
     Program("alias, load", ((ALIAS, DROP_PROD), (LOAD_PROD,)), setup=_model),
     Program("version, alter, rename of the model", ((ADD_VERSION,), (ALTER_MODEL,), (RENAME_MODEL,)), setup=_model),
     Program("alias, rename of the model, load", ((ALIAS,), (RENAME_MODEL,), (LOAD_PROD,)), setup=_model),
+    Program("refused with an id twice, alter", (REFUSED_TWICE, (SET_X,)), lose=(0,)),
+    Program(
+        "hot alter, deadline, two in a row", ((impatient("a", hot=True),), (B_HOT, C_HOT)), jumps=(2.0,), full=True
+    ),
+    Program("a lost commit, deadline", ((impatient("a"),), (B,)), jumps=(2.0,), lose=(0,), losable=("commit",)),
     Program("gc, replay", ((with_id("first"),), (GC,)), setup=_two, after=100.0, collected=True),
 )
 

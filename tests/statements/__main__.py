@@ -22,7 +22,7 @@ from tests.statements.matrix import Seen, matrix, tables, write_tables
 from tests.statements.mutants import MUTANTS
 from tests.statements.on_postgres import PostgresDatabase
 from tests.statements.on_sqlite import SqliteDatabase
-from tests.statements.programs import FEW, PAIRS, TRIPLES
+from tests.statements.programs import FEW, FEW_CALLED, PAIRS, PROGRAMS
 from tests.statements.running import Done, Job, opened, run_all, seen_in
 from tests.statements.schedule import Workers
 
@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--matrix", type=Path, help="the document to write the tables into")
     parser.add_argument("names", nargs="*", help="programs, or parts of their names")
     arguments = parser.parse_args()
-    names = [p.name for p in (*PAIRS, *TRIPLES) if arguments.full or arguments.names or p.name in FEW]
+    names = [p.name for p in PROGRAMS if arguments.full or arguments.names or p.name in (*FEW, *FEW_CALLED)]
     if arguments.names:
         names = [n for n in names if any(part in n for part in arguments.names)]
     if not names:

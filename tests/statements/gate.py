@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from queue import SimpleQueue
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
@@ -21,7 +22,8 @@ Kind = Literal["read", "write", "begin", "inner", "commit", "wake"]
 """What a released thread does: a statement that changes and locks nothing; one that may; SQLite's BEGIN IMMEDIATE; a
 statement that nobody else can see, or whose answer nobody can change; a COMMIT; nothing, its time to sleep is over."""
 
-_here = threading.local()
+_here: ContextVar[Worker | None] = ContextVar("_here", default=None)
+"""Whose statements these are: also in a thread that the worker's operation has started."""
 _AHEAD = 1_000_000_000.0
 """Our monotonic clock is ahead of the machine's: a deadline by ours is never over for what looks at the other one."""
 
@@ -119,7 +121,7 @@ class Worker:
             raise Abandoned
 
     def _serve(self) -> None:
-        _here.worker = self
+        _here.set(self)
         while (job := self._orders.get()) is not None:
             try:
                 job()
@@ -133,8 +135,7 @@ class Worker:
 
 def current() -> Worker | None:
     """Return whose thread this is; None: nobody's, and there are no gates."""
-    worker: Worker | None = getattr(_here, "worker", None)
-    return worker
+    return _here.get()
 
 
 class WorkerClock(Clock):

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from metastore.backends import postgres, postgres_commit, sqlite_commit
-from metastore.commit import Commit, Guard, Update
+from metastore.backends import postgres, postgres_commit, postgres_sql, sqlite_commit
+from metastore.commit import Children, Commit, Delete, Guard, Newest, Put, Update
+from metastore.managers import creating, target
+from metastore.session import Proposal
 from tests.statements.explore import Program
-from tests.statements.programs import PAIRS, TRIPLES
+from tests.statements.programs import PROGRAMS
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -38,7 +40,7 @@ class Mutant:
         return text
 
     def found_by(self) -> Program:
-        (found,) = [p for p in (*PAIRS, *TRIPLES) if p.name == self.program]
+        (found,) = [p for p in PROGRAMS if p.name == self.program]
         return found
 
 
@@ -46,6 +48,8 @@ _GUARDS = postgres_commit.guards
 _STATEMENTS = postgres_commit.statements
 _CHECK_GUARDS = sqlite_commit.check_guards
 _CHECK_UPDATE = sqlite_commit._check_update
+_APPLY = sqlite_commit.apply
+_EXISTING = creating._existing
 _NO_BUMP = "DROP TRIGGER guard_scope_bump"
 
 
@@ -90,6 +94,49 @@ def _any_version_on_sqlite() -> Iterator[None]:
         _CHECK_UPDATE(run, commit, replace(write, version=version), now)
 
     with patch.object(sqlite_commit, "_check_update", check):
+        yield
+
+
+@contextmanager
+def _without(read: type) -> Iterator[None]:
+    """SQLite does not look at reads of one kind."""
+
+    def apply(connection: Any, commit: Commit, now: int) -> Any:
+        reads = tuple([r for r in commit.reads if not isinstance(r, read)])
+        return _APPLY(connection, replace(commit, reads=reads), now)
+
+    with patch("metastore.backends.sqlite.apply", apply):
+        yield
+
+
+@contextmanager
+def _owned_by_name() -> Iterator[None]:
+    """SQLite knows an owned row by its name and version only."""
+
+    def apply(connection: Any, commit: Commit, now: int) -> Any:
+        writes = [replace(w, id=0) if isinstance(w, Put | Delete) else w for w in commit.writes]
+        return _APPLY(connection, replace(commit, writes=tuple(writes)), now)
+
+    with patch("metastore.backends.sqlite.apply", apply):
+        yield
+
+
+@contextmanager
+def _replaced_unguarded() -> Iterator[None]:
+    """What create_many replaces is not guarded itself."""
+
+    def existing(*arguments: Any) -> Any:
+        decided = _EXISTING(*arguments)
+        return replace(decided, guards=()) if isinstance(decided, Proposal) else decided
+
+    with patch.object(creating, "_existing", existing):
+        yield
+
+
+@contextmanager
+def _two_instants() -> Iterator[None]:
+    """What a second look refuses is an error, whether or not what the first one found is still there."""
+    with patch.object(target, "check_standing", lambda *_: None):
         yield
 
 
@@ -167,6 +214,68 @@ MUTANTS: tuple[Mutant, ...] = (
         (("AND version = %(version)s::bigint AND", "AND"),),
     ),
     Mutant("alter without the version", _LITE, "alter | alter in hand", planted=_any_version_on_sqlite),
+    Mutant(
+        "restore of any",
+        _PG,
+        "drop what was dropped | restore",
+        (("%(id)s::bigint IS DISTINCT FROM (SELECT id", "false AND %(id)s::bigint IS DISTINCT FROM (SELECT id"),),
+    ),
+    Mutant("restore of any", _LITE, "drop what was dropped | restore", planted=lambda: _without(Newest)),
+    Mutant(
+        "the newest without a lock on the parent",
+        _PG,
+        "drop what was dropped | restore",
+        (("ORDER BY id FOR UPDATE", "ORDER BY id"),),
+    ),
+    Mutant(
+        "a caught NotEmpty is no read",
+        _PG,
+        "drop the only one | note the drop of the schema",
+        (("%(there)s::boolean <> EXISTS", "false AND %(there)s::boolean <> EXISTS"),),
+    ),
+    Mutant(
+        "a caught NotEmpty is no read",
+        _LITE,
+        "drop the only one | note the drop of the schema",
+        planted=lambda: _without(Children),
+    ),
+    Mutant(
+        "a caught EntityNotFound is no read",
+        _LITE,
+        "note the restore of what is there | drop",
+        planted=lambda: _without(Newest),
+    ),
+    Mutant(
+        "owned rows without their id",
+        _PG,
+        "put another partition in its place | read a partition and drop it",
+        (("AND w.id IN (0, o.id)", ""),),
+    ),
+    Mutant(
+        "owned rows without their id",
+        _LITE,
+        "put another partition in its place | read a partition and drop it",
+        planted=_owned_by_name,
+    ),
+    Mutant("replaced containers without a guard", _PG, "replace the schema | freeze", planted=_replaced_unguarded),
+    Mutant(
+        "purge says what two instants say",
+        _LITE,
+        "purge the empty schema | rename the empty schema and fill it",
+        planted=_two_instants,
+    ),
+    Mutant(
+        "what is written down is written asynchronously",
+        _PG,
+        "alter to what it is, with an id | alter",
+        ((postgres_sql.DURABLE, "true"),),
+    ),
+    Mutant(
+        "an intent is written asynchronously",
+        _PG,
+        "alter | alter while hot",
+        ((postgres_sql.DURABLE, "true"),),
+    ),
     Mutant(
         "a commit without a transaction",
         _LITE,

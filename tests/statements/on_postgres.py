@@ -49,6 +49,10 @@ CREATE SEQUENCE test_time MINVALUE 0 START {START};
 SELECT nextval('test_time');
 CREATE FUNCTION test_clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
   SELECT timestamptz 'epoch' + last_value * interval '1 microsecond' FROM test_time $$"""
+_CHANGED = " OR ".join(f"EXISTS (SELECT FROM {table} WHERE xmin = own.id)" for table in _TABLES)
+_ASYNCHRONOUS = f"""SELECT current_setting('synchronous_commit') = 'off' AND ({_CHANGED})
+FROM (SELECT pg_current_xact_id_if_assigned()::xid AS id) AS own"""
+"""Whether the present transaction has written a row, and its COMMIT would not wait until that is on the disk."""
 _CONNECTION = postgres_connect._Connection
 _VACUUM_AFTER = 300
 """After how many resets the dead rows are removed."""
@@ -66,6 +70,7 @@ class PostgresDatabase:
         self._admin = psycopg.connect(url.replace("+psycopg", "", 1), autocommit=True)
         self._admin.prepare_threshold = None
         self._admin.execute(_PREPARE)
+        self._admin.execute(f'ALTER DATABASE "{self._admin.info.dbname}" SET synchronous_commit = off'.encode())
         for table in _TABLES:  # it would lock, at any moment, what it cuts off
             self._admin.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)".encode())
         self._backends: list[PostgresBackend] = []
@@ -74,7 +79,9 @@ class PostgresDatabase:
         self._contents: dict[Any, Content] = {}
         self._began = START
         self._installed = ExitStack()
-        self._installed.enter_context(patch.object(postgres_connect, "_Connection", _gated(rewrite)))
+        self._asynchronous: list[str] = []
+        gated = _gated(rewrite, self._asynchronous.append)
+        self._installed.enter_context(patch.object(postgres_connect, "_Connection", gated))
         self._installed.enter_context(patch.object(postgres_connect.Pool, "_set_up", _set_up))
         self._installed.enter_context(patch.object(postgres, "_rows_of_writes", _rows_of_writes))
 
@@ -136,6 +143,7 @@ class PostgresDatabase:
 
     def reset(self) -> None:
         """Put back what was kept."""
+        self._asynchronous.clear()
         self.time.at = self._began
         self._resets += 1
         if self._resets % _VACUUM_AFTER == 0:
@@ -157,7 +165,8 @@ class PostgresDatabase:
         if found is None:
             found = content_of({t: json.loads(text or "[]") for t, text in zip(COLUMNS, row, strict=True)})
             self._contents[row] = found
-        return found
+        forgettable = [f"a crash of the server would forget what was written by: {t}" for t in self._asynchronous]
+        return found._replace(left=(*found.left, *forgettable))
 
     def problems(self) -> list[str]:
         """Return what ``verify`` finds."""
@@ -188,8 +197,11 @@ def _dump_statement() -> str:
     return "SELECT " + ", ".join(parts)
 
 
-def _gated(rewrite: Rewrite) -> type[postgres_connect._Connection]:
-    """Return the connections' class; ``rewrite`` is what a mutant does to each text."""
+def _gated(rewrite: Rewrite, told: Callable[[str], None]) -> type[postgres_connect._Connection]:
+    """Return the connections' class; ``rewrite`` is what a mutant does to each text.
+
+    ``told`` hears of a COMMIT that has changed something, and which a crash of the server could forget.
+    """
 
     @lru_cache(4096)
     def changed(text: str) -> str:
@@ -213,6 +225,7 @@ def _gated(rewrite: Rewrite) -> type[postgres_connect._Connection]:
                 return super().execute(text, params, **options)
 
     class Connection(_CONNECTION):
+        asynchronous = staticmethod(told)
         within = False
         """In a transaction whose statements find their gates elsewhere."""
 
@@ -258,11 +271,12 @@ def _set_up(pool: postgres_connect.Pool, connection: Any) -> Any:
 def _transaction(connection: Any, worker: Worker) -> Iterator[Step]:
     """A transaction with a gate before each statement, which is to be told, and one before its COMMIT."""
     raw = psycopg.Cursor(connection)
-    begun = False
+    begun, sent = False, ""
     touched: Touched | None = Touched()
 
     def step(text: str, parameters: Any) -> None:
-        nonlocal begun, touched
+        nonlocal begun, touched, sent
+        sent = " ".join(text.split())[:160]
         kind, now = _kind(text), touched_by(text, parameters)
         touched = together(touched, now)
         worker.gate(kind, text, touched=now)
@@ -274,6 +288,8 @@ def _transaction(connection: Any, worker: Worker) -> Iterator[Step]:
     try:
         yield step
         worker.gate("commit", touched=touched)
+        if begun and raw.execute(_ASYNCHRONOUS, prepare=True).fetchone() == (True,):
+            connection.asynchronous(sent)
         raw.execute("COMMIT")
     except BaseException as error:
         if begun and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:

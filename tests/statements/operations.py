@@ -6,7 +6,8 @@ The tree that each program starts from::
       cat                 with an empty schema `r`, and the schema `s`:
         s                 tables t (partitions p0) and u, a dropped table `gone`
         r                 nothing; the target of moves
-        old               a dropped schema, in which a table is
+        full              a schema in which there is the table `one`
+      old               a dropped schema, in which a table is
       shut                a disabled catalog
 """
 
@@ -21,12 +22,14 @@ from metastore.commit import LeaseToken
 from metastore.entity import Owned
 from metastore.errors import LeaseLost, MetastoreError
 from metastore.store import Store
-from tests.interleaving.process import Hand, Outcome
+from tests.interleaving.process import Hand, Outcome, operation_id
 
-__all__ = ["GONE", "OPERATIONS", "Operation", "T", "named", "outcome_of", "prepare"]
+__all__ = ["CALLERS", "GONE", "OPERATIONS", "Operation", "T", "named", "outcome_of", "prepare"]
 
 CAT, S, R, OLD = "lake.cat", "lake.cat.s", "lake.cat.r", "lake.cat.old"
 T, U, NEW, OTHER, GONE = f"{S}.t", f"{S}.u", f"{S}.new", f"{S}.other", f"{S}.gone"
+FULL = f"{CAT}.full"
+ONE = f"{FULL}.one"
 LEASE = "job"
 
 
@@ -68,6 +71,7 @@ def prepare(store: Store) -> Mapping[str, Any]:
     given["r"] = store.schemas.create(R)
     store.tables.create(f"{OLD}.t", parents=True)
     store.schemas.drop(OLD, cascade=True)
+    store.tables.create(ONE, parents=True)
     store.catalogs.create("lake.shut", type="relational")
     store.catalogs.disable("lake.shut")
     lease = store.leases.acquire(LEASE, ttl=3600.0, owner="holder")
@@ -157,13 +161,67 @@ def _swapped(hand: Hand) -> object:
     return hand.store.run(transaction)
 
 
+def _noted(run: Callable[[Hand], object]) -> Callable[[Hand], object]:
+    """In a transaction, which writes down what came of it: an error is one more thing it has read."""
+
+    def transaction(hand: Hand) -> object:
+        def noted(tx: Any) -> object:
+            came = outcome_of(lambda: run(Hand(tx, hand.given)))
+            tx.tables.alter(U, ms.SetProperty("came", str(came)))
+            return str(came)
+
+        return hand.store.run(noted)
+
+    return transaction
+
+
+def _together(*runs: Callable[[Hand], object]) -> Callable[[Hand], object]:
+    """Several calls as one transaction."""
+    return lambda h: h.store.run(lambda tx: shown([run(Hand(tx, h.given)) for run in runs]))
+
+
+def _day(hand: Hand) -> object:
+    return hand.store.partitions.load(T, "p0").doc["values"]["day"]
+
+
+def _many(*names: str, **options: Any) -> Callable[[Hand], object]:
+    """Create several tables in one call."""
+    return lambda h: h.store.tables.create_many(S, [{"name": n, "comment": "many"} for n in names], **options)
+
+
+def _replace_schema(hand: Hand) -> object:
+    return hand.store.schemas.create_many(CAT, [{"name": "s", "comment": "replaced"}], if_exists="replace")
+
+
 def _freeze(hand: Hand) -> object:
-    with hand.store.schemas.exclusive(S, ttl=10.0, timeout=60.0) as tx:
-        return tx.tables.alter(hand.given["u"], ms.SetProperty("tables", ",".join(hand.store.tables.names(S))))
+    store = hand.store
+    with store.schemas.exclusive(S, ttl=10.0, timeout=60.0) as tx:
+        seen = f"{store.schemas.load(S).comment} {','.join(store.tables.names(S))}"
+        return tx.tables.alter(hand.given["u"], ms.SetProperty("tables", seen))
 
 
 def _partition(name: str, day: str) -> Callable[[Hand], object]:
     return lambda h: h.store.partitions.create(T, name, values={"day": day})
+
+
+def _create_gone(hand: Hand) -> object:
+    return hand.store.tables.create(GONE, comment="the second")
+
+
+def _create_t_with_id(hand: Hand) -> object:
+    return hand.store.tables.create(T, operation_id=operation_id(9, 2))
+
+
+def _drop_p0(hand: Hand) -> object:
+    return hand.store.partitions.drop(T, "p0")
+
+
+def _rename_r(hand: Hand) -> object:
+    return hand.store.schemas.rename(R, "q")
+
+
+def _fill_r(hand: Hand) -> object:
+    return hand.store.tables.create("n", parent=hand.given["r"])
 
 
 _C, _A, _X, _R = "create table", "alter table", "rename or move table", "drop, restore or purge table"
@@ -208,7 +266,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("load both", _READ, lambda h: h.store.tables.load_many([T, NEW])),
     Operation("create a partition", _O, _partition("p1", "1")),
     Operation("create it with other values", _O, _partition("p1", "2")),
-    Operation("drop a partition", _O, lambda h: h.store.partitions.drop(T, "p0")),
+    Operation("drop a partition", _O, _drop_p0),
     Operation("list partitions", _READ, lambda h: tuple(h.store.partitions.names(T))),
     Operation("alter the schema", _AS, lambda h: h.store.schemas.alter(S, ms.SetComment("c"))),
     Operation("rename the schema", _XS, lambda h: h.store.schemas.rename(S, "q")),
@@ -235,10 +293,32 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("create under the lease", _L, lambda h: h.store.tables.create(NEW, lease=h.given["lease"])),
     Operation("break the lease", _LB, lambda h: h.store.leases.break_(LEASE)),
 )
-"""All calls; each pair of them is explored."""
+"""All calls; each pair of them is explored, and is in the conflict matrix."""
+
+CALLERS: tuple[Operation, ...] = (
+    Operation("create beside the only one", _C, lambda h: h.store.tables.create(f"{FULL}.two")),
+    Operation("alter to what it is, with an id", _A, _put(T, "x", "0", operation_id=operation_id(9, 1))),
+    Operation("create what is there, with an id", _C, _create_t_with_id),
+    Operation("drop the only one", _R, lambda h: h.store.tables.drop(ONE)),
+    Operation("drop what was dropped", _R, _together(_create_gone, lambda h: h.store.tables.drop(GONE))),
+    Operation("purge the empty schema", _DS, lambda h: h.store.schemas.purge(R)),
+    Operation("create several", _C, _many("new", "other")),
+    Operation("create several or return", _C, _many("new", "gone", if_exists="return")),
+    Operation("create several or replace", _C, _many("new", "t", if_exists="replace")),
+    Operation("put another partition in its place", _O, _together(_drop_p0, _partition("p0", "1"))),
+    Operation("read a partition and drop it", _TX, _together(_day, _drop_p0)),
+    Operation("read a partition and make another of it", _TX, _together(_day, _drop_p0, _partition("p0", "2"))),
+    Operation("replace the schema", _AS, _replace_schema),
+    Operation("rename the empty schema and fill it", _XS, _together(_rename_r, _fill_r)),
+    Operation("note the drop of the schema", _TX, _noted(lambda h: h.store.schemas.drop(FULL))),
+    Operation("note the restore", _TX, _noted(lambda h: h.store.tables.restore(GONE))),
+    Operation("note the restore of what is there", _TX, _noted(lambda h: h.store.tables.restore(T))),
+    Operation("note the creation", _TX, _noted(lambda h: h.store.tables.create(NEW))),
+)
+"""What callers make of them: errors that are caught, several calls as one, two writes in a row, ids of the callers."""
 
 
 def named(name: str) -> Operation:
     """Return the operation of this name."""
-    (found,) = [o for o in OPERATIONS if o.name == name]
+    (found,) = [o for o in (*OPERATIONS, *CALLERS) if o.name == name]
     return found

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from metastore.backends.memory import MemoryBackend
 from metastore.backends.memory_tables import MemorySnapshot, Tables
+from metastore.entity import Origin
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.oracle import OracleClock, Which
@@ -30,12 +31,12 @@ class _Point(NamedTuple):
 
 
 @cache
-def _prepared(prepare: Prepare) -> tuple[Tables, int, Mapping[str, Any]]:
+def _prepared(prepare: Prepare) -> tuple[Tables, int, Mapping[str, Any], Origin]:
     clock = OracleClock()
     clock.process = _SETUP
     backend = MemoryBackend(clock)
     given = prepare(Store(URL, backend, RetryPolicy(), "setup", clock))
-    return backend._tables, clock.at, given
+    return backend._tables, clock.at, given, backend.origin
 
 
 class Oracle:
@@ -45,7 +46,7 @@ class Oracle:
         self._processes, self._ordered = processes, ordered
         self._clock = OracleClock()
         self._backend = MemoryBackend(self._clock)
-        self._backend._tables, self._clock.at, self._given = _prepared(prepare)
+        self._backend._tables, self._clock.at, self._given, self._backend._origin = _prepared(prepare)
         self._points: dict[tuple[Which, ...], _Point] = {(): self._now(None)}
         self._explained: dict[Any, bool] = {}
 
@@ -93,7 +94,7 @@ class Oracle:
             clock = self._clock
             clock.at, clock.process, clock.drawn = before.now, process, 100 * number
             store = Store(URL, self._backend, RetryPolicy(), f"p{process}", clock)
-            hand = Hand(store, self._given)
+            hand = Hand(store, dict(self._given))
             operation = self._processes[process][number]
             self._points[prefix] = self._now(outcome_of(lambda: operation.run(hand)))
         return self._points[prefix]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 from tests.statements.explore import Program
-from tests.statements.operations import GONE, OPERATIONS, Operation, T, named
+from tests.statements.operations import CALLERS, GONE, OPERATIONS, Operation, T, named
 
-__all__ = ["FEW", "PAIRS", "TRIPLES", "program"]
+__all__ = ["CALLED", "FEW", "FEW_CALLED", "PAIRS", "PROGRAMS", "TRIPLES", "program"]
 
 
 def program(*names: str) -> Program:
@@ -18,6 +18,16 @@ def program(*names: str) -> Program:
 
 PAIRS: tuple[Program, ...] = tuple([program(a.name, b.name) for a, b in combinations_with_replacement(OPERATIONS, 2)])
 """Each operation and each other one, and itself. Whichever comes first: both orders are among the interleavings."""
+
+_MET = (
+    *("create", "create what was dropped", "alter", "alter while hot", "rename", "drop", "restore", "purge"),
+    *("drop a partition", "rename the schema", "drop the schema", "drop the empty schema", "freeze", "copy"),
+)
+CALLED: tuple[Program, ...] = (
+    *[program(a.name, b.name) for a, b in combinations_with_replacement(CALLERS, 2)],
+    *[program(a.name, b) for a, b in product(CALLERS, _MET)],
+)
+"""What callers make of the calls: each with each other one, and with what changes what they look at."""
 
 _SEEN = Operation("load, then", "read", lambda h: h.store.tables.load(T))
 
@@ -105,3 +115,19 @@ FEW: tuple[str, ...] = (
     "move the schema | move the other schema",
 )
 """The pairs of the test suite."""
+
+FEW_CALLED: tuple[str, ...] = (
+    "drop what was dropped | note the restore",
+    "drop the only one | note the drop of the schema",
+    "put another partition in its place | read a partition and drop it",
+    "put another partition in its place | read a partition and make another of it",
+    "note the restore of what is there | drop",
+    "note the creation | create",
+    "alter to what it is, with an id | alter",
+    "create what is there, with an id | drop",
+    "create several or return | create",
+)
+"""Those of what callers make of the calls."""
+
+PROGRAMS: tuple[Program, ...] = (*PAIRS, *CALLED, *TRIPLES)
+"""All that the full exploration goes through."""

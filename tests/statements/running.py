@@ -19,7 +19,7 @@ from tests.statements.matrix import Seen
 from tests.statements.mutants import Mutant, Rewrite
 from tests.statements.on_postgres import PostgresDatabase
 from tests.statements.on_sqlite import SqliteDatabase
-from tests.statements.programs import PAIRS, TRIPLES
+from tests.statements.programs import PROGRAMS
 from tests.statements.schedule import Database, Workers
 
 __all__ = ["Done", "Job", "opened", "run_all", "seen_in"]
@@ -113,7 +113,7 @@ def _do(job: Job, limit: int) -> Done:
 
 @cache
 def _programs() -> dict[str, Program]:
-    return {p.name: p for p in (*PAIRS, *TRIPLES)}
+    return {p.name: p for p in PROGRAMS}
 
 
 def _program(name: str) -> Program:

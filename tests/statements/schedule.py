@@ -135,7 +135,7 @@ class Run:
         clock = WorkerClock(self.database.time, number)
         backend = self.database.backend(number)
         store = Store(_URL, backend, RetryPolicy(hooks=(hook,)), f"p{number}", clock)
-        hand = Hand(store, self.given)
+        hand = Hand(store, dict(self.given))
 
         def job() -> None:
             for n, operation in enumerate(self.processes[number]):

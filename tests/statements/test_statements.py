@@ -14,7 +14,7 @@ from tests.statements.matrix import GROUPS, NEVER, read_tables
 from tests.statements.mutants import MUTANTS, Mutant
 from tests.statements.on_postgres import PostgresDatabase
 from tests.statements.on_sqlite import SqliteDatabase
-from tests.statements.programs import FEW, PAIRS, TRIPLES
+from tests.statements.programs import FEW, FEW_CALLED, PAIRS, PROGRAMS
 from tests.statements.running import opened, seen_in
 from tests.statements.schedule import Database, Workers
 
@@ -32,6 +32,8 @@ _SEVERAL = [
     "drop the empty schema | rename it, create in it",
     "restore | restore",
     "freeze | rename the catalog",
+    "drop what was dropped | restore",
+    "purge the empty schema | rename the empty schema and fill it",
     "create in the empty schema | drop the empty schema | rename the catalog",
 ]
 """What was wrong once, and some with more than two operations: on SQLite, where they are quick."""
@@ -70,6 +72,13 @@ def test_each_interleaving_is_a_sequential_order(program: Program, database: Dat
     assert explored.schedules > 0
     assert not explored.cut_off
     _check_document(program, database, explored)
+
+
+@pytest.mark.parametrize("name", FEW_CALLED)
+def test_what_callers_make_of_it(name: str, database: Database, workers: Workers) -> None:
+    explored = explore(_named(name), database, workers, _LIMIT)
+    assert explored.schedules > 0
+    assert not explored.cut_off
 
 
 @pytest.mark.parametrize("name", _SEVERAL)
@@ -115,7 +124,7 @@ def _find(mutant: Mutant, url: str | None, workers: Workers) -> None:
 
 
 def _named(name: str) -> Program:
-    (found,) = [p for p in (*PAIRS, *TRIPLES) if p.name == name]
+    (found,) = [p for p in PROGRAMS if p.name == name]
     return found
 
 
