@@ -57,6 +57,7 @@ from metastore.leases.object_leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.metrics import Snapshot
 from metastore.model_changes import RemoveUri, SetUri
+from metastore.paging import Page
 from metastore.reading_changes import change_from_dict, changes_from_list
 from metastore.results import Outcome
 from metastore.stats import Stats
@@ -137,6 +138,7 @@ __all__ = [
     "OperationIdReused",
     "Outcome",
     "OutcomeUnknown",
+    "Page",
     "Partition",
     "RemoveProperty",
     "RemoveRepresentation",

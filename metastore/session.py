@@ -169,10 +169,17 @@ class Session:
     bucket: TokenBucket = field(init=False)
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
+    _epoch: str | None = None
 
     def policy_of(self, call: Call) -> RetryPolicy:
         """Return the policy with the call's own deadline."""
         return self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
+
+    def epoch(self) -> str:
+        """Return the epoch of the database's feed, asked once: a restored copy is opened again, and has another."""
+        if self._epoch is None:
+            self._epoch = self.backend.feed_start()[0]
+        return self._epoch
 
     def __post_init__(self) -> None:
         self.bucket = TokenBucket(_TOKENS, _TOKENS_PER_SECOND, self.clock)

@@ -16,7 +16,7 @@ from metastore.backends.port import FORMAT, Backend, Embedded
 from metastore.backends.restorer import RESTORING
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
-from metastore.entity import Change
+from metastore.entity import Change, Entity
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
@@ -25,6 +25,7 @@ from metastore.errors import (
     MigrationNeeded,
     ScopeFrozen,
 )
+from metastore.feed_page import changes_page
 from metastore.freezing import FreezableSchemas
 from metastore.keys import clean_operation_id
 from metastore.kinds import KINDS
@@ -37,6 +38,7 @@ from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path
 from metastore.operation import perform
+from metastore.paging import Page
 from metastore.results import Outcome, outcome_of, with_origin
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.session import Call, Fencing, Request, Session
@@ -75,6 +77,21 @@ class Store(Managers):
     def changes(self, *, after: str | None = None, limit: int | None = None) -> Iterator[Change]:
         """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed`."""
         return feed.changes(self._session.backend, self._session.clock, after, limit)
+
+    def changes_page(
+        self,
+        *,
+        after: str | None = None,
+        size: int = 100,
+        kinds: Iterable[str] | None = None,
+        under: Path | Entity | None = None,
+    ) -> Page[Change]:
+        """Return one page of the change feed; ``next_token`` is a position, for ``after``. None: the end for now.
+
+        ``kinds`` are those wanted; ``under`` is an entity whose changes, and of what was below it then, are wanted.
+        Such a page may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
+        """
+        return changes_page(self._session, after, size, kinds, under)
 
     def transaction(
         self, lease: Fencing | None = None, *, principal: str | None = None, deadline: float | None = None
