@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -26,6 +26,7 @@ from metastore.errors import (
     ScopeFrozen,
 )
 from metastore.feed_page import changes_page
+from metastore.finding import find, wanted
 from metastore.freezing import FreezableSchemas
 from metastore.keys import clean_operation_id
 from metastore.kinds import KINDS
@@ -68,11 +69,21 @@ class Store(Managers):
 
     def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
         Call(principal)
-        self._session = Session(backend, clock, policy, principal)
         self._url = url
-        super().__init__(self._session)
+        self._stand_on(Session(backend, clock, policy, principal))
         self.leases = StoreLeases(self._session)
-        self.schemas: FreezableSchemas = FreezableSchemas(self._session, KINDS["schema"])
+
+    def _stand_on(self, session: Session) -> None:
+        super().__init__(session)
+        self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
+
+    def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
+        """Return a view of the store for one request: who asks, and how long each of its calls may take (seconds).
+
+        It shares everything else, and costs microseconds. Closing it does nothing: the store stays open.
+        """
+        Call(principal, deadline)
+        return _View(self, self._session.bound(principal, deadline))
 
     def changes(self, *, after: str | None = None, limit: int | None = None) -> Iterator[Change]:
         """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed`."""
@@ -92,6 +103,25 @@ class Store(Managers):
         Such a page may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
         """
         return changes_page(self._session, after, size, kinds, under)
+
+    def find(
+        self,
+        under: Target | None = None,
+        *,
+        kind: str | None = None,
+        name: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        recursive: bool = True,
+    ) -> Iterator[Entity]:
+        """Yield the entities below ``under`` (None: all), of this kind, name and properties; in no promised order.
+
+        ``name`` is a glob, as stored: ``*`` is any text, ``?`` any character, all else itself. An index serves one
+        that begins with plain text. ``properties`` are among the entity's own. ``recursive=False``: direct children.
+        Each page that it reads is true at one instant. Raises EntityNotFound, InvalidArgument.
+        """
+        backend = self._session.backend
+        looked_for = wanted(backend, under, kind, name, properties, recursive)
+        return find(backend, looked_for, under.path if isinstance(under, Entity) else str(under))
 
     def transaction(
         self, lease: Fencing | None = None, *, principal: str | None = None, deadline: float | None = None
@@ -249,6 +279,18 @@ class Store(Managers):
 
     def __repr__(self) -> str:
         return f"<Store {redacted(self._url)}>"
+
+
+class _View(Store):
+    """What :meth:`Store.bind` returns."""
+
+    def __init__(self, store: Store, session: Session) -> None:
+        self._url = store._url  # noqa: SLF001  (our own)
+        self._stand_on(session)
+        self.leases = store.leases.bound(session)
+
+    def close(self) -> None:
+        """Do nothing: the store goes on."""
 
 
 def open_store(

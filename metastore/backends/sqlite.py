@@ -19,6 +19,8 @@ from metastore.backends import sqlite_intents as intents
 from metastore.backends.decode import (
     child,
     entities_by_id,
+    find_parameters,
+    found,
     lookup_parameters,
     owned_record,
     page,
@@ -27,11 +29,13 @@ from metastore.backends.decode import (
     step,
 )
 from metastore.backends.deep import DEEP, resolve_deep
+from metastore.backends.find_sql import FindSql, glob_of
 from metastore.backends.lease_port import LeaseRows
 from metastore.backends.port import (
     TOMBSTONES_STAY,
     Child,
     Fence,
+    Found,
     Guards,
     Known,
     Lookup,
@@ -39,6 +43,7 @@ from metastore.backends.port import (
     Page,
     Pending,
     Resolved,
+    Search,
     Step,
     Turn,
 )
@@ -68,6 +73,14 @@ _READ = ReadSql(
     FROM json_each(:wanted)) AS w""",
 )
 _resolve = cache(_READ.resolve)
+_FIND = FindSql(
+    parameter=":name",
+    parents="SELECT value FROM json_each(:parents)",
+    fits="g.name GLOB :pattern",
+    by_id="guard g ON g.id = {}",
+    entity="entity e ON e.id = up.id AND up.height = 0",
+)
+_BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 
 
 class SqliteBackend:
@@ -215,6 +228,12 @@ class SqliteBackend:
     ) -> Page[tuple[str, str]]:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
         return page(self._rows(_READ.names, {**parameters, "guards": json.dumps(list(guards))}), len(guards), tuple)
+
+    def find(self, search: Search) -> Found:
+        parameters = {**find_parameters(search), "pattern": glob_of(search.glob)}
+        if search.parents is not None:
+            parameters["parents"] = json.dumps(search.parents)
+        return found(self._rows(_BY_NAME if search.parents is None else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         rows = self._rows(_READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})

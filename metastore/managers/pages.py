@@ -110,9 +110,7 @@ def parent_of_page(view: View, find: Callable[[View], Nodes], parent_id: int | N
         return known.record.chain
     found = nodes[-1].id if nodes else ROOT.id
     if parent_id is not None and found != parent_id:
-        raise InvalidArgument(
-            "the token is of another listing: the path leads elsewhere; begin without a token"
-        )
+        raise InvalidArgument("the token is of another listing: the path leads elsewhere; begin without a token")
     return nodes
 
 
