@@ -21,6 +21,7 @@ from metastore.errors import (
     NotInUse,
     OperationIdReused,
     OutcomeUnknown,
+    PoolExhausted,
     RetriesExhausted,
     ScopeFrozen,
     StoreClosed,
@@ -55,7 +56,7 @@ from metastore.leases.book import Holder, LeaseEvent
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.object_leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
-from metastore.metrics import Snapshot
+from metastore.metrics import PoolUse, Snapshot
 from metastore.model_changes import RemoveUri, SetUri
 from metastore.paging import Page
 from metastore.reading_changes import change_from_dict, changes_from_list
@@ -140,6 +141,8 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "PoolExhausted",
+    "PoolUse",
     "RemoveProperty",
     "RemoveRepresentation",
     "RemoveUri",

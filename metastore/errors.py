@@ -30,6 +30,7 @@ __all__ = [
     "NotInUse",
     "OperationIdReused",
     "OutcomeUnknown",
+    "PoolExhausted",
     "RetriesExhausted",
     "ScopeFrozen",
     "StoreClosed",
@@ -276,6 +277,16 @@ class BackendUnavailable(MetastoreError):
 
     transient = False
     """The server is not there at the moment: a mutation tries again until its deadline."""
+
+
+class PoolExhausted(BackendUnavailable):
+    """All connections of the process are in use, and none became free in time; nothing was written.
+
+    Next step: call again later, or open the store with a larger ``pool_size``.
+    """
+
+    code = "pool_exhausted"
+    http_status = 503
 
 
 class MigrationNeeded(MetastoreError):

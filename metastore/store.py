@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
 from metastore import collecting, feed, stats, verifying
-from metastore.arguments import items, positive_integer, shown
+from metastore.arguments import items, positive_integer, positive_seconds, shown
+from metastore.backends.pooling import Limits
 from metastore.backends.port import FORMAT, Backend, Embedded
 from metastore.backends.restorer import RESTORING
 from metastore.clock import SYSTEM, Clock
@@ -246,7 +248,7 @@ class Store(Managers):
 
     def metrics(self) -> Snapshot:
         """Return what this process saw of its operations since the store was opened; see docs/metrics.md."""
-        return self._session.metrics.snapshot()
+        return replace(self._session.metrics.snapshot(), pool=self._session.backend.pool_use())
 
     def stats(self) -> Stats:
         """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
@@ -294,20 +296,30 @@ class _View(Store):
 
 
 def open_store(
-    url: str | None = None, *, principal: str | None = None, deadline: float = 30.0, hooks: Iterable[Hook] = ()
+    url: str | None = None,
+    *,
+    principal: str | None = None,
+    deadline: float = 30.0,
+    hooks: Iterable[Hook] = (),
+    pool_size: int = 10,
+    max_wait: float | None = None,
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
     SQLite migrates itself. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     ``deadline`` is in seconds and holds for each call. Each hook is called with a frozen
     :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation.
+    ``pool_size`` is how many connections this store may have at once, ``max_wait`` how long a call waits for one of
+    them (seconds; None: until its deadline): then it raises PoolExhausted.
     """
     parsed = parse_url(url)
     Call(principal, deadline)
     called = tuple(items(hooks, "hooks"))
     if not all(callable(hook) for hook in called):
         raise InvalidArgument("hooks are functions, which are called with each attempt")
-    backend = _backend(parsed, float(deadline))
+    positive_integer(pool_size, "pool_size")
+    limits = Limits(pool_size, None if max_wait is None else positive_seconds(max_wait, "max_wait"))
+    backend = _backend(parsed, float(deadline), limits)
     try:
         _check_format(parsed, backend)
         return Store(parsed, backend, RetryPolicy(deadline=float(deadline), hooks=called), principal, SYSTEM)
@@ -319,7 +331,7 @@ def open_store(
         raise
 
 
-def _backend(url: URL, deadline: float) -> Backend:
+def _backend(url: URL, deadline: float, limits: Limits | None = None) -> Backend:
     if url.drivername == "memory":
         from metastore.backends.memory import MemoryBackend  # noqa: PLC0415  (only what is used is imported)
 
@@ -327,10 +339,10 @@ def _backend(url: URL, deadline: float) -> Backend:
     if url.drivername == "sqlite":
         from metastore.backends.sqlite import SqliteBackend  # noqa: PLC0415
 
-        return SqliteBackend(url.database, deadline, SYSTEM)
+        return SqliteBackend(url.database, deadline, SYSTEM, limits)
     from metastore.backends.postgres import PostgresBackend  # noqa: PLC0415
 
-    return PostgresBackend(url, deadline)
+    return PostgresBackend(url, deadline, limits)
 
 
 def _check_format(url: URL, backend: Backend, *, restoring: bool = False) -> None:

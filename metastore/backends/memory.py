@@ -428,6 +428,9 @@ class MemoryBackend:
     def format(self) -> tuple[int, int] | None:
         return FORMAT, FORMAT
 
+    def pool_use(self) -> None:
+        """There are no connections."""
+
     def ping(self) -> None:
         with self._lock:
             """Memory always answers."""

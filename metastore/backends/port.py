@@ -19,6 +19,7 @@ from metastore.backends.snapshot import Fence, Snapshot
 from metastore.backends.stats_sql import DatabaseStats
 from metastore.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
 from metastore.entity import Node, OwnedRecord, Record
+from metastore.metrics import PoolUse
 
 __all__ = [
     "DRIFT",
@@ -396,6 +397,10 @@ class Backend(Protocol):
 
     def format(self) -> tuple[int, int] | None:
         """Return the format of the schema and the oldest one it is compatible with; None: there is none."""
+        ...
+
+    def pool_use(self) -> PoolUse | None:
+        """Return how many connections are in use; None: it has none."""
         ...
 
     def ping(self) -> None:

@@ -52,6 +52,7 @@ from metastore.commit import (
     Update,
 )
 from metastore.errors import BackendUnavailable, MigrationNeeded
+from metastore.metrics import PoolUse
 
 __all__ = ["PostgresBackend"]
 
@@ -245,6 +246,9 @@ class PostgresBackend(PostgresReads):
             cluster = "?"
         ((database,),) = self._rows("SELECT oid::text FROM pg_database WHERE datname = current_database()", {})
         return f"{cluster}/{database}"
+
+    def pool_use(self) -> PoolUse:
+        return self.pool.use()
 
     def ping(self) -> None:
         self._rows("SELECT 1", {})

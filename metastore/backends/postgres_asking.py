@@ -30,6 +30,7 @@ from metastore.backends.decode import (
 )
 from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.find_sql import FindSql, like_of
+from metastore.backends.pooling import Limits
 from metastore.backends.port import (
     Child,
     Fence,
@@ -70,8 +71,8 @@ _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 class PostgresReads:
     """The reading half of the backend."""
 
-    def __init__(self, url: URL, timeout: float) -> None:
-        self.pool = Pool(url, timeout)
+    def __init__(self, url: URL, timeout: float, limits: Limits | None = None) -> None:
+        self.pool = Pool(url, timeout, limits)
         self._decided = 0
         self._fence: tuple[int, int] | None = None
 

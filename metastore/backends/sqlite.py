@@ -31,6 +31,7 @@ from metastore.backends.decode import (
 from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.find_sql import FindSql, glob_of
 from metastore.backends.lease_port import LeaseRows
+from metastore.backends.pooling import Limits
 from metastore.backends.port import (
     TOMBSTONES_STAY,
     Child,
@@ -58,6 +59,7 @@ from metastore.clock import Clock
 from metastore.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
 from metastore.entity import OwnedRecord
 from metastore.errors import MigrationNeeded
+from metastore.metrics import PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
@@ -86,8 +88,8 @@ _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 class SqliteBackend:
     """Keeps the promises of :class:`metastore.backends.port.Backend` on SQLite."""
 
-    def __init__(self, database: str | None, timeout: float, clock: Clock) -> None:
-        self.pool = Pool(database, timeout)
+    def __init__(self, database: str | None, timeout: float, clock: Clock, limits: Limits | None = None) -> None:
+        self.pool = Pool(database, timeout, limits or Limits())
         self._clock = clock
 
     # --- commit
@@ -359,6 +361,9 @@ class SqliteBackend:
 
         with self.pool.connection() as connection:
             upgrade_sqlite(connection)
+
+    def pool_use(self) -> PoolUse:
+        return self.pool.use()
 
     def ping(self) -> None:
         self._rows("SELECT 1", {})
