@@ -13,7 +13,7 @@ from uuid import UUID
 
 from metastore import collecting, feed, stats, verifying
 from metastore.arguments import items, positive_integer, positive_seconds, shown
-from metastore.backends.pooling import Limits
+from metastore.backends.limits import Limits
 from metastore.backends.port import FORMAT, Backend, Embedded
 from metastore.backends.restorer import RESTORING
 from metastore.clock import SYSTEM, Clock

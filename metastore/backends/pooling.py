@@ -1,4 +1,4 @@
-"""How many connections a process may have, and how a call waits for one: no longer than it may take.
+"""How a call waits for a connection: no longer than it may take.
 
 SQLAlchemy's pool, with a queue that knows the call's deadline and counts who waits in it.
 """
@@ -6,33 +6,19 @@ SQLAlchemy's pool, with a queue that knows the call's deadline and counts who wa
 from __future__ import annotations
 
 import threading
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.util.queue import Queue
 
+from metastore.backends.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
-from metastore.errors import PoolExhausted
 from metastore.metrics import PoolUse
 
-__all__ = ["Limits", "WaitingPool"]
+__all__ = ["WaitingPool"]
 
 _LONGEST: Final = 2**31 - 1
-
-
-class Limits(NamedTuple):
-    """How many connections there may be, and how long a call waits for one (seconds); None: as long as it may take."""
-
-    size: int = 10
-    max_wait: float | None = None
-
-    def exhausted(self) -> PoolExhausted:
-        """Return the error for a call that got none."""
-        return PoolExhausted(
-            f"no connection became free in time: all {self.size} are in use; call again later, or open the store with "
-            "a larger pool_size"
-        )
 
 
 class _Queue(Queue[Any]):

@@ -30,7 +30,7 @@ from metastore.backends.decode import (
 )
 from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.find_sql import FindSql, like_of
-from metastore.backends.pooling import Limits
+from metastore.backends.limits import Limits
 from metastore.backends.port import (
     Child,
     Fence,

@@ -24,7 +24,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection
 
-from metastore.backends.pooling import Limits, WaitingPool
+from metastore.backends.limits import Limits
+from metastore.backends.pooling import WaitingPool
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining, until
 from metastore.errors import (

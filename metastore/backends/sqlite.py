@@ -31,7 +31,7 @@ from metastore.backends.decode import (
 from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.find_sql import FindSql, glob_of
 from metastore.backends.lease_port import LeaseRows
-from metastore.backends.pooling import Limits
+from metastore.backends.limits import Limits
 from metastore.backends.port import (
     TOMBSTONES_STAY,
     Child,
