@@ -22,6 +22,7 @@ from metastore.errors import (
     NotInUse,
     OperationIdReused,
     OutcomeUnknown,
+    PoolExhausted,
     RetriesExhausted,
     ScopeFrozen,
     StoreClosed,
@@ -57,8 +58,9 @@ from metastore.leases.book import Holder, LeaseEvent
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.object_leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
-from metastore.metrics import Snapshot
+from metastore.metrics import PoolUse, Snapshot
 from metastore.model_changes import RemoveUri, SetUri
+from metastore.paging import Page
 from metastore.reading_changes import change_from_dict, changes_from_list
 from metastore.results import Outcome
 from metastore.stats import Stats
@@ -140,7 +142,10 @@ __all__ = [
     "OperationIdReused",
     "Outcome",
     "OutcomeUnknown",
+    "Page",
     "Partition",
+    "PoolExhausted",
+    "PoolUse",
     "RemoveProperty",
     "RemoveRepresentation",
     "RemoveUri",

@@ -31,6 +31,7 @@ __all__ = [
     "NotInUse",
     "OperationIdReused",
     "OutcomeUnknown",
+    "PoolExhausted",
     "RetriesExhausted",
     "ScopeFrozen",
     "StoreClosed",
@@ -313,7 +314,7 @@ class BackendUnavailable(MetastoreError):
 
     code = "backend_unavailable"
     http_status = 503
-    retry_after = 1.0
+    retry_after: float | None = 1.0
 
     transient = False
     """The server is not there at the moment: a mutation tries again until its deadline."""
@@ -328,6 +329,16 @@ class BackendRefused(BackendUnavailable):
     code = "backend_refused"
     http_status = 503
     retry_after = None
+
+
+class PoolExhausted(BackendUnavailable):
+    """All connections of the process are in use, and none became free in time; nothing was written.
+
+    Next step: call again later, or open the store with a larger ``pool_size``.
+    """
+
+    code = "pool_exhausted"
+    http_status = 503
 
 
 class MigrationNeeded(MetastoreError):

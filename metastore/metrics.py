@@ -62,6 +62,18 @@ Resolution = Literal["applied", "not_applied", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
+class PoolUse:
+    """A process's connections to the database, at this moment."""
+
+    size: int
+    """How many there may be."""
+    in_use: int
+    """How many a call has."""
+    waiting: int
+    """How many calls wait for one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Distribution:
     """A histogram."""
 
@@ -120,6 +132,8 @@ class Snapshot:
     """Versions that others committed between a failed attempt's read and its failure."""
     concurrent_committers: float
     """An estimate of how many operations, this one included, compete for the entity of one; see the module."""
+    pool: PoolUse | None = None
+    """The store's connections; None: it needs none."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as dictionaries, lists, numbers and strings."""

@@ -173,6 +173,9 @@ class _Families:
             "overtaken_versions",
             "Versions that others committed while an attempt was under way that failed.",
         )
+        self.pool_size = family("Gauge", "pool_size", "Connections that the process may have.")
+        self.pool_in_use = family("Gauge", "pool_in_use", "Connections that calls have at this moment.")
+        self.pool_waiting = family("Gauge", "pool_waiting", "Calls that wait for a connection.")
         self.committers = family(
             "Gauge", "concurrent_committers", "Estimate of how many operations compete for the entity of one."
         )
@@ -196,6 +199,9 @@ class _Families:
             (self.oldest, seen.pending_oldest_seconds),
             (self.overtaken, seen.overtaken_versions),
             (self.committers, seen.concurrent_committers),
+            (self.pool_size, seen.pool and seen.pool.size),
+            (self.pool_in_use, seen.pool and seen.pool.in_use),
+            (self.pool_waiting, seen.pool and seen.pool.waiting),
         ):
             if value is not None:
                 family.add_metric(labels, value)

@@ -10,6 +10,7 @@ operation, however many attempts it takes, is in :mod:`metastore.operation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
@@ -222,10 +223,24 @@ class Session:
     bucket: TokenBucket = field(init=False)
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
+    _epoch: str | None = None
 
     def policy_of(self, call: Call) -> RetryPolicy:
         """Return the policy with the call's own deadline."""
         return self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
+
+    def bound(self, principal: str | None, deadline: float | None) -> Session:
+        """Return a session with another principal or deadline that shares all else: the backend, what is remembered."""
+        bound = copy(self)
+        bound.principal = self.principal if principal is None else principal
+        bound.policy = self.policy if deadline is None else replace(self.policy, deadline=float(deadline))
+        return bound
+
+    def epoch(self) -> str:
+        """Return the epoch of the database's feed, asked once: a restored copy is opened again, and has another."""
+        if self._epoch is None:
+            self._epoch = self.backend.feed_start()[0]
+        return self._epoch
 
     def __post_init__(self) -> None:
         self.bucket = TokenBucket(_TOKENS, _TOKENS_PER_SECOND, self.clock)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
 from metastore import collecting, feed, stats, verifying
-from metastore.arguments import items, positive_integer, shown
+from metastore.arguments import items, positive_integer, positive_seconds, shown
+from metastore.backends.limits import Limits
 from metastore.backends.port import FORMAT, Backend, Embedded
 from metastore.backends.restorer import RESTORING
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
-from metastore.entity import Change
+from metastore.entity import Change, Entity
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
@@ -25,6 +27,8 @@ from metastore.errors import (
     MigrationNeeded,
     ScopeFrozen,
 )
+from metastore.feed_page import changes_page
+from metastore.finding import find, wanted
 from metastore.freezing import FreezableSchemas
 from metastore.keys import clean_operation_id
 from metastore.kinds import KINDS
@@ -37,6 +41,7 @@ from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path
 from metastore.operation import perform
+from metastore.paging import Page
 from metastore.results import Outcome, outcome_of, with_origin
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.session import Call, Fencing, Request, Session
@@ -66,11 +71,21 @@ class Store(Managers):
     """An open database. Thread-safe; a forked child opens connections of its own; not picklable."""
 
     def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
-        self._session = Session(backend, clock, policy, Call(principal).principal)
         self._url = url
-        super().__init__(self._session)
+        self._stand_on(Session(backend, clock, policy, Call(principal).principal))
         self.leases = StoreLeases(self._session)
-        self.schemas: FreezableSchemas = FreezableSchemas(self._session, KINDS["schema"])
+
+    def _stand_on(self, session: Session) -> None:
+        super().__init__(session)
+        self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
+
+    def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
+        """Return a view of the store for one request: who asks, and how long each of its calls may take (seconds).
+
+        It shares everything else, and costs microseconds. Closing it does nothing: the store stays open.
+        """
+        Call(principal, deadline)
+        return _View(self, self._session.bound(principal, deadline))
 
     def changes(
         self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
@@ -80,6 +95,40 @@ class Store(Managers):
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error.
         """
         return feed.changes(self._session.backend, self._session.clock, after, limit, unreadable)
+
+    def changes_page(
+        self,
+        *,
+        after: str | None = None,
+        size: int = 100,
+        kinds: Iterable[str] | None = None,
+        under: Path | Entity | None = None,
+    ) -> Page[Change]:
+        """Return one page of the change feed; ``next_token`` is a position, for ``after``. None: the end for now.
+
+        ``kinds`` are those wanted; ``under`` is an entity whose changes, and of what was below it then, are wanted.
+        Such a page may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
+        """
+        return changes_page(self._session, after, size, kinds, under)
+
+    def find(
+        self,
+        under: Target | None = None,
+        *,
+        kind: str | None = None,
+        name: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        recursive: bool = True,
+    ) -> Iterator[Entity]:
+        """Yield the entities below ``under`` (None: all), of this kind, name and properties; in no promised order.
+
+        ``name`` is a glob, as stored: ``*`` is any text, ``?`` any character, all else itself. An index serves one
+        that begins with plain text. ``properties`` are among the entity's own. ``recursive=False``: direct children.
+        Each page that it reads is true at one instant. Raises EntityNotFound, InvalidArgument.
+        """
+        backend = self._session.backend
+        looked_for = wanted(backend, under, kind, name, properties, recursive)
+        return find(backend, looked_for, under.path if isinstance(under, Entity) else str(under))
 
     def transaction(
         self, lease: Fencing | None = None, *, principal: str | None = None, deadline: float | None = None
@@ -210,7 +259,7 @@ class Store(Managers):
 
     def metrics(self) -> Snapshot:
         """Return what this process saw of its operations since the store was opened; see docs/metrics.md."""
-        return self._session.metrics.snapshot()
+        return replace(self._session.metrics.snapshot(), pool=self._session.backend.pool_use())
 
     def stats(self) -> Stats:
         """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
@@ -245,21 +294,43 @@ class Store(Managers):
         return f"<Store {redacted(self._url)}>"
 
 
+class _View(Store):
+    """What :meth:`Store.bind` returns."""
+
+    def __init__(self, store: Store, session: Session) -> None:
+        self._url = store._url  # noqa: SLF001  (our own)
+        self._stand_on(session)
+        self.leases = store.leases.bound(session)
+
+    def close(self) -> None:
+        """Do nothing: the store goes on."""
+
+
 def open_store(
-    url: str | None = None, *, principal: str | None = None, deadline: float = 30.0, hooks: Iterable[Hook] = ()
+    url: str | None = None,
+    *,
+    principal: str | None = None,
+    deadline: float = 30.0,
+    hooks: Iterable[Hook] = (),
+    pool_size: int = 10,
+    max_wait: float | None = None,
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
     SQLite migrates itself. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     ``deadline`` is in seconds and holds for each call. Each hook is called with a frozen
     :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation.
+    ``pool_size`` is how many connections this store may have at once, ``max_wait`` how long a call waits for one of
+    them (seconds; None: until its deadline): then it raises PoolExhausted.
     """
     parsed = parse_url(url)
     Call(principal, deadline)
     called = tuple(items(hooks, "hooks"))
     if not all(callable(hook) for hook in called):
         raise InvalidArgument("hooks are functions, which are called with each attempt")
-    backend = _backend(parsed, float(deadline))
+    positive_integer(pool_size, "pool_size")
+    limits = Limits(pool_size, None if max_wait is None else positive_seconds(max_wait, "max_wait"))
+    backend = _backend(parsed, float(deadline), limits)
     try:
         _check_format(parsed, backend)
         backend.identify()
@@ -272,7 +343,7 @@ def open_store(
         raise
 
 
-def _backend(url: URL, deadline: float) -> Backend:
+def _backend(url: URL, deadline: float, limits: Limits | None = None) -> Backend:
     if url.drivername == "memory":
         from metastore.backends.memory import MemoryBackend  # noqa: PLC0415  (only what is used is imported)
 
@@ -280,10 +351,10 @@ def _backend(url: URL, deadline: float) -> Backend:
     if url.drivername == "sqlite":
         from metastore.backends.sqlite import SqliteBackend  # noqa: PLC0415
 
-        return SqliteBackend(url.database, deadline, SYSTEM)
+        return SqliteBackend(url.database, deadline, SYSTEM, limits)
     from metastore.backends.postgres import PostgresBackend  # noqa: PLC0415
 
-    return PostgresBackend(url, deadline)
+    return PostgresBackend(url, deadline, limits)
 
 
 def _check_format(url: URL, backend: Backend, *, restoring: bool = False) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from metastore.clock import Clock
-from metastore.errors import DeadlineExceeded, RetriesExhausted
+from metastore.errors import DeadlineExceeded, OutcomeUnknown, RetriesExhausted
+from metastore.retry import logs
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, RetryPolicy
 
@@ -75,8 +76,13 @@ def run(attempt: Callable[[int], T], effort: Effort) -> T:
         result = attempt(1)
     except Conflict as conflict:
         return _run_again(attempt, effort, started, conflict)
+    except OutcomeUnknown:
+        logs.unknown(effort.what(), effort.operation_id, 1)
+        raise
     if effort.policy.hooks:
         _Progress(effort, started, None).report(0.0)
+    if (seconds := effort.clock.monotonic() - started) > logs.SLOW:
+        logs.slow(effort.what(), effort.operation_id, 1, seconds)
     return result
 
 
@@ -110,9 +116,11 @@ class _Progress:
         return min(wait, left)
 
     def report(self, wait: float) -> None:
+        effort, last = self._effort, self.last
+        if last is not None:
+            logs.lost(effort.what, effort.operation_id, self.number, last.cause, last.detail)
         if not self._policy.hooks:
             return
-        effort, last = self._effort, self.last
         seen = Attempt(
             effort.what(),
             effort.operation_id,
@@ -165,9 +173,13 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
         result = retrying(step)
     except tenacity.RetryError:
         progress.report(0.0)
+    except OutcomeUnknown:
+        logs.unknown(effort.what(), effort.operation_id, progress.number)
+        raise
     else:
         progress.last = None
         progress.report(0.0)
+        logs.done(effort, progress.number, progress.elapsed())
         return result
     last = progress.last
     assert last is not None
@@ -176,6 +188,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
         f"{effort.what()} was not applied: {progress.number} attempts in {progress.elapsed():.3f} s all conflicted, "
         f"the last one on {last.cause} ({last.detail}{winner}); call again"
     )
+    logs.gave_up(message, effort.operation_id, progress.number)
     if progress.overdue():
         raise DeadlineExceeded(message + ", with a longer deadline if this goes on")
     raise RetriesExhausted(message)

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.backends.port import Child, Known, Lookup, Page, Pending, Resolved, Step
+from metastore.backends.port import Child, Found, Known, Lookup, Page, Pending, Resolved, Search, Step
 from metastore.commit import LIVE, PENDING, PURGING
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.names import fold
@@ -18,6 +18,8 @@ from metastore.unreadable import DEEPEST, too_deep
 __all__ = [
     "child",
     "entities_by_id",
+    "find_parameters",
+    "found",
     "lookup_parameters",
     "owned_record",
     "page",
@@ -73,6 +75,30 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
         states = [row[1] for row in chain]
         found[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
     return [found.get(i) for i in ids]
+
+
+def find_parameters(search: Search) -> dict[str, Any]:
+    """Return the parameters of a search, but for its pattern and its parents."""
+    shared = {"scope": search.scope, "kind": search.kind, "parent": search.parent, "page_size": search.limit}
+    if search.parents is None:
+        name, last = search.after
+        return {**shared, "after_name": name, "after_id": last, "before": search.before}
+    parent, family, key = search.after
+    return {**shared, "after_parent": parent, "after_family": family, "after_key": key}
+
+
+def found(rows: Iterable[Row], search: Search) -> Found:
+    """Return what a search found from its rows: each scanned, with the nodes down to it if it is wanted."""
+    records: list[Record] = []
+    scanned: list[tuple[int, str]] = []
+    last: tuple[Any, ...] = ()
+    for (entity_id, kind, *key), group in groupby(rows, key=itemgetter(0, 1, 2, 3, 4)):
+        scanned.append((entity_id, kind))
+        last = (key[0], entity_id) if search.parents is None else tuple(key)
+        chain = [row for row in group if row[5] is not None]
+        if chain:
+            records.append(Record(tuple([_node(row, 5) for row in chain]), *chain[-1][11:]))
+    return Found(records, scanned, last if len(scanned) == search.limit else None)
 
 
 def child(row: Row) -> Child:

@@ -9,6 +9,7 @@ gone with the object, and belongs to one process.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -28,6 +29,7 @@ from metastore.backends.port import (
     TOMBSTONES_STAY,
     Child,
     Fence,
+    Found,
     Guards,
     Known,
     Lookup,
@@ -35,6 +37,7 @@ from metastore.backends.port import (
     Page,
     Pending,
     Resolved,
+    Search,
     Snapshot,
     Step,
     Turn,
@@ -269,6 +272,29 @@ class MemoryBackend:
             page = self.children(parent_id, kind, family, LIVE, (after, 0), limit, guards)
             return Page(page.held, [(child.key, child.node.name) for child in page.rows])
 
+    def find(self, search: Search) -> Found:
+        with self._lock:
+            live = [s for s in self._tables.stands.values() if s.state == LIVE and s.id != ROOT_ID]
+            keyed: list[tuple[tuple[Any, ...], Stand]]
+            if search.parents is None:
+                keyed = sorted(((s.name, s.id), s) for s in live if s.name < search.before)
+            else:
+                below = [s for s in live if s.parent_id in search.parents]
+                keyed = sorted(((s.parent_id, s.family, s.key), s) for s in below)
+            page = [(key, s) for key, s in keyed if key > search.after][: search.limit]
+            records = [known.record for _, s in page if (known := self._fitting(s, search)) is not None]
+            last = page[-1][0] if len(page) == search.limit else None
+            return Found(records, [(s.id, s.kind) for _, s in page], last)
+
+    def _fitting(self, stand: Stand, search: Search) -> Known | None:
+        known = self._known(stand.id)
+        if known is None or not known.live or search.kind not in ("", stand.kind):
+            return None
+        pattern = re.escape(search.glob).replace(r"\*", ".*").replace(r"\?", ".")
+        above = [ROOT_ID, *(node.id for node in known.record.chain[:-1])]
+        fits = re.fullmatch(pattern, stand.name, re.DOTALL) and search.parent in (-1, stand.parent_id)
+        return known if fits and search.scope in above else None
+
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         with self._lock:
             last = newest_dropped(self._tables, parent_id, kind, family, key)
@@ -421,6 +447,9 @@ class MemoryBackend:
 
     def format(self) -> tuple[int, int] | None:
         return FORMAT, FORMAT
+
+    def pool_use(self) -> None:
+        """There are no connections."""
 
     def ping(self) -> None:
         with self._lock:

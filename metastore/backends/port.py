@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from metastore.backends.lease_port import LeaseRows
@@ -18,6 +19,7 @@ from metastore.backends.snapshot import Fence, Snapshot
 from metastore.backends.stats_sql import DatabaseStats
 from metastore.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
 from metastore.entity import Node, Origin, OwnedRecord, Record
+from metastore.metrics import PoolUse
 
 __all__ = [
     "DRIFT",
@@ -31,6 +33,7 @@ __all__ = [
     "Child",
     "Embedded",
     "Fence",
+    "Found",
     "Guards",
     "Known",
     "Lookup",
@@ -38,6 +41,7 @@ __all__ = [
     "Page",
     "Pending",
     "Resolved",
+    "Search",
     "Snapshot",
     "Step",
     "Turn",
@@ -45,7 +49,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-FORMAT = 3
+FORMAT = 4
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
@@ -113,6 +117,37 @@ class Page(NamedTuple, Generic[T]):
 
     held: bool
     rows: list[T]
+
+
+@dataclass(frozen=True)
+class Search:
+    """One page of what is looked for: the part of an index that is scanned, and what must be true of it."""
+
+    scope: int
+    """The entity that must be above; the root's id: any."""
+    kind: str
+    """Empty: any."""
+    glob: str
+    parent: int
+    """The direct parent; -1: any."""
+    parents: tuple[int, ...] | None
+    """Whose children are scanned; None: names are."""
+    after: tuple[Any, ...]
+    """(name, id), or (parent's id, family, key), after which the scan begins."""
+    before: str
+    """Of names: before which it ends."""
+    limit: int
+    """How many rows are scanned."""
+
+
+class Found(NamedTuple):
+    """What a search found, in the order of its scan, and what it scanned."""
+
+    records: list[Record]
+    scanned: list[tuple[int, str]]
+    """The id and kind of each."""
+    last: tuple[Any, ...] | None
+    """Where the next page begins; None: the scan is at its end."""
 
 
 class Step(NamedTuple):
@@ -212,6 +247,10 @@ class Backend(Protocol):
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
     ) -> Page[tuple[str, str]]:
         """Return (key, name) of the live children after ``after``, by key."""
+        ...
+
+    def find(self, search: Search) -> Found:
+        """Return what is looked for among the next rows of a scan; all of it true at one instant."""
         ...
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
@@ -380,6 +419,10 @@ class Backend(Protocol):
 
     def format(self) -> tuple[int, int] | None:
         """Return the format of the schema and the oldest one it is compatible with; None: there is none."""
+        ...
+
+    def pool_use(self) -> PoolUse | None:
+        """Return how many connections are in use; None: it has none."""
         ...
 
     def ping(self) -> None:

@@ -57,6 +57,7 @@ from metastore.commit import (
 )
 from metastore.entity import Origin
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
+from metastore.metrics import PoolUse
 
 __all__ = ["PostgresBackend"]
 
@@ -289,6 +290,9 @@ class PostgresBackend(PostgresReads):
                 f"the role {role} may not use the schema {schema}, where the tables are; "
                 f"GRANT USAGE ON SCHEMA {schema} TO {role} (docs/operations.md has all rights that a role needs)"
             )
+
+    def pool_use(self) -> PoolUse:
+        return self.pool.use()
 
     def ping(self) -> None:
         self._rows("SELECT 1", {})

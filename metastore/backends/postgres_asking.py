@@ -20,6 +20,8 @@ from metastore.backends import verify_sql
 from metastore.backends.decode import (
     child,
     entities_by_id,
+    find_parameters,
+    found,
     lookup_parameters,
     owned_record,
     page,
@@ -27,19 +29,24 @@ from metastore.backends.decode import (
     step,
 )
 from metastore.backends.deep import DEEP, resolve_deep
+from metastore.backends.find_sql import FindSql, like_of
+from metastore.backends.limits import Limits
 from metastore.backends.port import (
     Child,
     Fence,
+    Found,
     Guards,
     Known,
     Lookup,
     Page,
     Resolved,
+    Search,
     Step,
 )
 from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
 from metastore.backends.postgres_origin import CACHED, Place, epoch_at
 from metastore.backends.postgres_read import READ as _READ
+from metastore.backends.postgres_read import each
 from metastore.backends.postgres_settings import LASTING
 from metastore.commit import (
     LIVE,
@@ -53,13 +60,21 @@ __all__ = ["PostgresReads"]
 T = TypeVar("T")
 
 _resolve = cache(_READ.resolve)
+_FIND = FindSql(
+    parameter="%(name)s",
+    parents="SELECT unnest(%(parents)s::bigint[])",
+    fits="g.name LIKE %(pattern)s::text",
+    by_id=each("guard", "g", "g.id = {}"),
+    entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
+)
+_BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 
 
 class PostgresReads:
     """The reading half of the backend."""
 
-    def __init__(self, url: URL, timeout: float) -> None:
-        self.pool = Pool(url, timeout)
+    def __init__(self, url: URL, timeout: float, limits: Limits | None = None) -> None:
+        self.pool = Pool(url, timeout, limits)
         self._decided = 0
         self._fence: tuple[int, int] | None = None
         self._here = Place(None, None)
@@ -120,6 +135,12 @@ class PostgresReads:
     ) -> Page[tuple[str, str]]:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
         return page(self._rows(_READ.names, {**parameters, **_guard_parameters(guards)}), len(guards), tuple)
+
+    def find(self, search: Search) -> Found:
+        parameters = {**find_parameters(search), "pattern": like_of(search.glob)}
+        if search.parents is not None:
+            parameters["parents"] = list(search.parents)
+        return found(self._rows(_BY_NAME if search.parents is None else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         rows = self._rows(_READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})

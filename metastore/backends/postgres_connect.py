@@ -22,9 +22,10 @@ from typing import Any, NoReturn, TypeVar, cast
 import psycopg
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import PoolProxiedConnection, QueuePool
-from sqlalchemy.util.queue import Queue
+from sqlalchemy.pool import PoolProxiedConnection
 
+from metastore.backends.limits import Limits
+from metastore.backends.pooling import WaitingPool
 from metastore.backends.postgres_settings import ASKED, SESSION, check_session, options_of
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining, until
@@ -37,6 +38,7 @@ from metastore.errors import (
     MigrationNeeded,
     StoreClosed,
 )
+from metastore.metrics import PoolUse
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["OutOfTime", "Pool", "raise_read_error"]
@@ -60,8 +62,6 @@ _KEPT_OWN = 2
 """How many connections are kept that somebody listened on (what they listen to is nobody's any more)."""
 _LONGEST = 2**31 - 1
 """The longest statement_timeout, in milliseconds."""
-_POOLED, _MOST = 5, 25
-"""How many connections are kept, and how many there may be at once."""
 
 _LOOKS = 0.1
 """How long psycopg waits at most, in seconds, before it lets us look at the clock."""
@@ -130,23 +130,11 @@ def _ending(gen: Generator[Any, Any, T], left: float, connection: _Connection | 
     raise OutOfTime("no answer in time")
 
 
-class _Queue(Queue[Any]):
-    """Idle connections; who waits for one waits no longer than his call may take."""
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        return super().get(block, max(0.0, remaining(SYSTEM, _LONGEST if timeout is None else timeout)))
-
-
-class _QueuePool(QueuePool):
-    """The pool that has such a queue."""
-
-    _queue_class = _Queue
-
-
 class Pool:
     """A pool of connections, which a forked child does not share with its parent."""
 
-    def __init__(self, url: URL, timeout: float) -> None:
+    def __init__(self, url: URL, timeout: float, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
         self._where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
         shortest, longest = _CONNECT_TIMEOUT
         waits = max(shortest, min(longest, math.ceil(timeout)))
@@ -162,19 +150,17 @@ class Pool:
         self._generation = 0
         self._closed = False
         self._warm: deque[PoolProxiedConnection] = deque()
+        self._wanted: deque[None] = deque()  # one for each call that the pool is asked for
         self._of_parent: list[object] = []
         self._own: deque[_Connection] = deque()
         self._own_pid = self._pid
 
-    def _new_pool(self) -> QueuePool:
-        return _QueuePool(
-            self._connect,
-            pool_size=_POOLED,
-            max_overflow=_MOST - _POOLED,
-            timeout=self._timeout,
-            reset_on_return=None,
-            use_lifo=True,
-        )
+    def _new_pool(self) -> WaitingPool:
+        return WaitingPool(self._connect, self.limits, self._timeout)
+
+    def use(self) -> PoolUse:
+        """Return how many connections are in use."""
+        return self._pool.use(len(self._warm))
 
     def _connect(self) -> Any:
         connection: _Connection | None = None
@@ -286,6 +272,7 @@ class Pool:
             # kept: to close its connections would end the parent's sessions
             self._of_parent += (self._pool, self._warm)
             self._pool, self._warm, self._pid = self._new_pool(), deque(), os.getpid()
+            self._wanted = deque()
         if remaining(SYSTEM, self._timeout) <= 0:
             raise DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
         return self._checked_out()
@@ -302,15 +289,17 @@ class Pool:
     def _take_back(self, lent: PoolProxiedConnection) -> None:
         """Keep a connection at hand, which saves the pool's check-in and check-out (20 µs).
 
-        Where all that there may be are lent, somebody may be waiting at the pool: back to it.
+        A call that waits at the pool gets it from there. Either that call, which first says that it wants one and
+        then looks here, finds the connection; or we, who first lay it here and then look, find the call.
         """
         if self._closed or cast(_Connection, lent.driver_connection).stopped:
             lent.invalidate()
             lent.close()
-        elif len(self._warm) < _POOLED and self._pool.checkedout() < _MOST:
-            self._warm.append(lent)
         else:
-            lent.close()
+            self._warm.append(lent)
+            if self._wanted:
+                with suppress(IndexError):
+                    self._warm.pop().close()
 
     def _checked_out(self) -> PoolProxiedConnection:
         """Return a connection that was opened after one was last found dead."""
@@ -325,12 +314,17 @@ class Pool:
             lent.close()
 
     def _from_pool(self) -> PoolProxiedConnection:
+        self._wanted.append(None)
         try:
-            return self._pool.connect()
+            return self._warm.pop() if self._warm else self._pool.connect()
+        except IndexError:  # another call was faster
+            return self._from_pool()
         except MetastoreError as error:  # of a connection that could not be opened: twenty frames say nothing more
             raise error.with_traceback(None) from None
         except PoolTimeout:
-            raise BackendUnavailable("no connection became free in time; call again later") from None
+            raise self.limits.exhausted() from None
+        finally:
+            self._wanted.pop()
 
     def forget(self) -> None:
         """Use none of the connections of now again: one was found dead, so that others are as well."""

@@ -19,6 +19,8 @@ from metastore.backends import sqlite_intents as intents
 from metastore.backends.decode import (
     child,
     entities_by_id,
+    find_parameters,
+    found,
     lookup_parameters,
     owned_record,
     page,
@@ -27,12 +29,15 @@ from metastore.backends.decode import (
     step,
 )
 from metastore.backends.deep import DEEP, resolve_deep
+from metastore.backends.find_sql import FindSql, glob_of
 from metastore.backends.lease_port import LeaseRows
+from metastore.backends.limits import Limits
 from metastore.backends.port import (
     MOST_AHEAD,
     TOMBSTONES_STAY,
     Child,
     Fence,
+    Found,
     Guards,
     Known,
     Lookup,
@@ -40,6 +45,7 @@ from metastore.backends.port import (
     Page,
     Pending,
     Resolved,
+    Search,
     Step,
     Turn,
 )
@@ -54,6 +60,7 @@ from metastore.clock import Clock
 from metastore.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
 from metastore.entity import Origin, OwnedRecord
 from metastore.errors import MigrationNeeded
+from metastore.metrics import PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
@@ -69,13 +76,21 @@ _READ = ReadSql(
     FROM json_each(:wanted)) AS w""",
 )
 _resolve = cache(_READ.resolve)
+_FIND = FindSql(
+    parameter=":name",
+    parents="SELECT value FROM json_each(:parents)",
+    fits="g.name GLOB :pattern",
+    by_id="guard g ON g.id = {}",
+    entity="entity e ON e.id = up.id AND up.height = 0",
+)
+_BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 
 
 class SqliteBackend:
     """Keeps the promises of :class:`metastore.backends.port.Backend` on SQLite."""
 
-    def __init__(self, database: str | None, timeout: float, clock: Clock) -> None:
-        self.pool = Pool(database, timeout)
+    def __init__(self, database: str | None, timeout: float, clock: Clock, limits: Limits | None = None) -> None:
+        self.pool = Pool(database, timeout, limits or Limits())
         self._clock = clock
         self._origin: Origin | None = None
 
@@ -218,6 +233,12 @@ class SqliteBackend:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
         return page(self._rows(_READ.names, {**parameters, "guards": json.dumps(list(guards))}), len(guards), tuple)
 
+    def find(self, search: Search) -> Found:
+        parameters = {**find_parameters(search), "pattern": glob_of(search.glob)}
+        if search.parents is not None:
+            parameters["parents"] = json.dumps(search.parents)
+        return found(self._rows(_BY_NAME if search.parents is None else _BY_PARENT, parameters), search)
+
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         rows = self._rows(_READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})
         return child(rows[0]) if rows else None
@@ -358,6 +379,9 @@ class SqliteBackend:
 
         with self.pool.connection() as connection:
             upgrade_sqlite(connection)
+
+    def pool_use(self) -> PoolUse:
+        return self.pool.use()
 
     def ping(self) -> None:
         self._rows("SELECT 1", {})

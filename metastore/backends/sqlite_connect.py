@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import QueuePool
 
+from metastore.backends.limits import Limits
+from metastore.backends.pooling import WaitingPool
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import (
@@ -29,6 +30,7 @@ from metastore.errors import (
     MigrationNeeded,
     StoreClosed,
 )
+from metastore.metrics import PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["DRIVER", "Pool", "raise_read_error"]
@@ -57,7 +59,8 @@ DRIVER = _newest_driver()
 class Pool:
     """A pool of connections to one file, which a forked child does not share with its parent."""
 
-    def __init__(self, database: str | None, timeout: float) -> None:
+    def __init__(self, database: str | None, timeout: float, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
         self._in_memory = database in (None, "", ":memory:")
         if not self._in_memory:
             _make_private(str(database))
@@ -65,7 +68,7 @@ class Pool:
         self._timeout = timeout
         self._pid = os.getpid()
         self._pool = self._new_pool()
-        self._of_parent: list[QueuePool] = []
+        self._of_parent: list[WaitingPool] = []
         self._closed = False
         self._immutable: tuple[int, ...] | None = None
         _POOLS.add(self)
@@ -82,10 +85,14 @@ class Pool:
         except OSError:  # the file is gone: what is open goes on without it
             return 0
 
-    def _new_pool(self) -> QueuePool:
+    def _new_pool(self) -> WaitingPool:
         # a database in memory lives in its one connection
-        size = {"pool_size": 1, "max_overflow": 0} if self._in_memory else {"pool_size": 5, "max_overflow": 20}
-        return QueuePool(self._connect, timeout=self._timeout, reset_on_return=None, use_lifo=True, **size)
+        limits = self._limits._replace(size=1) if self._in_memory else self._limits
+        return WaitingPool(self._connect, limits, self._timeout)
+
+    def use(self) -> PoolUse:
+        """Return how many connections are in use."""
+        return self._pool.use()
 
     def _connect(self) -> Any:
         try:
@@ -147,7 +154,7 @@ class Pool:
         except MetastoreError as error:  # the file cannot be opened: the pool's frames say nothing more
             raise error.with_traceback(None) from None
         except PoolTimeout:
-            raise BackendUnavailable(f"no connection became free within {self._timeout} s") from None
+            raise self._limits.exhausted() from None
         connection: Any = lent.driver_connection
         try:
             yield connection

@@ -78,6 +78,8 @@ guard = Table(
         postgresql_where=text("state <> 0"),
         sqlite_where=text("state <> 0"),
     ),
+    # where names are looked for, whatever is above them
+    Index("guard_name", "name", "id", postgresql_where=text("state = 0"), sqlite_where=text("state = 0")),
     Index(
         "guard_marked",
         "id",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from metastore.arguments import positive_integer
 from metastore.commit import LeaseToken
 from metastore.errors import InvalidArgument
@@ -22,6 +24,13 @@ class StoreLeases(Leases):
         self.staging = StoreStaging(session)
         """For leases that are kept elsewhere, and whose tokens are noted here."""
         super().__init__(self._database, session.clock, session.policy.deadline, self.staging)
+
+    def bound(self, session: Session) -> StoreLeases:
+        """Return the same for another session on the same backend; what is held stays with the one store."""
+        bound, book, staging = copy(self), DatabaseBook(session), StoreStaging(session)
+        vars(bound).update(_database=book, _book=book, staging=staging, _staging=staging)
+        vars(bound).update(_deadline=session.policy.deadline)
+        return bound
 
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
         """Note the token of a lease that is kept elsewhere, so that commits in this store can require it.

@@ -27,11 +27,14 @@ from metastore.managers import moving
 from metastore.managers.creating import Chunk, IfExists, Wish, check_if_exists, chunks, create, create_chunk, rewrite
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.options import CALL_OPTIONS, BulkOptions, CallOptions, CreateOptions, call_from, call_of
+from metastore.managers.pages import clean_prefix, page_after, page_of
 from metastore.managers.past import steps_of, version_of
 from metastore.managers.target import Target, find, names_of
 from metastore.managers.target import shown as shown_target
 from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.operation import is_new, perform
+from metastore.paging import Listed
+from metastore.paging import Page as Listing
 from metastore.placing import lookup
 from metastore.results import entity_at
 from metastore.session import Attempt, Call, Merge, Proposal, Request, Session, View, committed
@@ -249,6 +252,82 @@ class Manager(Generic[E]):
         for _, (_, name) in pages(backend, kind, parent, read):
             yield name
 
+    def page(
+        self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
+    ) -> Listing[E]:
+        """Return one page of the direct children, by name; ``token`` is the ``next_token`` of the page before.
+
+        ``prefix`` is taken as it is. Raises InvalidArgument for a token of another listing.
+        """
+        return self._page("children", parent, LIVE, size, token, prefix)
+
+    def dropped_page(
+        self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
+    ) -> Listing[E]:
+        """Return one page of the children that were dropped, by name, then oldest first. See :meth:`page`."""
+        return self._page("dropped", parent, DROPPED, size, token, prefix)
+
+    def _page(
+        self, what: str, parent: Target | None, state: int, size: int, token: str | None, prefix: str | None
+    ) -> Listing[E]:
+        backend, kind = self._session.backend, self._kind
+
+        def read(above: Node, after: Any, limit: int, guards: Any) -> Page[Child]:
+            return backend.children(above.id, kind.name, kind.family, state, tuple(after), limit, guards)
+
+        return page_of(
+            self._session,
+            Listed(what, kind.name, clean_prefix(prefix)),
+            size,
+            token,
+            lambda view: parent_nodes(view, kind, parent),
+            read,
+            lambda child: [child.key, child.node.id],
+            lambda nodes, child: cast(
+                E, kind.entity(Record((*nodes, child.node), *child[3:], live=state == LIVE), backend.origin)
+            ),
+        )
+
+    def names_page(
+        self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
+    ) -> Listing[str]:
+        """Return one page of the children's names, ordered by code point. See :meth:`page`."""
+        backend, kind = self._session.backend, self._kind
+        return page_of(
+            self._session,
+            Listed("names", kind.name, clean_prefix(prefix)),
+            size,
+            token,
+            lambda view: parent_nodes(view, kind, parent),
+            lambda above, after, limit, guards: backend.names(
+                above.id, kind.name, kind.family, after[0], limit, guards
+            ),
+            lambda row: [row[0], 0],
+            lambda _, row: row[1],
+        )
+
+    def history_page(self, target: Target, *, size: int = 100, token: str | None = None) -> Listing[Version]:
+        """Return one page of what happened to the entity, oldest first. See :meth:`page` and :meth:`history`."""
+
+        def entity_of(known: int | None) -> int:
+            try:
+                found = self._with_history(target)
+            except EntityNotFound:
+                if known is None or isinstance(target, Entity):
+                    raise
+                return known
+            if known is not None and found != known:
+                raise InvalidArgument("the token is of another entity's history; begin without a token")
+            return found
+
+        backend = self._session.backend
+        listed = Listed("history", self._kind.name)
+
+        def entry(step: Step) -> Version:
+            return version_of(step, backend.origin)
+
+        return page_after(self._session, listed, size, token, entity_of, backend.history, _version_number, entry)
+
     def history(self, target: Target, *, unreadable: Unreadable | None = None) -> Iterator[Version]:
         """Yield what happened to the entity, oldest first. An entity in hand may be a dropped one.
 
@@ -256,17 +335,21 @@ class Manager(Generic[E]):
         """
         check_unreadable(unreadable)
         backend = self._session.backend
+        steps = steps_of(backend, self._with_history(target))
+        found = (kept(partial(version_of, step, backend.origin), unreadable) for step in steps)
+        return (version for version in found if version is not None)
+
+    def _with_history(self, target: Target) -> int:
+        """Return the id of the entity whose history is asked for. Raises EntityNotFound."""
+        backend = self._session.backend
         if isinstance(target, Entity):
             names_of(self._kind, target)
             committed(backend, target)
             known = backend.by_id([target.id])[0]
             if known is None:
                 raise EntityNotFound(target.path, f"{target.path} (id {target.id}) was purged; its history is gone")
-            entity_id = target.id
-        else:
-            entity_id = find(View(backend, False), self._kind, target).chain[-1].id
-        found = (kept(partial(version_of, step, backend.origin), unreadable) for step in steps_of(backend, entity_id))
-        return (version for version in found if version is not None)
+            return target.id
+        return find(View(backend, False), self._kind, target).chain[-1].id
 
     # --- changing
 
@@ -425,3 +508,7 @@ def _same(entity: Entity) -> Entity:
 
 def _entity(steps: Sequence[Step]) -> Entity:
     return cast(Entity, entity_at(steps[0]))
+
+
+def _version_number(step: Step) -> int:
+    return step.version or 0

@@ -23,9 +23,12 @@ from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table import TABLE
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of
+from metastore.managers.pages import clean_prefix, page_of
 from metastore.managers.target import Target, check_standing, find, shown
 from metastore.names import clean_name, format_path
 from metastore.operation import perform
+from metastore.paging import Listed
+from metastore.paging import Page as Listing
 from metastore.placing import check_in_use, guards_of
 from metastore.results import entity_at
 from metastore.session import Attempt, Call, Proposal, Request, Results, Session, View
@@ -75,6 +78,37 @@ class OwnedManager(Generic[O]):
     def names(self, owner: Target, *, page_size: int = 1000) -> Iterator[str]:
         """Yield the names of the owner's rows, ordered by code point."""
         return (row.name for row in self.list(owner, page_size=page_size))
+
+    def page(
+        self, owner: Target, *, size: int = 100, token: str | None = None, prefix: str | None = None
+    ) -> Listing[O]:
+        """Return one page of the owner's rows, by name; ``token`` is the ``next_token`` of the page before.
+
+        ``prefix`` is taken as it is. Raises InvalidArgument for a token of another listing.
+        """
+        return self._page(owner, size, token, prefix, lambda record: cast(O, self._kind.row(record)))
+
+    def names_page(
+        self, owner: Target, *, size: int = 100, token: str | None = None, prefix: str | None = None
+    ) -> Listing[str]:
+        """Return one page of the names of the owner's rows. See :meth:`page`."""
+        return self._page(owner, size, token, prefix, lambda record: record.name)
+
+    def _page(
+        self, owner: Target, size: int, token: str | None, prefix: str | None, item: Callable[[OwnedRecord], T]
+    ) -> Listing[T]:
+        backend, kind = self._session.backend, self._kind.name
+        return page_of(
+            self._session,
+            Listed("owned", kind, clean_prefix(prefix)),
+            size,
+            token,
+            lambda view: find(view, self._owner, owner).chain,
+            lambda above, after, limit, guards: backend.owned(above.id, kind, after[0], limit, guards),
+            lambda record: [record.name],
+            lambda _, record: item(record),
+            folds=False,
+        )
 
     def load(self, owner: Target, name: str) -> O:
         """Return one row. Raises EntityNotFound."""

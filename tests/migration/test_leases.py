@@ -6,6 +6,7 @@ import pytest
 
 import metastore as ms
 from metastore import migrations, store
+from metastore.backends.port import FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences
@@ -32,7 +33,7 @@ def info(url: str) -> tuple[int, int]:
 def test_a_database_of_format_2_is_upgraded(old_url: str, declared: str) -> None:
     assert info(old_url) == (2, 2)
     ms.migrate(old_url)
-    assert info(old_url) == (3, 2)
+    assert info(old_url) == (FORMAT, 2)
     assert differences(old_url, declared) == []
     with ms.open(old_url) as opened:
         before = len(list(opened.changes()))

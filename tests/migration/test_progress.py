@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 import metastore as ms
 from metastore import migrations, store
+from metastore.backends.port import FORMAT
 from metastore.commit import Committed, Entry, Mark
 from metastore.urls import parse_url
 from tests.contract.ground import dump
@@ -80,7 +81,7 @@ def test_a_database_of_format_1_with_data_is_upgraded(old_url: str, declared: st
     assert differences(old_url, declared) == []
     after = rows_of(old_url)
     assert shared(after) == before
-    assert [(row["format"], row["compatible_from"], row["forgotten"]) for row in after["info"]] == [(3, 2, 0)]
+    assert [(row["format"], row["compatible_from"], row["forgotten"]) for row in after["info"]] == [(FORMAT, 2, 0)]
     for table in ("guard", "operation"):
         assert {row[column] for row in after[table] for column in NEW_COLUMNS[table]} == {None}
     with ms.open(old_url, principal="new") as opened:
@@ -128,7 +129,7 @@ def test_the_embedded_default_upgrades_itself(empty_sqlite_url: str, request: py
     with ms.open(empty_sqlite_url) as opened:
         assert opened.tables.load("m.c.one.wide").version == 2
         assert opened.verify() == []
-    assert rows_of(empty_sqlite_url)["info"][0]["format"] == 3
+    assert rows_of(empty_sqlite_url)["info"][0]["format"] == FORMAT
 
 
 def test_a_program_of_format_1_is_kept_out(old_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

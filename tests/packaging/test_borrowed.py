@@ -23,7 +23,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 import metastore
-from metastore.backends import postgres_connect
+from metastore.backends import pooling, postgres_connect
+from metastore.backends.limits import Limits
 from metastore.backends.postgres_connect import OutOfTime
 from metastore.clock import SYSTEM
 from metastore.deadlines import until
@@ -33,8 +34,10 @@ ROOT = Path(__file__).resolve().parents[2]
 OVERRIDDEN = {
     ("metastore.backends.postgres_connect", "_Connection", "_connect_gen"),
     ("metastore.backends.postgres_connect", "_Connection", "wait"),
-    ("metastore.backends.postgres_connect", "_Queue", "get"),
-    ("metastore.backends.postgres_connect", "_QueuePool", "_queue_class"),
+    ("metastore.backends.pooling", "_Queue", "__init__"),
+    ("metastore.backends.pooling", "_Queue", "get"),
+    ("metastore.backends.pooling", "WaitingPool", "__init__"),
+    ("metastore.backends.pooling", "WaitingPool", "_queue_class"),
     ("metastore.cli.app", "_Group", "invoke"),
 }
 """Each class of ours that derives from another package's, and what it overrides there."""
@@ -141,8 +144,8 @@ def test_psycopg_waits_through_our_wait(postgres_url: str, monkeypatch: pytest.M
 def test_sqlalchemys_pool_waits_in_our_queue() -> None:
     """The pool's own time-out is 30 s here, and the call's deadline ends the wait earlier."""
     made = [object(), object()]
-    pool = postgres_connect._QueuePool(made.pop, pool_size=1, max_overflow=0, timeout=30.0)  # type: ignore[arg-type]
-    assert isinstance(pool._pool, postgres_connect._Queue)
+    pool = pooling.WaitingPool(made.pop, Limits(1, None), 30.0)
+    assert isinstance(pool._pool, pooling._Queue)
     assert "_queue_class" in vars(QueuePool)
     begun = time.monotonic()
     lent = pool.connect()

@@ -273,6 +273,9 @@ def test_prometheus_families(registry: CollectorRegistry) -> None:
         "metastore_ambiguous": "counter",
         "metastore_overtaken_versions": "counter",
         "metastore_concurrent_committers": "gauge",
+        "metastore_pool_size": "gauge",
+        "metastore_pool_in_use": "gauge",
+        "metastore_pool_waiting": "gauge",
     }
     text = generate_latest(registry).decode()
     assert 'metastore_operations_total{database="prod",decided="other",operation="alter"} 1.0' in text

@@ -1,0 +1,141 @@
+"""Find entities by name, kind and properties, wherever they are: page by page, each page true at one instant.
+
+Where the name begins with plain text, or nothing says where to look, the index of names is scanned; otherwise the tree
+is walked from the scope down. Neither holds more than a page, and the ids of the containers that are to be visited.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from metastore.backends.port import Backend, Found, Lookup, Search
+from metastore.commit import ROOT_ID
+from metastore.entity import Entity, Record
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds import KINDS, kind_named
+from metastore.managers.target import Target
+from metastore.names import clean_text, parse_path
+from metastore.placing import families_of
+
+__all__ = ["Wanted", "find", "wanted"]
+
+_PAGE: Final = 500
+_PARENTS: Final = 50
+"""How many containers are listed by one statement."""
+_BEYOND: Final = "\U0010ffff" * 256
+"""After every name."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is looked for, checked."""
+
+    scope: int
+    """Below which entity; the root's id: anywhere."""
+    kind: str
+    """Empty: of any kind."""
+    glob: str
+    properties: Mapping[str, str]
+    recursive: bool
+
+
+def wanted(
+    backend: Backend,
+    under: Target | None,
+    kind: str | None,
+    name: str | None,
+    properties: Mapping[str, str] | None,
+    recursive: bool,
+) -> Wanted:
+    """Check what is looked for. Raises InvalidArgument, and EntityNotFound for a scope that is not there."""
+    if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
+        known = ", ".join(sorted(KINDS))
+        raise InvalidArgument(f"there is no kind {kind!r} to find; known are {known}")
+    if not isinstance(recursive, bool):
+        raise InvalidArgument(f"recursive is True or False, not {recursive!r}")
+    glob = "*" if name is None else unicodedata.normalize("NFC", clean_text(name, "the name to find"))
+    if "\x00" in glob:
+        raise InvalidArgument("the name to find has no NUL: no name has one")
+    return Wanted(_scope(backend, under), kind or "", re.sub(r"\*+", "*", glob), _pairs(properties), recursive)
+
+
+def _pairs(properties: object) -> dict[str, str]:
+    if properties is None:
+        return {}
+    if not isinstance(properties, Mapping):
+        raise InvalidArgument(f"the properties to find are a mapping of strings, not {type(properties).__name__}")
+    return {clean_text(k, "a property's key"): clean_text(v, f"the property {k!r}") for k, v in properties.items()}
+
+
+def _scope(backend: Backend, under: Target | None) -> int:
+    if under is None:
+        return ROOT_ID
+    if isinstance(under, Entity):
+        _check_live(backend, under.id, under.path)
+        return under.id
+    names = parse_path(under)
+    for kind in KINDS.values():
+        if kind.container and (families := families_of(kind, len(names))) is not None:
+            (found,) = backend.resolve([Lookup(families, names)])
+            if found.record is not None:
+                return found.record.chain[-1].id
+    raise EntityNotFound(str(under), f"there is no container {under}; find looks below a metalake, catalog or schema")
+
+
+def find(backend: Backend, looked_for: Wanted, shown: str) -> Iterator[Entity]:
+    """Yield what is found; by name where the name begins with plain text, else container by container.
+
+    ``shown`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
+    """
+    prefix = re.split(r"[*?]", looked_for.glob, maxsplit=1)[0]
+    by_name = bool(prefix) or (looked_for.recursive and looked_for.scope == ROOT_ID)
+    found = _by_name(backend, looked_for, prefix) if by_name else _by_parent(backend, looked_for)
+    for record in found:
+        entity = kind_named(record.chain[-1].kind).entity(record, backend.origin)
+        if looked_for.properties.items() <= entity.properties.items():
+            yield entity
+    if looked_for.scope != ROOT_ID:
+        _check_live(backend, looked_for.scope, shown)
+
+
+def _by_name(backend: Backend, looked_for: Wanted, prefix: str) -> Iterator[Record]:
+    parent = -1 if looked_for.recursive else looked_for.scope
+    before = prefix if prefix == looked_for.glob else prefix + _BEYOND
+    # one name: up to the least text that comes after it
+    before = before + "\x01" if before == prefix else before
+    scope, kind, glob = looked_for.scope, looked_for.kind, looked_for.glob
+    search = Search(scope, kind, glob, parent, None, (prefix, -1), before, _PAGE)
+    yield from _pages(backend, search, [])
+
+
+def _by_parent(backend: Backend, looked_for: Wanted) -> Iterator[Record]:
+    waiting = [looked_for.scope]
+    scope, kind, glob = looked_for.scope, looked_for.kind, looked_for.glob
+    while waiting:
+        parents, waiting[:_PARENTS] = tuple(sorted(waiting[:_PARENTS])), []
+        below: list[int] = []
+        search = Search(scope, kind, glob, -1, parents, (-1, "", ""), "", _PAGE)
+        yield from _pages(backend, search, below)
+        if looked_for.recursive:
+            waiting += below
+
+
+def _pages(backend: Backend, search: Search, containers: list[int]) -> Iterator[Record]:
+    """Yield what is found; note the containers that the scan met."""
+    while True:
+        found: Found = backend.find(search)
+        containers += [entity_id for entity_id, kind in found.scanned if kind_named(kind).container]
+        yield from found.records
+        if found.last is None:
+            return
+        search = replace(search, after=found.last)
+
+
+def _check_live(backend: Backend, entity_id: int, path: str) -> None:
+    known = backend.by_id([entity_id])[0]
+    if known is None or not known.live:
+        raise EntityNotFound(path, f"{path} (id {entity_id}) was dropped; there is nothing to find below it")

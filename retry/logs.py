@@ -1,0 +1,72 @@
+"""What is logged of calls, by the standard library, under ``metastore.operations``.
+
+========  =====================================================================================
+DEBUG     an attempt that lost, and to what; a call that another operation's commit decided
+INFO      a call that was committed after more than one attempt
+WARNING   a commit that took longer than SLOW; an answer that was lost, or a database that is away;
+          a call that was given up
+ERROR     a call whose outcome is unknown
+========  =====================================================================================
+
+Each record carries ``operation_id``, ``attempts``, and where they are known ``seconds`` and ``cause``, as attributes.
+A call is named by its verb, kind and path: what it writes is never logged, nor a URL. A call that succeeds at once
+costs one look at the clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from metastore.retry.runner import Effort
+
+__all__ = ["SLOW", "done", "gave_up", "lost", "slow", "unknown"]
+
+SLOW: Final = 1.0
+"""How long a call may take until it is said to be slow (seconds)."""
+_SICK: Final = ("lost", "unavailable")
+"""Causes that say something of the database, and not of other calls."""
+
+_log = logging.getLogger("metastore.operations")
+_log.addHandler(logging.NullHandler())  # a program that does not ask for logs gets none on its stderr
+
+
+def _write(level: int, operation_id: UUID | None, attempts: int, text: str, **more: Any) -> None:
+    extra = {"operation_id": operation_id and str(operation_id), "attempts": attempts, **more}
+    _log.log(level, "%s (operation %s)", text, operation_id, extra=extra)
+
+
+def lost(what: Callable[[], str], operation_id: UUID | None, number: int, cause: str, detail: str) -> None:
+    """Log an attempt that lost."""
+    level = logging.WARNING if cause in _SICK else logging.DEBUG
+    if _log.isEnabledFor(level):
+        _write(level, operation_id, number, f"{what()}: attempt {number} lost on {cause}: {detail}", cause=cause)
+
+
+def done(effort: Effort, number: int, seconds: float) -> None:
+    """Log a call that needed more than one attempt."""
+    if seconds > SLOW:
+        slow(effort.what(), effort.operation_id, number, seconds)
+    elif _log.isEnabledFor(logging.INFO):
+        text = f"{effort.what()}: done after {number} attempts in {seconds:.3f} s"
+        _write(logging.INFO, effort.operation_id, number, text, seconds=seconds)
+    if effort.helped is not None and _log.isEnabledFor(logging.DEBUG) and effort.helped():
+        _write(logging.DEBUG, effort.operation_id, number, f"{effort.what()}: another operation's commit did it")
+
+
+def slow(what: str, operation_id: UUID | None, number: int, seconds: float) -> None:
+    """Log a call that took long."""
+    _write(logging.WARNING, operation_id, number, f"{what}: took {seconds:.3f} s, {number} attempts", seconds=seconds)
+
+
+def gave_up(message: str, operation_id: UUID | None, number: int) -> None:
+    """Log a call that was given up; the message says what it lost to."""
+    _write(logging.WARNING, operation_id, number, message)
+
+
+def unknown(what: str, operation_id: UUID | None, number: int) -> None:
+    """Log a call of which nobody knows whether it was applied."""
+    _write(logging.ERROR, operation_id, number, f"{what}: its answer was lost, and the database cannot be asked")
