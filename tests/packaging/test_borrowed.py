@@ -34,9 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OVERRIDDEN = {
     ("metastore.backends.postgres_connect", "_Connection", "_connect_gen"),
     ("metastore.backends.postgres_connect", "_Connection", "wait"),
-    ("metastore.backends.pooling", "_Queue", "__init__"),
     ("metastore.backends.pooling", "_Queue", "get"),
-    ("metastore.backends.pooling", "WaitingPool", "__init__"),
     ("metastore.backends.pooling", "WaitingPool", "_queue_class"),
     ("metastore.cli.app", "_Group", "invoke"),
 }
