@@ -9,7 +9,7 @@ from metastore.changes import Doc, EntityChange
 from metastore.errors import UnreadableRow
 from metastore.kinds.kind import dump
 from metastore.names import format_path
-from metastore.unreadable import reason
+from metastore.port.unreadable import reason
 
 __all__ = ["altered", "equal"]
 

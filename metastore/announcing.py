@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn, TypeVar, cast
 from uuid import UUID
 
-from metastore.backends.port import Pending, Step
 from metastore.changes import EntityChange, encode
-from metastore.commit import CLAIMABLE, PENDING, Committed, Entry, Resolution, Unknown
 from metastore.entity import Record
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.helping import BATCH, Batch, Plan, leads_to, plan
@@ -21,6 +19,8 @@ from metastore.kinds import kind_named
 from metastore.kinds.kind import MAX_CHANGES
 from metastore.names import format_path
 from metastore.operation_row import OperationRow, detail
+from metastore.port.backend import Pending, Step
+from metastore.port.commit import CLAIMABLE, PENDING, Committed, Entry, Resolution, Unknown
 from metastore.results import entity_at, replay
 from metastore.retry.runner import Conflict
 from metastore.session import Call, Request, Results, Session

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metastore.backends.port import Backend
+from metastore.port.backend import Backend
 
 __all__ = ["Collected", "delete_steps", "delete_tree"]
 

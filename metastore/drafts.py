@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from metastore.commit import LIVE
 from metastore.entity import Node, Record
+from metastore.port.commit import LIVE
 
 __all__ = ["Draft", "Drafts"]
 

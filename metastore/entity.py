@@ -20,7 +20,7 @@ from metastore.changes import EntityChange, encode
 from metastore.errors import UnreadableRow
 from metastore.names import format_path
 from metastore.plain import plain
-from metastore.unreadable import damaged
+from metastore.port.unreadable import damaged
 
 __all__ = ["Change", "Entity", "Node", "Origin", "Owned", "OwnedRecord", "Record", "Version", "utc"]
 

@@ -13,13 +13,13 @@ from functools import partial
 from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
-from metastore.backends.port import Backend, Step
 from metastore.clock import Clock
 from metastore.entity import Change
 from metastore.errors import InvalidArgument
 from metastore.managers.past import change_of
 from metastore.names import exact_text
-from metastore.unreadable import Unreadable, check_unreadable, kept
+from metastore.port.backend import Backend, Step
+from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["changes", "position_of"]
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from metastore.backends.port import Backend, Found, Lookup, Search
-from metastore.commit import ROOT_ID
 from metastore.entity import Entity, Record
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds import KINDS, kind_named
 from metastore.managers.target import Target
 from metastore.names import clean_text, parse_path
 from metastore.placing import families_of
+from metastore.port.backend import Backend, Found, Lookup, Search
+from metastore.port.commit import ROOT_ID
 
 __all__ = ["Wanted", "find", "wanted"]
 

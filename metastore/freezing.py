@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Self
 
 from metastore.arguments import positive_seconds
-from metastore.commit import Committed, Guard, Mark, Unknown
 from metastore.deadlines import until
 from metastore.entity import Record
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, ScopeFrozen
@@ -26,6 +25,7 @@ from metastore.managers.kinds import Schemas
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
 from metastore.placing import check_in_use, guards_of
+from metastore.port.commit import Committed, Guard, Mark, Unknown
 from metastore.retry.runner import Conflict, run
 from metastore.session import Call, Fencing, Session, View
 from metastore.settling import MARK_TTL, in_the_way

@@ -1,7 +1,7 @@
 """Helping: everybody's pending intents on one entity, applied in one compare-and-swap.
 
-Pure: from what one snapshot showed (:class:`~metastore.backends.port.Pending`) to a
-:class:`~metastore.commit.Help` that resolves each intent. docs/progress.md has the protocol and its
+Pure: from what one snapshot showed (:class:`~metastore.port.backend.Pending`) to a
+:class:`~metastore.port.commit.Help` that resolves each intent. docs/progress.md has the protocol and its
 proof.
 """
 
@@ -14,14 +14,14 @@ from functools import partial
 from uuid import UUID
 
 from metastore.altering import altered
-from metastore.backends.port import Pending, Step
 from metastore.changes import FORMAT, EntityChange, UnknownChange, decode
-from metastore.commit import Guard, Help, Resolution
 from metastore.entity import Entity, Node, Record
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds import kind_named
 from metastore.names import fold, format_path, parse_path
 from metastore.placing import check_in_use, guards_of
+from metastore.port.backend import Pending, Step
+from metastore.port.commit import Guard, Help, Resolution
 from metastore.replacing import Replace
 from metastore.results import encode_error, encode_value
 

@@ -20,18 +20,6 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeVar, cast
 
 from metastore.announcing import Announced
-from metastore.commit import (
-    ROOT_ID,
-    Caller,
-    Commit,
-    Committed,
-    Conflicted,
-    LeaseToken,
-    Mark,
-    Unknown,
-    Update,
-    Write,
-)
 from metastore.deadlines import remaining, until
 from metastore.entity import Entity
 from metastore.errors import (
@@ -46,6 +34,18 @@ from metastore.errors import (
 )
 from metastore.keys import began
 from metastore.operation_row import detail, refused_id
+from metastore.port.commit import (
+    ROOT_ID,
+    Caller,
+    Commit,
+    Committed,
+    Conflicted,
+    LeaseToken,
+    Mark,
+    Unknown,
+    Update,
+    Write,
+)
 from metastore.results import encode_error, encode_value, merits
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Call, Proposal, Request, Session, View

@@ -12,11 +12,11 @@ import json
 from typing import Any, Generic, NoReturn, TypeVar, cast
 from uuid import UUID
 
-from metastore.backends.port import Step
-from metastore.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
 from metastore.errors import InvalidArgument, MetastoreError, OperationIdReused, outcome_forgotten
 from metastore.keys import began
 from metastore.metrics import Decided
+from metastore.port.backend import Step
+from metastore.port.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
 from metastore.results import entity_at, replay, with_origin
 from metastore.retry.runner import Conflict
 from metastore.session import Call, Merge, Request, Session

@@ -17,9 +17,16 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from metastore.backends.port import ROOT, Backend, Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.clock import Clock
-from metastore.commit import (
+from metastore.drafts import Draft, Drafts
+from metastore.entity import Node, Origin, OwnedRecord, Record
+from metastore.errors import InvalidArgument
+from metastore.kinds import kind_named
+from metastore.names import fold
+from metastore.overlay_changed import Changed, changed
+from metastore.overlay_owned import OwnedOverlay
+from metastore.port.backend import ROOT, Backend, Child, Guards, Known, Lookup, Page, Resolved, Step
+from metastore.port.commit import (
     DROPPED,
     LIVE,
     PURGING,
@@ -36,13 +43,6 @@ from metastore.commit import (
     Update,
     Write,
 )
-from metastore.drafts import Draft, Drafts
-from metastore.entity import Node, Origin, OwnedRecord, Record
-from metastore.errors import InvalidArgument
-from metastore.kinds import kind_named
-from metastore.names import fold
-from metastore.overlay_changed import Changed, changed
-from metastore.overlay_owned import OwnedOverlay
 from metastore.read_set import ReadSet
 
 __all__ = ["Overlay"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from metastore.backends.port import Backend
-from metastore.commit import ROOT_ID
 from metastore.names import format_path
+from metastore.port.backend import Backend
+from metastore.port.commit import ROOT_ID
 
 __all__ = ["Changed", "changed"]
 

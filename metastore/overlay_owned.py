@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metastore.backends.port import Backend
-from metastore.commit import LIVE, Absent, Delete, Listing, Put, Result
 from metastore.entity import OwnedRecord
+from metastore.port.backend import Backend
+from metastore.port.commit import LIVE, Absent, Delete, Listing, Put, Result
 from metastore.read_set import ReadSet
 
 __all__ = ["OwnedOverlay"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from metastore.backends.port import ROOT, Lookup
-from metastore.commit import Guard
 from metastore.entity import Node
 from metastore.errors import InvalidArgument, NotInUse
 from metastore.kinds import kind_named
 from metastore.kinds.kind import Kind
 from metastore.names import fold, format_path
+from metastore.port.backend import ROOT, Lookup
+from metastore.port.commit import Guard
 
 __all__ = ["both", "check_in_use", "families_of", "guards_of", "key_under", "lookup", "parent_kind"]
 

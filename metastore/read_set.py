@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from metastore.commit import (
+from metastore.entity import OwnedRecord
+from metastore.port.commit import (
     Absent,
     Children,
     Commit,
@@ -27,7 +28,6 @@ from metastore.commit import (
     Update,
     Write,
 )
-from metastore.entity import OwnedRecord
 
 __all__ = ["ReadSet"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
-from metastore.commit import ROOT_ID
 from metastore.errors import InvalidArgument
 from metastore.kinds import kind_named
 from metastore.names import format_path, parse_path
 from metastore.placing import families_of
+from metastore.port.commit import ROOT_ID
 from metastore.violations import Places, Violation, is_container
 
 __all__ = ["Replay"]

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from metastore import errors
-from metastore.backends.port import Backend, Step
-from metastore.commit import CLAIMABLE, PENDING
 from metastore.entity import Entity, Node, Origin, Owned, OwnedRecord, Record
 from metastore.errors import MetastoreError, UnreadableRow
 from metastore.kinds import kind_named, owned_kind_named
 from metastore.names import parse_path
-from metastore.unreadable import reason
+from metastore.port.backend import Backend, Step
+from metastore.port.commit import CLAIMABLE, PENDING
+from metastore.port.unreadable import reason
 
 __all__ = [
     "Outcome",

@@ -16,16 +16,16 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from metastore.arguments import positive_seconds, shown
-from metastore.backends.port import Backend, Lookup, Step
 from metastore.changes import EntityChange
 from metastore.clock import Clock
-from metastore.commit import Guard, LeaseToken, Read, Result, Write
 from metastore.entity import Entity, Node
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.guesses import Hot, Recent
 from metastore.keys import clean_operation_id
 from metastore.metrics import Metrics
 from metastore.names import clean_text
+from metastore.port.backend import Backend, Lookup, Step
+from metastore.port.commit import Guard, LeaseToken, Read, Result, Write
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from metastore.backends.port import Backend
-from metastore.commit import Committed
 from metastore.errors import BackendRefused, BackendUnavailable, DeadlineExceeded, InvalidArgument, OutcomeUnknown
 from metastore.helping import BATCH, Batch, plan
+from metastore.port.backend import Backend
+from metastore.port.commit import Committed
 from metastore.session import Session
 
 __all__ = ["LATE", "MARK_TTL", "InTheWay", "ask_until_it_answers", "help_others", "in_the_way"]

@@ -14,8 +14,6 @@ from uuid import UUID
 from metastore import collecting, feed, stats, verifying
 from metastore.arguments import items, positive_integer, positive_seconds, shown
 from metastore.backends.limits import Limits
-from metastore.backends.port import FORMAT, Backend, Embedded
-from metastore.backends.restorer import RESTORING
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
 from metastore.entity import Change, Entity
@@ -42,13 +40,15 @@ from metastore.metrics import Snapshot
 from metastore.names import Path
 from metastore.operation import perform
 from metastore.paging import Page
+from metastore.port.backend import FORMAT, Backend, Embedded
+from metastore.port.restore import RESTORING
+from metastore.port.unreadable import Unreadable
 from metastore.results import Outcome, outcome_of, with_origin
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.session import Call, Fencing, Request, Session
 from metastore.stats import Stats
 from metastore.transaction import Transaction, run_transaction
 from metastore.transfer.outcomes import Exported, Imported
-from metastore.unreadable import Unreadable
 from metastore.urls import parse_url, redacted
 from metastore.violations import Violation
 

@@ -14,13 +14,13 @@ from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
 
-from metastore.backends.port import Backend
-from metastore.commit import Commit, Committed, Unknown, Update
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, ScopeFrozen, VersionConflict
 from metastore.managers.every import Managers
 from metastore.overlay import Overlay
 from metastore.overlay_changed import Changed
+from metastore.port.backend import Backend
+from metastore.port.commit import Commit, Committed, Unknown, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Call, Session

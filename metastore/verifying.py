@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from metastore.backends.port import Backend, Snapshot
-from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS
 from metastore.names import clean_name, fold
+from metastore.port.backend import Backend, Snapshot
+from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.replaying import Replay
 from metastore.verifying_leases import LEASE, Fencing, check_lease
 from metastore.verifying_models import Aliases

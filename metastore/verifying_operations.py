@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from metastore.backends.port import Snapshot
 from metastore.changes import FORMAT
-from metastore.commit import PENDING
-from metastore.unreadable import reason
+from metastore.port.backend import Snapshot
+from metastore.port.commit import PENDING
+from metastore.port.unreadable import reason
 from metastore.version_chain import changes_problem, time_problem
 from metastore.violations import UNAPPLIED, Violation
 

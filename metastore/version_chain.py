@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from metastore.arguments import shown
 from metastore.changes import decode
 from metastore.columns import Column
-from metastore.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS, OWNED_KINDS
 from metastore.kinds.kind import MAX_DEPTH, is_too_deep
 from metastore.names import parse_path
+from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
+from metastore.port.unreadable import MAX_TIME, reason
 from metastore.types import parse
-from metastore.unreadable import MAX_TIME, reason
 from metastore.violations import UNAPPLIED, Violation
 
 __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_problem"]

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from metastore.commit import CLAIMABLE, PENDING, ROOT_ID
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError
 from metastore.kinds import KINDS
 from metastore.names import format_path
-from metastore.unreadable import reason
+from metastore.port.commit import CLAIMABLE, PENDING, ROOT_ID
+from metastore.port.unreadable import reason
 
 __all__ = ["UNAPPLIED", "Container", "Places", "Violation", "is_container", "surviving"]
 

@@ -18,7 +18,7 @@ class Attempt:
     operation_id: UUID | None
     number: int
     cause: str | None
-    """What it lost to (see ``metastore.commit.Cause``); None: the call is done."""
+    """What it lost to (see ``metastore.port.commit.Cause``); None: the call is done."""
     elapsed: float
     """Since the call began."""
     wait: float

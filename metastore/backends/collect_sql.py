@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.commit import DROPPED, PURGING
+from metastore.port.commit import DROPPED, PURGING
 
 __all__ = [
     "BELOW",

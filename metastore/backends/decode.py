@@ -9,11 +9,11 @@ from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.backends.port import Child, Found, Known, Lookup, Page, Pending, Resolved, Search, Step
-from metastore.commit import LIVE, PENDING, PURGING
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.names import fold
-from metastore.unreadable import DEEPEST, too_deep
+from metastore.port.backend import Child, Found, Known, Lookup, Page, Pending, Resolved, Search, Step
+from metastore.port.commit import LIVE, PENDING, PURGING
+from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = [
     "child",

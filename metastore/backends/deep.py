@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metastore.backends.port import Guards, Lookup, Resolved
 from metastore.entity import Node
+from metastore.port.backend import Guards, Lookup, Resolved
 
 __all__ = ["DEEP", "resolve_deep"]
 

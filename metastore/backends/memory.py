@@ -3,7 +3,7 @@
 It is the oracle that the SQL backends are compared with, and ``memory://`` for a test or a
 notebook. Rows in dictionaries, one lock around every commit and every read, no index, no cache:
 a commit works on a copy of the tables, which takes their place if all of it held. It is written
-from :mod:`metastore.backends.port` and :mod:`metastore.commit`, not from the SQL. Everything is
+from :mod:`metastore.port.backend` and :mod:`metastore.port.commit`, not from the SQL. Everything is
 gone with the object, and belongs to one process.
 """
 
@@ -16,13 +16,18 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
-from metastore.backends.lease_port import LeaseRows
 from metastore.backends.memory_commit import Refused, apply, newest_dropped
 from metastore.backends.memory_intents import help_intents, set_mark, write_down
 from metastore.backends.memory_leases import MemoryLeases
 from metastore.backends.memory_restore import MemoryRestorer, require_empty
 from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
-from metastore.backends.port import (
+from metastore.backends.stats_sql import DatabaseStats
+from metastore.changes import FORMAT as CHANGES
+from metastore.clock import Clock
+from metastore.entity import Node, Origin, OwnedRecord, Record
+from metastore.errors import StoreClosed, outcome_forgotten
+from metastore.names import fold
+from metastore.port.backend import (
     FORMAT,
     MOST_AHEAD,
     ROOT,
@@ -42,11 +47,7 @@ from metastore.backends.port import (
     Step,
     Turn,
 )
-from metastore.backends.restorer import Restorer
-from metastore.backends.stats_sql import DatabaseStats
-from metastore.changes import FORMAT as CHANGES
-from metastore.clock import Clock
-from metastore.commit import (
+from metastore.port.commit import (
     CLAIMABLE,
     DROPPED,
     LIVE,
@@ -62,10 +63,9 @@ from metastore.commit import (
     Outcome,
     Result,
 )
-from metastore.entity import Node, Origin, OwnedRecord, Record
-from metastore.errors import StoreClosed, outcome_forgotten
-from metastore.names import fold
-from metastore.unreadable import DEEPEST, too_deep
+from metastore.port.leases import LeaseRows
+from metastore.port.restore import Restorer
+from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = ["MemoryBackend"]
 
@@ -84,7 +84,7 @@ class _Closed:
 
 
 class MemoryBackend:
-    """Keeps the promises of :class:`metastore.backends.port.Backend` in the memory of one process."""
+    """Keeps the promises of :class:`metastore.port.backend.Backend` in the memory of one process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from metastore.backends.lease_port import PUBLISHED, STAGED, fences
 from metastore.backends.memory_tables import Body, Stand, Tables
-from metastore.backends.port import DRIFT, Step
 from metastore.changes import FORMAT
-from metastore.commit import (
+from metastore.entity import OwnedRecord
+from metastore.port.backend import DRIFT, Step
+from metastore.port.commit import (
     CLAIMABLE,
     DROPPED,
     LIVE,
@@ -37,7 +37,7 @@ from metastore.commit import (
     Update,
     Write,
 )
-from metastore.entity import OwnedRecord
+from metastore.port.leases import PUBLISHED, STAGED, fences
 
 __all__ = ["Refused", "apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from metastore.backends.memory_commit import Refused, check_caller, check_guards, take_claim
 from metastore.backends.memory_tables import Tables
-from metastore.backends.port import Step
-from metastore.commit import PENDING, Entry, Help, Mark, Resolution, Result
+from metastore.port.backend import Step
+from metastore.port.commit import PENDING, Entry, Help, Mark, Resolution, Result
 
 __all__ = ["help_intents", "set_mark", "write_down"]
 

@@ -1,4 +1,4 @@
-"""Leases in the memory model: what :mod:`metastore.backends.lease_port` says, over dictionaries."""
+"""Leases in the memory model: what :mod:`metastore.port.leases` says, over dictionaries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-from metastore.backends.lease_port import (
+from metastore.backends.memory_tables import Tables
+from metastore.clock import Clock
+from metastore.port.backend import Step
+from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.leases import (
     ALIVE,
     DOOMED,
     PUBLISHED,
@@ -21,10 +25,6 @@ from metastore.backends.lease_port import (
     Waker,
     changes_of,
 )
-from metastore.backends.memory_tables import Tables
-from metastore.backends.port import Step
-from metastore.clock import Clock
-from metastore.commit import Conflicted, LeaseToken, Unknown
 
 __all__ = ["MemoryLeases"]
 
@@ -39,7 +39,7 @@ class Change(Protocol):
 
 
 class MemoryLeases:
-    """Keeps the promises of :class:`metastore.backends.lease_port.LeaseRows`."""
+    """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
     def __init__(self, change: Change, clock: Clock) -> None:
         self._change, self._clock = change, clock

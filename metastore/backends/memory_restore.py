@@ -6,9 +6,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from metastore.backends.memory_tables import Body, Stand, Tables
-from metastore.backends.port import Step
-from metastore.backends.restorer import COLUMNS, Ending, Row, Rows, raise_not_empty, raise_overtaken
 from metastore.entity import OwnedRecord
+from metastore.port.backend import Step
+from metastore.port.restore import COLUMNS, Ending, Row, Rows, raise_not_empty, raise_overtaken
 
 __all__ = ["MemoryRestorer", "require_empty"]
 
@@ -23,7 +23,7 @@ def require_empty(tables: Tables) -> None:
 
 
 class MemoryRestorer:
-    """Keeps the promises of :class:`metastore.backends.restorer.Restorer`; what is not finished is forgotten."""
+    """Keeps the promises of :class:`metastore.port.restore.Restorer`; what is not finished is forgotten."""
 
     def __init__(self, empty: Tables, take: Take) -> None:
         self._tables, self._take = empty, take

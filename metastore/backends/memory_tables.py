@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from metastore.backends.lease_port import LeaseRow, Staged
-from metastore.backends.port import LONGEST_QUIET, MOST_AHEAD, QUIET, Step
-from metastore.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.entity import OwnedRecord
+from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, Step
+from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
+from metastore.port.leases import LeaseRow, Staged
 
 __all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
 
@@ -126,7 +126,7 @@ class Tables:
 
 
 class MemorySnapshot:
-    """Keeps the promises of :class:`metastore.backends.port.Snapshot` on tables that nobody changes."""
+    """Keeps the promises of :class:`metastore.port.backend.Snapshot` on tables that nobody changes."""
 
     def __init__(self, tables: Tables, collected_seq: int) -> None:
         self._tables, self._collected_seq = tables, collected_seq

@@ -25,14 +25,6 @@ from metastore.backends.decode import (
     pending,
     steps_of_json,
 )
-from metastore.backends.lease_port import LeaseRows
-from metastore.backends.port import (
-    MOST_AHEAD,
-    TOMBSTONES_STAY,
-    Marked,
-    Pending,
-    Turn,
-)
 from metastore.backends.postgres_asking import PostgresReads
 from metastore.backends.postgres_commit import Statement, alter, create, move, preludes, statements
 from metastore.backends.postgres_leases import PostgresLeases
@@ -40,9 +32,12 @@ from metastore.backends.postgres_origin import CLUSTER, HIDDEN, INFO, NOTE, Plac
 from metastore.backends.postgres_restore import PostgresRestorer
 from metastore.backends.postgres_settings import ARRAYS
 from metastore.backends.read_sql import from_named
-from metastore.backends.restorer import Restorer
 from metastore.backends.stats_sql import DatabaseStats, postgres_stats
-from metastore.commit import (
+from metastore.entity import Origin
+from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
+from metastore.metrics import PoolUse
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Marked, Pending, Turn
+from metastore.port.commit import (
     Commit,
     Committed,
     Conflicted,
@@ -55,9 +50,8 @@ from metastore.commit import (
     Unknown,
     Update,
 )
-from metastore.entity import Origin
-from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
-from metastore.metrics import PoolUse
+from metastore.port.leases import LeaseRows
+from metastore.port.restore import Restorer
 
 __all__ = ["PostgresBackend"]
 
@@ -80,7 +74,7 @@ _log = logging.getLogger("metastore")
 
 
 class PostgresBackend(PostgresReads):
-    """Keeps the promises of :class:`metastore.backends.port.Backend` on PostgreSQL."""
+    """Keeps the promises of :class:`metastore.port.backend.Backend` on PostgreSQL."""
 
     _identity: Origin | None = None
 

@@ -31,28 +31,15 @@ from metastore.backends.decode import (
 from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.find_sql import FindSql, like_of
 from metastore.backends.limits import Limits
-from metastore.backends.port import (
-    Child,
-    Fence,
-    Found,
-    Guards,
-    Known,
-    Lookup,
-    Page,
-    Resolved,
-    Search,
-    Step,
-)
 from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
 from metastore.backends.postgres_origin import CACHED, Place, epoch_at
 from metastore.backends.postgres_read import READ as _READ
 from metastore.backends.postgres_read import each
 from metastore.backends.postgres_settings import LASTING
-from metastore.commit import (
-    LIVE,
-)
 from metastore.deadlines import until
 from metastore.entity import OwnedRecord
+from metastore.port.backend import Child, Fence, Found, Guards, Known, Lookup, Page, Resolved, Search, Step
+from metastore.port.commit import LIVE
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["PostgresReads"]

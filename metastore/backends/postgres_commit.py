@@ -10,8 +10,8 @@ from uuid import UUID
 
 from metastore.backends import postgres_hot_sql as hot_sql
 from metastore.backends import postgres_sql as sql
-from metastore.backends.lease_port import fences
-from metastore.commit import (
+from metastore.names import fold, parse_path
+from metastore.port.commit import (
     Absent,
     Caller,
     Children,
@@ -27,7 +27,7 @@ from metastore.commit import (
     Update,
     Write,
 )
-from metastore.names import fold, parse_path
+from metastore.port.leases import fences
 
 __all__ = [
     "Statement",

@@ -17,7 +17,7 @@ from metastore.backends.postgres_commit import Statement, caller, guards, plain,
 from metastore.backends.postgres_read import READ, each
 from metastore.backends.read_sql import from_named
 from metastore.changes import FORMAT
-from metastore.commit import CLAIMABLE, PENDING, Entry, Help, Mark
+from metastore.port.commit import CLAIMABLE, PENDING, Entry, Help, Mark
 
 __all__ = [
     "CANCEL",

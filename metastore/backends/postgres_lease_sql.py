@@ -7,8 +7,8 @@ are locked in the order of their names. The position of an event is drawn after 
 
 from __future__ import annotations
 
-from metastore.backends.lease_port import ALIVE, DOOMED, PUBLISHED, STAGED
 from metastore.backends.postgres_sql import DURABLE, NOW
+from metastore.port.leases import ALIVE, DOOMED, PUBLISHED, STAGED
 
 __all__ = [
     "BREAK",

@@ -11,12 +11,12 @@ import psycopg
 
 from metastore.backends import postgres_lease_sql as sql
 from metastore.backends import postgres_outcomes as outcomes
-from metastore.backends.lease_port import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
 from metastore.backends.postgres_commit import Statement, plain, texts
 from metastore.backends.postgres_connect import Pool
 from metastore.clock import SYSTEM
-from metastore.commit import Committed, Conflicted, LeaseToken, Unknown
 from metastore.errors import MetastoreError
+from metastore.port.commit import Committed, Conflicted, LeaseToken, Unknown
+from metastore.port.leases import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
 
 __all__ = ["PostgresLeases"]
 
@@ -41,7 +41,7 @@ class Sending(Protocol):
 
 
 class PostgresLeases:
-    """Keeps the promises of :class:`metastore.backends.lease_port.LeaseRows`."""
+    """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
     def __init__(self, pool: Pool, ask: Asking, send: Sending) -> None:
         self._pool, self._ask, self._send = pool, ask, send

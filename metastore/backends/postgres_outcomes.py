@@ -8,17 +8,7 @@ import psycopg
 
 from metastore.backends import postgres_sql as sql
 from metastore.backends.postgres_connect import raise_read_error
-from metastore.commit import (
-    Cause,
-    Commit,
-    Committed,
-    Conflicted,
-    Help,
-    Outcome,
-    Result,
-    Unknown,
-    Update,
-)
+from metastore.port.commit import Cause, Commit, Committed, Conflicted, Help, Outcome, Result, Unknown, Update
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["altered", "created", "helped", "moved", "of_error", "of_rows"]

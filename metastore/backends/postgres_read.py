@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from metastore.backends.read_sql import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
-from metastore.commit import DROPPED, LIVE
-from metastore.unreadable import DEEPEST
+from metastore.port.commit import DROPPED, LIVE
+from metastore.port.unreadable import DEEPEST
 
 __all__ = ["READ", "each"]
 

@@ -15,7 +15,8 @@ import psycopg
 from metastore.backends.postgres_connect import Pool, raise_read_error
 from metastore.backends.postgres_settings import LASTING
 from metastore.backends.postgres_sql import DURABLE
-from metastore.backends.restorer import (
+from metastore.errors import InvalidArgument
+from metastore.port.restore import (
     COLUMNS,
     NEVER,
     RESTORING,
@@ -29,7 +30,6 @@ from metastore.backends.restorer import (
     raise_taken,
     under_way,
 )
-from metastore.errors import InvalidArgument
 
 __all__ = ["PostgresRestorer"]
 
@@ -41,7 +41,7 @@ _DRAW = "SELECT setval(%s, %s) WHERE %s > (SELECT CASE WHEN is_called THEN last_
 
 
 class PostgresRestorer:
-    """Keeps the promises of :class:`metastore.backends.restorer.Restorer` on PostgreSQL."""
+    """Keeps the promises of :class:`metastore.port.restore.Restorer` on PostgreSQL."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

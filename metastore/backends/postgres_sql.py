@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from metastore.backends.port import DRIFT, LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.changes import FORMAT
-from metastore.commit import DROPPED
+from metastore.port.backend import DRIFT, LONGEST_QUIET, MOST_AHEAD, QUIET
+from metastore.port.commit import DROPPED
 
 __all__ = [
     "ALL_FENCED",

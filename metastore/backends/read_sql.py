@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from metastore.commit import DROPPED, LIVE
-from metastore.unreadable import DEEPEST
+from metastore.port.commit import DROPPED, LIVE
+from metastore.port.unreadable import DEEPEST
 
 __all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql", "from_named"]
 

@@ -30,9 +30,18 @@ from metastore.backends.decode import (
 )
 from metastore.backends.deep import DEEP, resolve_deep
 from metastore.backends.find_sql import FindSql, glob_of
-from metastore.backends.lease_port import LeaseRows
 from metastore.backends.limits import Limits
-from metastore.backends.port import (
+from metastore.backends.read_sql import ReadSql
+from metastore.backends.sqlite_commit import UNMARK, Refused, apply
+from metastore.backends.sqlite_connect import DRIVER, Pool, raise_read_error
+from metastore.backends.sqlite_leases import SqliteLeases
+from metastore.backends.sqlite_restore import SqliteRestorer
+from metastore.backends.stats_sql import DatabaseStats, sqlite_stats
+from metastore.clock import Clock
+from metastore.entity import Origin, OwnedRecord
+from metastore.errors import MigrationNeeded
+from metastore.metrics import PoolUse
+from metastore.port.backend import (
     MOST_AHEAD,
     TOMBSTONES_STAY,
     Child,
@@ -49,18 +58,9 @@ from metastore.backends.port import (
     Step,
     Turn,
 )
-from metastore.backends.read_sql import ReadSql
-from metastore.backends.restorer import Restorer
-from metastore.backends.sqlite_commit import UNMARK, Refused, apply
-from metastore.backends.sqlite_connect import DRIVER, Pool, raise_read_error
-from metastore.backends.sqlite_leases import SqliteLeases
-from metastore.backends.sqlite_restore import SqliteRestorer
-from metastore.backends.stats_sql import DatabaseStats, sqlite_stats
-from metastore.clock import Clock
-from metastore.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
-from metastore.entity import Origin, OwnedRecord
-from metastore.errors import MigrationNeeded
-from metastore.metrics import PoolUse
+from metastore.port.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
+from metastore.port.leases import LeaseRows
+from metastore.port.restore import Restorer
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
@@ -87,7 +87,7 @@ _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 
 
 class SqliteBackend:
-    """Keeps the promises of :class:`metastore.backends.port.Backend` on SQLite."""
+    """Keeps the promises of :class:`metastore.port.backend.Backend` on SQLite."""
 
     def __init__(self, database: str | None, timeout: float, clock: Clock, limits: Limits | None = None) -> None:
         self.pool = Pool(database, timeout, limits or Limits())

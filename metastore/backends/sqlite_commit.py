@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.backends.lease_port import fences
-from metastore.backends.port import DRIFT, LONGEST_QUIET, QUIET
 from metastore.changes import FORMAT
 from metastore.clock import SYSTEM
-from metastore.commit import (
+from metastore.deadlines import remaining
+from metastore.errors import DeadlineExceeded
+from metastore.port.backend import DRIFT, LONGEST_QUIET, QUIET
+from metastore.port.commit import (
     CLAIMABLE,
     DROPPED,
     LIVE,
@@ -31,8 +32,7 @@ from metastore.commit import (
     Update,
     Write,
 )
-from metastore.deadlines import remaining
-from metastore.errors import DeadlineExceeded
+from metastore.port.leases import fences
 
 __all__ = [
     "CLEARED",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from metastore.backends.port import MOST_AHEAD, Marked
 from metastore.backends.read_sql import ReadSql
 from metastore.backends.sqlite_commit import CLEARED, STAND, THEIR_TURN, Refused, check_guards, take_row
 from metastore.changes import FORMAT
-from metastore.commit import CLAIMABLE, PENDING, Entry, Help, Mark, Resolution, Result
 from metastore.errors import outcome_forgotten
+from metastore.port.backend import MOST_AHEAD, Marked
+from metastore.port.commit import CLAIMABLE, PENDING, Entry, Help, Mark, Resolution, Result
 
 __all__ = [
     "AHEAD",

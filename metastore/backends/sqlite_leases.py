@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from metastore.backends.lease_port import (
+from metastore.backends.sqlite_commit import next_id, next_seq, take_row
+from metastore.clock import Clock
+from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.leases import (
     ALIVE,
     DOOMED,
     PUBLISHED,
@@ -22,9 +25,6 @@ from metastore.backends.lease_port import (
     Waker,
     changes_of,
 )
-from metastore.backends.sqlite_commit import next_id, next_seq, take_row
-from metastore.clock import Clock
-from metastore.commit import Conflicted, LeaseToken, Unknown
 
 __all__ = ["SqliteLeases"]
 
@@ -58,7 +58,7 @@ class Change(Protocol):
 
 
 class SqliteLeases:
-    """Keeps the promises of :class:`metastore.backends.lease_port.LeaseRows`."""
+    """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
     def __init__(self, written: Change, ask: Callable[[str, dict[str, Any]], list[Row]], clock: Clock) -> None:
         self._written, self._ask, self._clock = written, ask, clock

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from metastore.backends.restorer import (
+from metastore.backends.sqlite_connect import DRIVER
+from metastore.errors import InvalidArgument
+from metastore.port.restore import (
     COLUMNS,
     NEVER,
     RESTORING,
@@ -19,8 +21,6 @@ from metastore.backends.restorer import (
     raise_taken,
     under_way,
 )
-from metastore.backends.sqlite_connect import DRIVER
-from metastore.errors import InvalidArgument
 
 __all__ = ["SqliteRestorer"]
 
@@ -34,7 +34,7 @@ _EMPTY = """SELECT NOT EXISTS (SELECT 1 FROM guard WHERE id <> 0) AND NOT EXISTS
 
 
 class SqliteRestorer:
-    """Keeps the promises of :class:`metastore.backends.restorer.Restorer` on SQLite."""
+    """Keeps the promises of :class:`metastore.port.restore.Restorer` on SQLite."""
 
     def __init__(self, written: Written) -> None:
         self._written = written

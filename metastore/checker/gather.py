@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from metastore.backends.snapshot import Snapshot
 from metastore.checker.records import OPERATIONS
 from metastore.checker.spark_paths import readable
 from metastore.checker.tree import DEEPEST
 from metastore.clock import SYSTEM
-from metastore.commit import LIVE, ROOT_ID
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.names import format_path
+from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.snapshot import Snapshot
 from metastore.store import Store, open_store
 
 __all__ = ["gather", "operations", "position", "since"]

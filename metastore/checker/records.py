@@ -43,7 +43,7 @@ class Lost(NamedTuple):
     """One attempt that lost."""
 
     cause: str
-    """See ``metastore.commit.Cause``; also "lost" (an answer) and "unavailable" (the database)."""
+    """See ``metastore.port.commit.Cause``; also "lost" (an answer) and "unavailable" (the database)."""
     entity_id: int | None = None
     expected: int | None = None
     """The version of the entity that it expected."""

@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from metastore.checker.finding import Finding
-from metastore.commit import ROOT_ID
 from metastore.kinds import kind_named
 from metastore.names import format_path, parse_path
 from metastore.placing import families_of
+from metastore.port.commit import ROOT_ID
 
 __all__ = ["DEEPEST", "EXCLUSIVE", "Event", "Named", "Placed", "Tree"]
 

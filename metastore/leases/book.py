@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from metastore.commit import LeaseToken
+from metastore.port.commit import LeaseToken
 
 __all__ = ["Book", "Grant", "Holder", "LeaseEvent", "Queue", "Refusal", "Want"]
 

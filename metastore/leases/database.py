@@ -15,9 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from metastore.backends.lease_port import Fenced, LeaseRow, Mirror, Take, Taken, Waker
 from metastore.changes import decode
-from metastore.commit import Conflicted, LeaseToken, Unknown
 from metastore.deadlines import remaining, until
 from metastore.entity import utc
 from metastore.errors import BackendUnavailable, MetastoreError, outcome_forgotten
@@ -26,6 +24,8 @@ from metastore.lease_changes import LeaseHolder
 from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
 from metastore.managers.past import steps_of
 from metastore.names import format_path
+from metastore.port.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.leases import Fenced, LeaseRow, Mirror, Take, Taken, Waker
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.session import Session
 from metastore.settling import ask_until_it_answers

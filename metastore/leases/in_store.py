@@ -5,12 +5,12 @@ from __future__ import annotations
 from copy import copy
 
 from metastore.arguments import positive_integer
-from metastore.commit import LeaseToken
 from metastore.errors import InvalidArgument
 from metastore.leases.database import DatabaseBook
 from metastore.leases.leases import Leases, clean_lease, clean_owner
 from metastore.leases.staging import StoreStaging
 from metastore.names import clean_text
+from metastore.port.commit import LeaseToken
 from metastore.session import Session
 
 __all__ = ["StoreLeases"]

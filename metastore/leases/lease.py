@@ -19,13 +19,13 @@ from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 from metastore.clock import Clock
-from metastore.commit import LeaseToken
 from metastore.deadlines import until
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument, LeaseLost, MetastoreError
 from metastore.leases.book import Book, Grant
 from metastore.leases.heartbeat import Heartbeat, Lost
 from metastore.leases.validity import Instant, Validity
+from metastore.port.commit import LeaseToken
 
 __all__ = ["Hold", "Lease", "LeaseSet", "OnLost", "Staging"]
 

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from metastore.clock import Clock
-from metastore.commit import LeaseToken
 from metastore.deadlines import remaining
 from metastore.entity import utc
 from metastore.errors import InvalidArgument, MetastoreError
@@ -27,6 +26,7 @@ from metastore.leases.object_format import Format
 from metastore.leases.object_queue import ObjectQueue
 from metastore.leases.object_watch import Watch
 from metastore.names import MAX_NAME
+from metastore.port.commit import LeaseToken
 
 __all__ = ["Mirror", "ObjectBook"]
 

@@ -13,16 +13,16 @@ from datetime import datetime
 from uuid import UUID
 
 from metastore.arguments import items, shown
-from metastore.backends.lease_port import Staged
-from metastore.backends.port import Backend
 from metastore.changes import EntityChange, SetProperty
-from metastore.commit import LeaseToken
 from metastore.entity import Entity, utc
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds import kind_named
 from metastore.kinds.kind import MAX_DOC
 from metastore.leases.lease import Hold
 from metastore.names import clean_text
+from metastore.port.backend import Backend
+from metastore.port.commit import LeaseToken
+from metastore.port.leases import Staged
 from metastore.session import Call, Session, committed
 from metastore.transaction import Transaction, run_transaction
 

@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 from metastore.altering import equal
 from metastore.arguments import shown
-from metastore.backends.port import Lookup
 from metastore.changes import Doc
-from metastore.commit import Event, Insert, Update
 from metastore.entity import Entity, Node, Record
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.helping import own_guards
@@ -18,6 +16,8 @@ from metastore.kinds.kind import Kind, dump
 from metastore.managers.target import check_standing, find_parent, missing_parent, root_or_last, standing
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
 from metastore.placing import check_in_use, guards_of, key_under, lookup
+from metastore.port.backend import Lookup
+from metastore.port.commit import Event, Insert, Update
 from metastore.replacing import Replace
 from metastore.session import Merge, Proposal, Results, View
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from metastore.arguments import shown
-from metastore.backends.port import ROOT, Backend, Page
 from metastore.entity import Entity, Node
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds import kind_named
@@ -19,6 +18,7 @@ from metastore.kinds.kind import Kind
 from metastore.managers.target import Target, find
 from metastore.names import format_path, parse_path
 from metastore.placing import guards_of, parent_kind
+from metastore.port.backend import ROOT, Backend, Page
 from metastore.session import View
 
 __all__ = ["owner_pages", "pages", "parent_nodes"]

@@ -15,10 +15,8 @@ from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.altering import altered
 from metastore.arguments import integer, items, known_keywords, positive_integer, shown
-from metastore.backends.port import Child, Page, Step
 from metastore.changes import EntityChange, encode
 from metastore.collecting import delete_tree
-from metastore.commit import DROPPED, LIVE
 from metastore.entity import Entity, Node, Record, Version
 from metastore.errors import EntityNotFound, InvalidArgument, OutcomeUnknown
 from metastore.kinds import KINDS
@@ -36,9 +34,11 @@ from metastore.operation import is_new, perform
 from metastore.paging import Listed
 from metastore.paging import Page as Listing
 from metastore.placing import lookup
+from metastore.port.backend import Child, Page, Step
+from metastore.port.commit import DROPPED, LIVE
+from metastore.port.unreadable import Unreadable, check_unreadable, kept
 from metastore.results import entity_at
 from metastore.session import Attempt, Call, Merge, Proposal, Request, Session, View, committed
-from metastore.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["E", "Manager"]
 

@@ -9,7 +9,6 @@ from typing import TypeVar
 from metastore.altering import altered
 from metastore.arguments import positive_integer, shown
 from metastore.changes import Doc, EntityChange
-from metastore.commit import Delete, Event, Put, Update, Write
 from metastore.entity import OwnedRecord
 from metastore.errors import EntityNotFound, VersionConflict
 from metastore.kinds.kind import Kind, dump, dump_changes
@@ -19,6 +18,7 @@ from metastore.model_changes import RemoveAlias, SetAlias, SetLatestVersion
 from metastore.model_doc import clean_alias
 from metastore.names import format_path
 from metastore.placing import check_in_use, guards_of
+from metastore.port.commit import Delete, Event, Put, Update, Write
 from metastore.retry.runner import Conflict
 from metastore.session import Proposal, Results, View
 

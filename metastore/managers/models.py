@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, Unpack, cast
 
 from metastore.arguments import positive_integer, shown
-from metastore.backends.port import Step
 from metastore.changes import EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.kinds.kind import Kind
@@ -29,6 +28,7 @@ from metastore.model_changes import RemoveUri, SetUri
 from metastore.model_doc import clean_alias, clean_aliases
 from metastore.names import Path
 from metastore.operation import perform
+from metastore.port.backend import Step
 from metastore.results import entity_at
 from metastore.session import Attempt, Proposal, Request, Session, View
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from metastore.arguments import positive_integer
-from metastore.backends.port import Lookup
-from metastore.commit import DROPPED, LIVE, PURGING, Event, Guard, Newest, Place, Update
 from metastore.entity import Entity, Node, Record
 from metastore.errors import (
     EntityAlreadyExists,
@@ -25,6 +23,8 @@ from metastore.kinds.kind import Kind
 from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import both, check_in_use, guards_of, key_under, lookup
+from metastore.port.backend import Lookup
+from metastore.port.commit import DROPPED, LIVE, PURGING, Event, Guard, Newest, Place, Update
 from metastore.session import Proposal, Results, View
 
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]

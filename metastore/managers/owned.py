@@ -13,8 +13,6 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.arguments import positive_integer
-from metastore.backends.port import Backend, Page, Step
-from metastore.commit import Delete, Event, Put
 from metastore.entity import Node, Owned, OwnedRecord
 from metastore.errors import EntityAlreadyExists, EntityNotFound
 from metastore.kinds.kind import Kind, OwnedKind, dump
@@ -30,9 +28,11 @@ from metastore.operation import perform
 from metastore.paging import Listed
 from metastore.paging import Page as Listing
 from metastore.placing import check_in_use, guards_of
+from metastore.port.backend import Backend, Page, Step
+from metastore.port.commit import Delete, Event, Put
+from metastore.port.unreadable import Unreadable, check_unreadable, kept
 from metastore.results import entity_at
 from metastore.session import Attempt, Call, Proposal, Request, Results, Session, View
-from metastore.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["OwnedManager", "Partitions", "Statistics", "still"]
 

@@ -10,13 +10,13 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from metastore.backends.port import ROOT
-from metastore.backends.port import Page as Rows
 from metastore.entity import Node
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.names import clean_text, fold
 from metastore.paging import Listed, Page, clean_size, just_before, read_token, write_token
 from metastore.placing import guards_of
+from metastore.port.backend import ROOT
+from metastore.port.backend import Page as Rows
 from metastore.session import Session, View
 
 __all__ = ["Nodes", "clean_prefix", "page_after", "page_of", "parent_of_page"]

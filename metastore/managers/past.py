@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from metastore.backends.port import Backend, Step
 from metastore.changes import decode
 from metastore.entity import Change, Origin, Version, utc
+from metastore.port.backend import Backend, Step
+from metastore.port.unreadable import naming
 from metastore.results import entity_at
-from metastore.unreadable import naming
 
 __all__ = ["change_of", "steps_of", "version_of"]
 

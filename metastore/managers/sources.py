@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Unpack, cast
 
-from metastore.commit import Event, Put, Write
 from metastore.entity import Entity, Node, OwnedRecord
 from metastore.errors import VersionConflict
 from metastore.kinds.catalog import CATALOG, Catalog
@@ -27,6 +26,7 @@ from metastore.managers.owned import OwnedManager
 from metastore.names import format_path
 from metastore.operation import perform
 from metastore.placing import check_in_use, guards_of
+from metastore.port.commit import Event, Put, Write
 from metastore.session import Proposal, Request, Session, View, committed
 
 __all__ = ["Crawls", "NewTable", "Sources"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from metastore.backends.port import ROOT
 from metastore.entity import Entity, Node, Record
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import lookup
+from metastore.port.backend import ROOT
 from metastore.retry.runner import Conflict
 from metastore.session import View
 

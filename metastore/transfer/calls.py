@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from metastore.backends.port import Backend, Lookup
 from metastore.clock import Clock
 from metastore.entity import Entity
 from metastore.errors import InvalidArgument
@@ -12,6 +11,8 @@ from metastore.managers.creating import IfExists, check_if_exists
 from metastore.managers.target import Target, missing
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import lookup
+from metastore.port.backend import Backend, Lookup
+from metastore.port.unreadable import Unreadable, check_unreadable
 from metastore.session import Session, committed
 from metastore.transfer import exporting
 from metastore.transfer.files import Place, reading, writing
@@ -19,7 +20,6 @@ from metastore.transfer.importing import import_lines
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.transfer.reading import Progress, check, read_header
 from metastore.transfer.restoring import restore
-from metastore.unreadable import Unreadable, check_unreadable
 
 __all__ = ["export_to", "has_ids", "import_from", "restore_into"]
 

@@ -9,8 +9,9 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from metastore.backends.snapshot import Snapshot
 from metastore.errors import InvalidArgument, UnreadableRow
+from metastore.port.snapshot import Snapshot
+from metastore.port.unreadable import Unreadable, damaged
 from metastore.transfer.lines import (
     AUDIT,
     OPERATION,
@@ -24,7 +25,6 @@ from metastore.transfer.lines import (
 from metastore.transfer.reading import step_problem
 from metastore.transfer.tally import Tally
 from metastore.transfer.walking import GuardRow, Visit, walk
-from metastore.unreadable import Unreadable, damaged
 from metastore.version_chain import doc_problem, time_problem
 
 __all__ = ["lines_of"]

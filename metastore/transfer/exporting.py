@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import BinaryIO
 
-from metastore.backends.port import Backend
-from metastore.backends.snapshot import Fence, Snapshot
 from metastore.clock import Clock
 from metastore.entity import Entity, utc
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.feed import position_of
+from metastore.port.backend import Backend
+from metastore.port.snapshot import Fence, Snapshot
+from metastore.port.unreadable import Unreadable
 from metastore.transfer.content import lines_of
 from metastore.transfer.lines import Body, Footer, Header, Numbers, write
 from metastore.transfer.outcomes import Exported
 from metastore.transfer.resuming import Kept, kept_lines
 from metastore.transfer.tally import Tally
 from metastore.transfer.walking import GuardRow, batched, find
-from metastore.unreadable import Unreadable
 
 __all__ = ["Progress", "export"]
 

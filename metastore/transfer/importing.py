@@ -14,7 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, BinaryIO
 
-from metastore.backends.port import Backend, Lookup
 from metastore.entity import Entity, Node, OwnedRecord, Record
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds import KINDS, kind_named
@@ -24,6 +23,7 @@ from metastore.managers.target import missing, root_or_last
 from metastore.names import format_path
 from metastore.operation import perform
 from metastore.placing import lookup
+from metastore.port.backend import Backend, Lookup
 from metastore.session import Call, Proposal, Request, Session, View
 from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
 from metastore.transfer.lines import Header

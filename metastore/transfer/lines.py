@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from metastore.backends.restorer import COLUMNS
 from metastore.kinds.kind import to_json
+from metastore.port.restore import COLUMNS
 
 __all__ = [
     "AUDIT",

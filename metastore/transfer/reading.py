@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, NamedTuple
 
 from metastore.arguments import shown
-from metastore.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS, kind_named
 from metastore.kinds.kind import MAX_DOC, to_json
 from metastore.names import clean_name, fold, format_path, parse_path
+from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
+from metastore.port.unreadable import reason
 from metastore.transfer.lines import OPERATION, Body, EntityLine, Footer, Header, Line, OperationLine, OwnedLine
 from metastore.transfer.parsing import parse_header, parse_line
 from metastore.transfer.tally import Tally
-from metastore.unreadable import reason
 from metastore.version_chain import changes_problem, doc_problem, time_problem
 
 __all__ = ["Checked", "Progress", "body", "check", "check_below", "read_header", "step_problem"]

@@ -5,7 +5,7 @@ Without, only what is live was exported, and each row begins with one step of hi
 had taken away all before it.
 
 A restore that was stopped goes on when it is run again with the same file; until it is finished, nobody can use the
-database (see :mod:`metastore.backends.restorer`). Memory: the metalakes, and a chunk.
+database (see :mod:`metastore.port.restore`). Memory: the metalakes, and a chunk.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 from uuid import UUID
 
-from metastore.backends.port import Backend
-from metastore.backends.restorer import COLUMNS, Ending, Row
 from metastore.clock import Clock
-from metastore.commit import ROOT_ID
 from metastore.kinds.kind import to_json
 from metastore.names import format_path
+from metastore.port.backend import Backend
+from metastore.port.commit import ROOT_ID
+from metastore.port.restore import COLUMNS, Ending, Row
 from metastore.transfer.lines import Body, EntityLine, Numbers, OperationLine, OwnedLine
 from metastore.transfer.outcomes import Imported
 from metastore.transfer.reading import Checked, Progress, body

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from metastore.commit import LIVE
 from metastore.kinds import kind_named
+from metastore.port.commit import LIVE
 from metastore.transfer.hashing import Sum, of_entity, of_owned
 from metastore.transfer.lines import Body, EntityLine, Footer, OwnedLine
 

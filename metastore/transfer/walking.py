@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from metastore.backends.snapshot import Snapshot
-from metastore.commit import LIVE, ROOT_ID
 from metastore.errors import EntityNotFound
 from metastore.kinds import kind_named
-from metastore.unreadable import too_deep
+from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.snapshot import Snapshot
+from metastore.port.unreadable import too_deep
 
 __all__ = ["GuardRow", "Visit", "batched", "find", "walk"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from metastore.backends import postgres_hot_sql
 from metastore.backends.sqlite import SqliteBackend
-from metastore.commit import Commit, Outcome, Update
+from metastore.port.commit import Commit, Outcome, Update
 
 __all__ = ["ignore_guards", "ignore_versions"]
 

@@ -10,7 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore.backends.postgres_commit import statements
-from metastore.commit import Commit, Event, Insert, Place, Update, Write
+from metastore.port.commit import Commit, Event, Insert, Place, Update, Write
 
 FEW, MANY = 250, 1000
 Work = Callable[[ms.Store, Any, int, str], None]

@@ -9,7 +9,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.backends.port import Backend
+from metastore.port.backend import Backend
 from tests.contract.ground import Ground, prepare
 
 

@@ -9,11 +9,24 @@ from typing import Any
 from uuid import UUID
 
 from metastore import Store
-from metastore.backends.port import Backend
 from metastore.backends.tables import metadata
 from metastore.clock import SYSTEM
-from metastore.commit import ROOT_ID, Commit, Delete, Event, Guard, Help, Insert, Outcome, Place, Put, Update, Write
 from metastore.entity import Entity, Owned
+from metastore.port.backend import Backend
+from metastore.port.commit import (
+    ROOT_ID,
+    Commit,
+    Delete,
+    Event,
+    Guard,
+    Help,
+    Insert,
+    Outcome,
+    Place,
+    Put,
+    Update,
+    Write,
+)
 
 DOC = '{"comment":null,"properties":{}}'
 NEW_DOC = '{"comment":"new","properties":{}}'

@@ -8,12 +8,12 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import UUID
 
-from metastore.backends.port import Step
 from metastore.changes import FORMAT
 from metastore.clock import SYSTEM
-from metastore.commit import Cause, Committed, Conflicted, Entry, Help, Mark, Outcome, Resolution
 from metastore.entity import Entity
 from metastore.helping import own_guards
+from metastore.port.backend import Step
+from metastore.port.commit import Cause, Committed, Conflicted, Entry, Help, Mark, Outcome, Resolution
 from tests.contract.ground import Ground
 
 new_id = SYSTEM.operation_id

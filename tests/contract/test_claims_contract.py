@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from metastore.backends.port import DRIFT
 from metastore.backends.tables import metadata
-from metastore.commit import DROPPED, ROOT_ID, Caller, Commit, Expect, Guard, Resolution
+from metastore.port.backend import DRIFT
+from metastore.port.commit import DROPPED, ROOT_ID, Caller, Commit, Expect, Guard, Resolution
 from tests.contract.ground import (
     NEW_DOC,
     Dump,

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends.port import DRIFT
 from metastore.clock import Clock
-from metastore.commit import Place
+from metastore.port.backend import DRIFT
+from metastore.port.commit import Place
 from tests.contract.ground import Ground, exclusive, guards_of
 from tests.contract.intents import announce, committed, conflict, eventually, freeze, mark, new_id, unmarked
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from metastore.commit import (
+from metastore.port.commit import (
     DROPPED,
     LIVE,
     ROOT_ID,

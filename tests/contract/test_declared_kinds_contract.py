@@ -13,8 +13,8 @@ import pytest
 import metastore as ms
 from metastore.changes import encode
 from metastore.clock import SYSTEM
-from metastore.commit import Event, Update
 from metastore.kinds import KINDS
+from metastore.port.commit import Event, Update
 from tests.contract import boards
 from tests.contract.ground import Ground, commit_of, guards_of
 from tests.contract.intents import announce

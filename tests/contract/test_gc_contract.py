@@ -9,8 +9,8 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.backends.port import TOMBSTONES_STAY
 from metastore.collecting import Collected
+from metastore.port.backend import TOMBSTONES_STAY
 from tests.contract.ground import Ground
 
 NOW = timedelta(0)

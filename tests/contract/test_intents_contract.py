@@ -11,8 +11,8 @@ import pytest
 
 import metastore as ms
 from metastore.changes import FORMAT
-from metastore.commit import DROPPED, LIVE, ROOT_ID, Caller, Entry, Guard, Mark, Resolution, Result, Update, Write
 from metastore.entity import Entity
+from metastore.port.commit import DROPPED, LIVE, ROOT_ID, Caller, Entry, Guard, Mark, Resolution, Result, Update, Write
 from tests.contract.ground import (
     NEW_DOC,
     Ground,

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import metastore as ms
 from metastore.backends.memory import MemoryBackend
-from metastore.backends.port import Backend
 from metastore.backends.sqlite import SqliteBackend
 from metastore.clock import SYSTEM, Clock
-from metastore.commit import Commit, Committed, Conflicted, Unknown
+from metastore.port.backend import Backend
+from metastore.port.commit import Commit, Committed, Conflicted, Unknown
 from metastore.retry.policy import RetryPolicy
 from metastore.urls import parse_url
 from tests.contract import test_exactly_once_contract as exactly_once

@@ -6,8 +6,8 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from metastore.commit import Commit, Conflicted, Mark, Outcome, Unknown
 from metastore.deadlines import until
+from metastore.port.commit import Commit, Conflicted, Mark, Outcome, Unknown
 from tests.contract.ground import Ground
 
 

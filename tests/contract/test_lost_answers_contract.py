@@ -11,8 +11,8 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.commit import Committed, Unknown
 from metastore.errors import BackendUnavailable
+from metastore.port.commit import Committed, Unknown
 from tests.contract.calls import CALLS, T
 from tests.contract.ground import Ground
 from tests.contract.intents import new_id

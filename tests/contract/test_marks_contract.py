@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 import metastore as ms
-from metastore.backends.port import QUIET
-from metastore.commit import DROPPED, Absent, Cause, Commit, Expect, Guard, Mark, Write
 from metastore.entity import Entity
+from metastore.port.backend import QUIET
+from metastore.port.commit import DROPPED, Absent, Cause, Commit, Expect, Guard, Mark, Write
 from tests.contract.ground import (
     NEW_DOC,
     Ground,

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 import metastore as ms
-from metastore.backends.port import Backend, Lookup, Resolved
+from metastore.port.backend import Backend, Lookup, Resolved
 from tests.contract.ground import Ground, interrupted
 
 

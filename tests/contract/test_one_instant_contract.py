@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 import metastore as ms
-from metastore.backends.port import Backend
+from metastore.port.backend import Backend
 from tests.contract.ground import Ground, interrupted
 
 

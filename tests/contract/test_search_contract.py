@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.backends.port import Backend
 from metastore.kinds import KINDS
+from metastore.port.backend import Backend
 from tests.contract import boards
 from tests.contract.ground import Ground
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.commit import Commit, Outcome, Unknown
+from metastore.port.commit import Commit, Outcome, Unknown
 from metastore.transaction import Transaction
 from tests.contract.ground import Ground, insert
 from tests.contract.intents import announce, committed, new_id

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.backends.port import Backend
-from metastore.commit import Commit, Outcome, Unknown
 from metastore.leases.staging import StoreStaging
+from metastore.port.backend import Backend
+from metastore.port.commit import Commit, Outcome, Unknown
 from metastore.transaction import Transaction
 from tests.contract.ground import Ground, prepare
 

@@ -9,16 +9,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import IntegrityError
 
-from metastore.commit import (
-    DROPPED,
-    Committed,
-    Conflicted,
-    Guard,
-    Place,
-    Result,
-    Update,
-    Write,
-)
+from metastore.port.commit import DROPPED, Committed, Conflicted, Guard, Place, Result, Update, Write
 from tests.contract.ground import (
     NEW_DOC,
     Ground,

@@ -8,7 +8,7 @@ from uuid import UUID
 import metastore as ms
 from metastore.backends.memory import MemoryBackend
 from metastore.backends.memory_tables import Tables
-from metastore.commit import LIVE
+from metastore.port.commit import LIVE
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from metastore.verifying import verify

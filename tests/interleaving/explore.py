@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
-from metastore.commit import Committed, Unknown, Update
 from metastore.errors import BackendUnavailable
+from metastore.port.commit import Committed, Unknown, Update
 from tests.interleaving.process import Local, Nap, Process
 from tests.interleaving.programs import Program
 from tests.interleaving.world import START, WRITES, Answer, Call, Database, Raised, frozen

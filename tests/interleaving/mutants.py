@@ -8,18 +8,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from metastore.backends.memory import MemoryBackend
-from metastore.backends.port import Backend, Pending
-from metastore.commit import (
-    CLAIMABLE,
-    PENDING,
-    Commit,
-    Committed,
-    Entry,
-    Help,
-    Mark,
-    Outcome,
-    Update,
-)
+from metastore.port.backend import Backend, Pending
+from metastore.port.commit import CLAIMABLE, PENDING, Commit, Committed, Entry, Help, Mark, Outcome, Update
 from tests.interleaving.mutant import Mutant
 from tests.interleaving.mutants_by_callers import BY_CALLERS
 from tests.interleaving.process import Wrap

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 from metastore.backends.memory import MemoryBackend
 from metastore.backends.memory_tables import Stand
-from metastore.commit import Children, Commit, Committed, Delete, Expect, Listing, Newest, Outcome, Put
 from metastore.managers import manager, target
 from metastore.overlay import Overlay
+from metastore.port.commit import Children, Commit, Committed, Delete, Expect, Listing, Newest, Outcome, Put
 from tests.interleaving.mutant import Mutant
 
 __all__ = ["BY_CALLERS"]

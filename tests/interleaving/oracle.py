@@ -8,9 +8,9 @@ from uuid import UUID
 
 from metastore.backends.memory import MemoryBackend
 from metastore.backends.memory_tables import Tables
-from metastore.backends.port import Backend
-from metastore.commit import PURGING
 from metastore.entity import Entity
+from metastore.port.backend import Backend
+from metastore.port.commit import PURGING
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.process import URL, Foreign, Hand, Op, Outcome, operation_id, outcome_of

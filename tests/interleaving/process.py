@@ -9,11 +9,11 @@ from uuid import UUID
 
 from sqlalchemy.engine import make_url
 
-from metastore.backends.port import Backend
 from metastore.clock import Clock
-from metastore.commit import Committed, Conflicted
 from metastore.entity import Entity
 from metastore.errors import MetastoreError
+from metastore.port.backend import Backend
+from metastore.port.commit import Committed, Conflicted
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.store import Store
 from tests.interleaving.world import ORIGIN, START, Answer, Call, Raised, frozen

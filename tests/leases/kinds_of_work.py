@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import metastore as ms
-from metastore.backends.lease_port import PUBLISHED
+from metastore.port.leases import PUBLISHED
 from metastore.transaction import Transaction
 from tests.concurrency.raw import rows
 

@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy.engine import make_url
 
 import metastore as ms
-from metastore.backends.port import Backend
 from metastore.clock import Clock
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease
+from metastore.port.backend import Backend
 from metastore.retry.policy import RetryPolicy
 from metastore.session import Session
 from metastore.store import Store

@@ -14,7 +14,7 @@ import pytest
 
 import metastore as ms
 from metastore.backends import postgres_hot_sql, postgres_sql, sqlite_commit
-from metastore.commit import Commit, Conflicted, LeaseToken, Outcome
+from metastore.port.commit import Commit, Conflicted, LeaseToken, Outcome
 from tests.concurrency.checks import violations
 from tests.concurrency.raw import dsn, is_sqlite, rows, waiting_for_locks
 from tests.concurrency.workers import Job, Team, Turn

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from metastore.backends.memory import MemoryBackend
-from metastore.backends.port import Backend
 from metastore.backends.sqlite import SqliteBackend
-from metastore.commit import Commit, Outcome
+from metastore.port.backend import Backend
+from metastore.port.commit import Commit, Outcome
 from tests.leases.schedules import GivenClock, Model, World
 
 Step = tuple[str, int]

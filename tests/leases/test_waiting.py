@@ -17,7 +17,7 @@ import pytest
 
 import metastore as ms
 from metastore.backends import postgres_leases
-from metastore.backends.lease_port import ALIVE
+from metastore.port.leases import ALIVE
 from tests.concurrency.raw import connect, rows
 from tests.concurrency.workers import Job, Team, Turn
 from tests.leases.fencing import late_commits

@@ -18,11 +18,11 @@ from sqlalchemy.engine import make_url
 
 import metastore as ms
 from metastore.backends.memory import MemoryBackend
-from metastore.backends.port import Backend
 from metastore.backends.postgres import PostgresBackend
 from metastore.backends.sqlite import SqliteBackend
 from metastore.clock import SYSTEM, Clock
 from metastore.leases.leases import Leases
+from metastore.port.backend import Backend
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.concurrency.raw import rows

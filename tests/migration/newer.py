@@ -11,7 +11,7 @@ import pytest
 from alembic.script import ScriptDirectory
 
 from metastore import migrations, store
-from metastore.backends.port import FORMAT
+from metastore.port.backend import FORMAT
 
 __all__ = ["HEAD", "NEWER", "newer_program"]
 

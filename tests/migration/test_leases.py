@@ -6,7 +6,7 @@ import pytest
 
 import metastore as ms
 from metastore import migrations, store
-from metastore.backends.port import FORMAT
+from metastore.port.backend import FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences

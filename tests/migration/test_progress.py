@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 import metastore as ms
 from metastore import migrations, store
-from metastore.backends.port import FORMAT
-from metastore.commit import Committed, Entry, Mark
+from metastore.port.backend import FORMAT
+from metastore.port.commit import Committed, Entry, Mark
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences, run

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from metastore.backends.restorer import COLUMNS
 from metastore.backends.tables import metadata
+from metastore.port.restore import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
 LINKS = ("retry", "migrations")

@@ -10,7 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore.changes import FORMAT
-from metastore.commit import Entry
+from metastore.port.commit import Entry
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import connect, is_sqlite
 from tests.concurrency.workers import outcome

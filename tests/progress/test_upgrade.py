@@ -11,7 +11,7 @@ import pytest
 
 import metastore as ms
 from metastore.changes import FORMAT
-from metastore.commit import Entry
+from metastore.port.commit import Entry
 from tests.concurrency.checks import seed, violations
 from tests.progress.hooks import announces
 from tests.progress.newer import NewerProgram

@@ -21,11 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 import metastore as ms
 from metastore import Store
 from metastore.backends.memory import MemoryBackend
-from metastore.backends.port import Backend
 from metastore.backends.sqlite import SqliteBackend
 from metastore.clock import Clock
-from metastore.commit import Commit, Outcome, Update
 from metastore.entity import Entity
+from metastore.port.backend import Backend
+from metastore.port.commit import Commit, Outcome, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.urls import parse_url
 from tests.contract.ground import dump, interrupted

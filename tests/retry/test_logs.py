@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.commit import Unknown
 from metastore.errors import BackendUnavailable
+from metastore.port.commit import Unknown
 from metastore.retry import logs
 from metastore.retry.runner import Conflict, Effort, run
 from tests.contract.ground import Ground, interrupted, prepare

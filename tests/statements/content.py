@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from metastore.commit import PURGING
+from metastore.port.commit import PURGING
 
 __all__ = ["COLUMNS", "ORDER", "Content", "content_of"]
 

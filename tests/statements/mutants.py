@@ -9,8 +9,8 @@ from typing import Any
 from unittest.mock import patch
 
 from metastore.backends import postgres, postgres_commit, postgres_sql, sqlite_commit
-from metastore.commit import Children, Commit, Delete, Guard, Newest, Put, Update
 from metastore.managers import creating, target
+from metastore.port.commit import Children, Commit, Delete, Guard, Newest, Put, Update
 from metastore.session import Proposal
 from tests.statements.explore import Program
 from tests.statements.programs import PROGRAMS

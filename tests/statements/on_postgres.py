@@ -18,9 +18,9 @@ import psycopg
 from sqlalchemy.engine import make_url
 
 from metastore.backends import postgres, postgres_connect
-from metastore.backends.port import Backend
 from metastore.backends.postgres import PostgresBackend
 from metastore.backends.postgres_commit import Statement
+from metastore.port.backend import Backend
 from tests.interleaving.world import START
 from tests.statements.content import COLUMNS, ORDER, Content, content_of
 from tests.statements.footprint import together, touched_by

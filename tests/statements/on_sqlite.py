@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
 
-from metastore.backends.port import Backend
 from metastore.backends.sqlite import SqliteBackend
 from metastore.backends.sqlite_connect import DRIVER, Pool
+from metastore.port.backend import Backend
 from tests.interleaving.world import START
 from tests.statements.content import COLUMNS, ORDER, Content, content_of
 from tests.statements.gate import Time, Worker, WorkerClock, current

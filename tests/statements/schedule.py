@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from sqlalchemy.engine import make_url
 
-from metastore.backends.port import Backend
+from metastore.port.backend import Backend
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.store import Store
 from tests.interleaving.oracle import Which

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
-from metastore.backends.restorer import Ending
+from metastore.port.restore import Ending
 from tests.transfer.world import UNKNOWN, build, difference, numbers, opened, port, rows
 
 NewUrl = Callable[[str], str]

@@ -10,7 +10,7 @@ from typing import Any
 import metastore as ms
 from metastore.backends.tables import metadata
 from metastore.clock import SYSTEM
-from metastore.commit import Commit, Committed, Entry, Event, Guard, Insert, Put
+from metastore.port.commit import Commit, Committed, Entry, Event, Guard, Insert, Put
 from metastore.store import Store
 from tests.contract.ground import Dump, dump
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 import metastore as ms
-from metastore.backends.port import Backend
-from metastore.commit import CLAIMABLE, Committed, Entry, Guard, Help, Mark, Resolution
+from metastore.port.backend import Backend
+from metastore.port.commit import CLAIMABLE, Committed, Entry, Guard, Help, Mark, Resolution
 from metastore.violations import UNAPPLIED
 from tests.verify.planting import A, damage, filled, verified
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import tenacity  # noqa: F401  (a process that has met a conflict has it: here 32 would load it at the same moment)
 
 import metastore as ms
-from metastore.backends.port import Backend
+from metastore.port.backend import Backend
 from metastore.retry.policy import Attempt
 from tests.bench.contention.cells import Work
 from tests.bench.contention.change import COUNTER, Add

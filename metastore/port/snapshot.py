@@ -9,7 +9,7 @@ __all__ = ["Fence", "Snapshot"]
 
 
 class Fence(NamedTuple):
-    """Everything that was drawn before one instant; see :meth:`metastore.backends.port.Backend.fence`."""
+    """Everything that was drawn before one instant; see :meth:`metastore.port.backend.Backend.fence`."""
 
     position: int
     """The last position that was drawn."""
@@ -18,7 +18,7 @@ class Fence(NamedTuple):
 
 
 class Snapshot(Protocol):
-    """All tables as they were at one instant; see :meth:`metastore.backends.port.Backend.snapshot`."""
+    """All tables as they were at one instant; see :meth:`metastore.port.backend.Backend.snapshot`."""
 
     def rows(
         self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None

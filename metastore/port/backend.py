@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
-from metastore.backends.lease_port import LeaseRows
-from metastore.backends.restorer import Restorer
-from metastore.backends.snapshot import Fence, Snapshot
 from metastore.backends.stats_sql import DatabaseStats
-from metastore.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
 from metastore.entity import Node, Origin, OwnedRecord, Record
 from metastore.metrics import PoolUse
+from metastore.port.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
+from metastore.port.leases import LeaseRows
+from metastore.port.restore import Restorer
+from metastore.port.snapshot import Fence, Snapshot
 
 __all__ = [
     "DRIFT",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from metastore.commit import Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, LeaseToken, Unknown
 
 __all__ = [
     "ALIVE",
@@ -135,7 +135,7 @@ class Waker(Protocol):
 
 
 class LeaseRows(Protocol):
-    """Three keep it, as they keep :class:`metastore.backends.port.Backend`."""
+    """Three keep it, as they keep :class:`metastore.port.backend.Backend`."""
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:
         """Take leases. An event *acquire* or *takeover* for each, whose version is the token."""
