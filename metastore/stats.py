@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
-from metastore.backends.stats_sql import DatabaseStats, HotRow, MarkRow
+from metastore.backends.sql.stats import DatabaseStats, HotRow, MarkRow
 from metastore.names import format_path
 
 __all__ = ["HotEntity", "MarkInfo", "Stats", "collect"]

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from metastore import collecting, feed, stats, verifying
 from metastore.arguments import items, positive_integer, positive_seconds, shown
-from metastore.backends.limits import Limits
+from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
 from metastore.entity import Change, Entity

@@ -21,7 +21,7 @@ from metastore.backends.memory_intents import help_intents, set_mark, write_down
 from metastore.backends.memory_leases import MemoryLeases
 from metastore.backends.memory_restore import MemoryRestorer, require_empty
 from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
-from metastore.backends.stats_sql import DatabaseStats
+from metastore.backends.sql.stats import DatabaseStats
 from metastore.changes import FORMAT as CHANGES
 from metastore.clock import Clock
 from metastore.entity import Node, Origin, OwnedRecord, Record

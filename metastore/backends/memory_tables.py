@@ -1,6 +1,6 @@
 """The tables of the memory model: rows in dictionaries, and what is asked of them.
 
-The rows have the columns of :mod:`metastore.backends.tables`. There is no index: every question
+The rows have the columns of :mod:`metastore.backends.sql.tables`. There is no index: every question
 is a walk over all rows.
 """
 

@@ -17,22 +17,19 @@ from uuid import UUID
 
 import psycopg
 
-from metastore.backends import collect_sql
 from metastore.backends import postgres_intents as intents
 from metastore.backends import postgres_outcomes as outcomes
 from metastore.backends import postgres_sql as sql
-from metastore.backends.decode import (
-    pending,
-    steps_of_json,
-)
 from metastore.backends.postgres_asking import PostgresReads
 from metastore.backends.postgres_commit import Statement, alter, create, move, preludes, statements
 from metastore.backends.postgres_leases import PostgresLeases
 from metastore.backends.postgres_origin import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres_restore import PostgresRestorer
 from metastore.backends.postgres_settings import ARRAYS
-from metastore.backends.read_sql import from_named
-from metastore.backends.stats_sql import DatabaseStats, postgres_stats
+from metastore.backends.sql import gc as collect_sql
+from metastore.backends.sql.decode import pending, steps_of_json
+from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.stats import DatabaseStats, postgres_stats
 from metastore.entity import Origin
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.metrics import PoolUse

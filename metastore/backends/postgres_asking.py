@@ -16,8 +16,13 @@ from uuid import UUID
 import psycopg
 from sqlalchemy.engine import URL
 
-from metastore.backends import verify_sql
-from metastore.backends.decode import (
+from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
+from metastore.backends.postgres_origin import CACHED, Place, epoch_at
+from metastore.backends.postgres_read import READ as _READ
+from metastore.backends.postgres_read import each
+from metastore.backends.postgres_settings import LASTING
+from metastore.backends.sql import snapshot as verify_sql
+from metastore.backends.sql.decode import (
     child,
     entities_by_id,
     find_parameters,
@@ -28,14 +33,9 @@ from metastore.backends.decode import (
     resolved,
     step,
 )
-from metastore.backends.deep import DEEP, resolve_deep
-from metastore.backends.find_sql import FindSql, like_of
-from metastore.backends.limits import Limits
-from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
-from metastore.backends.postgres_origin import CACHED, Place, epoch_at
-from metastore.backends.postgres_read import READ as _READ
-from metastore.backends.postgres_read import each
-from metastore.backends.postgres_settings import LASTING
+from metastore.backends.sql.deep_paths import DEEP, resolve_deep
+from metastore.backends.sql.find import FindSql, like_of
+from metastore.backends.sql.limits import Limits
 from metastore.deadlines import until
 from metastore.entity import OwnedRecord
 from metastore.port.backend import Child, Fence, Found, Guards, Known, Lookup, Page, Resolved, Search, Step

@@ -24,9 +24,9 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection
 
-from metastore.backends.limits import Limits
-from metastore.backends.pooling import WaitingPool
 from metastore.backends.postgres_settings import ASKED, SESSION, check_session, options_of
+from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.pool import WaitingPool
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining, until
 from metastore.errors import (

@@ -15,7 +15,7 @@ from typing import Any
 from metastore.backends import postgres_sql as sql
 from metastore.backends.postgres_commit import Statement, caller, guards, plain, texts
 from metastore.backends.postgres_read import READ, each
-from metastore.backends.read_sql import from_named
+from metastore.backends.sql.reads import from_named
 from metastore.changes import FORMAT
 from metastore.port.commit import CLAIMABLE, PENDING, Entry, Help, Mark
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from metastore.backends.read_sql import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
+from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
 from metastore.port.commit import DROPPED, LIVE
 from metastore.port.unreadable import DEEPEST
 

@@ -14,9 +14,10 @@ from functools import cache
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.backends import collect_sql, verify_sql
 from metastore.backends import sqlite_intents as intents
-from metastore.backends.decode import (
+from metastore.backends.sql import gc as collect_sql
+from metastore.backends.sql import snapshot as verify_sql
+from metastore.backends.sql.decode import (
     child,
     entities_by_id,
     find_parameters,
@@ -28,15 +29,15 @@ from metastore.backends.decode import (
     resolved,
     step,
 )
-from metastore.backends.deep import DEEP, resolve_deep
-from metastore.backends.find_sql import FindSql, glob_of
-from metastore.backends.limits import Limits
-from metastore.backends.read_sql import ReadSql
+from metastore.backends.sql.deep_paths import DEEP, resolve_deep
+from metastore.backends.sql.find import FindSql, glob_of
+from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.reads import ReadSql
+from metastore.backends.sql.stats import DatabaseStats, sqlite_stats
 from metastore.backends.sqlite_commit import UNMARK, Refused, apply
 from metastore.backends.sqlite_connect import DRIVER, Pool, raise_read_error
 from metastore.backends.sqlite_leases import SqliteLeases
 from metastore.backends.sqlite_restore import SqliteRestorer
-from metastore.backends.stats_sql import DatabaseStats, sqlite_stats
 from metastore.clock import Clock
 from metastore.entity import Origin, OwnedRecord
 from metastore.errors import MigrationNeeded

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from metastore.backends.limits import Limits
-from metastore.backends.pooling import WaitingPool
+from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.pool import WaitingPool
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from metastore.backends.read_sql import ReadSql
+from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sqlite_commit import CLEARED, STAND, THEIR_TURN, Refused, check_guards, take_row
 from metastore.changes import FORMAT
 from metastore.errors import outcome_forgotten

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
-from metastore.backends.stats_sql import DatabaseStats
+from metastore.backends.sql.stats import DatabaseStats
 from metastore.entity import Node, Origin, OwnedRecord, Record
 from metastore.metrics import PoolUse
 from metastore.port.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome

@@ -26,7 +26,7 @@ class Snapshot(Protocol):
         """Yield ``columns`` of each row of ``table`` that has a value in the first column of ``order``.
 
         With ``only``: one of these values, which are ids.
-        Tables and columns are those of :mod:`metastore.backends.tables`. The rows are ordered by
+        Tables and columns are those of :mod:`metastore.backends.sql.tables`. The rows are ordered by
         the columns ``order``, text by code point; where NULLs stand among the others is open.
         Booleans may come as 0 and 1, UUIDs as strings. Several may be read at the same time.
         """

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from metastore import Store
-from metastore.backends.tables import metadata
+from metastore.backends.sql.tables import metadata
 from metastore.clock import SYSTEM
 from metastore.entity import Entity, Owned
 from metastore.port.backend import Backend

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from metastore.backends.tables import metadata
+from metastore.backends.sql.tables import metadata
 from metastore.port.backend import DRIFT
 from metastore.port.commit import DROPPED, ROOT_ID, Caller, Commit, Expect, Guard, Resolution
 from tests.contract.ground import (

@@ -14,8 +14,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from metastore.backends.sql.tables import metadata
 from metastore.backends.sqlite_connect import DRIVER
-from metastore.backends.tables import metadata
 
 __all__ = ["catalog", "connected", "differences", "make_declared", "run"]
 

@@ -12,7 +12,7 @@ import metastore as ms
 from tests.migration.schema import differences, run
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
-FORBIDDEN = "metastore.backends.tables"
+FORBIDDEN = "metastore.backends.sql.tables"
 
 ANYWHERE = {
     "an index is missing": ["DROP INDEX guard_gone"],
@@ -144,4 +144,4 @@ def test_revisions_import_nothing_of_ours() -> None:
 def test_an_import_is_seen() -> None:
     """Negative control."""
     assert FORBIDDEN in imports("def f():\n    from metastore.backends import tables")
-    assert FORBIDDEN in imports("from metastore.backends.tables import guard")
+    assert FORBIDDEN in imports("from metastore.backends.sql.tables import guard")

@@ -23,9 +23,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 import metastore
-from metastore.backends import pooling, postgres_connect
-from metastore.backends.limits import Limits
+from metastore.backends import postgres_connect
 from metastore.backends.postgres_connect import OutOfTime
+from metastore.backends.sql import pool as pooling
+from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.deadlines import until
 
@@ -34,8 +35,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OVERRIDDEN = {
     ("metastore.backends.postgres_connect", "_Connection", "_connect_gen"),
     ("metastore.backends.postgres_connect", "_Connection", "wait"),
-    ("metastore.backends.pooling", "_Queue", "get"),
-    ("metastore.backends.pooling", "WaitingPool", "_queue_class"),
+    ("metastore.backends.sql.pool", "_Queue", "get"),
+    ("metastore.backends.sql.pool", "WaitingPool", "_queue_class"),
     ("metastore.cli.app", "_Group", "invoke"),
 }
 """Each class of ours that derives from another package's, and what it overrides there."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from metastore.backends.tables import metadata
+from metastore.backends.sql.tables import metadata
 from metastore.port.restore import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import metastore as ms
-from metastore.backends.tables import metadata
+from metastore.backends.sql.tables import metadata
 from metastore.clock import SYSTEM
 from metastore.port.commit import Commit, Committed, Entry, Event, Guard, Insert, Put
 from metastore.store import Store

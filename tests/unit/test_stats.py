@@ -15,9 +15,9 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends import stats_sql
 from metastore.backends.postgres_settings import SESSION
-from metastore.backends.stats_sql import DatabaseStats, HotRow, MarkRow, postgres_stats, sqlite_stats
+from metastore.backends.sql import stats as stats_sql
+from metastore.backends.sql.stats import DatabaseStats, HotRow, MarkRow, postgres_stats, sqlite_stats
 from metastore.stats import HotEntity, MarkInfo, Stats, collect
 from tests.servers.postgres import external_url
 

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 import metastore as ms
-from metastore.backends.tables import entity, guard, operation
+from metastore.backends.sql.tables import entity, guard, operation
 from metastore.store import Store
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, new_lake
 from tests.bench.timing import interleaved, ratios, seconds

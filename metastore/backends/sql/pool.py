@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.util.queue import Queue
 
-from metastore.backends.limits import Limits
+from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.metrics import PoolUse

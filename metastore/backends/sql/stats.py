@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from metastore.backends.read_sql import from_named
+from metastore.backends.sql.reads import from_named
 from metastore.errors import MetastoreError
 
 __all__ = ["NEWEST", "DatabaseStats", "HotRow", "MarkRow", "postgres_stats", "sqlite_stats"]

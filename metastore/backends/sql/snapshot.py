@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metastore.backends.tables import metadata
+from metastore.backends.sql.tables import metadata
 
 __all__ = ["POSTGRES_NUMBERS", "SQLITE_NUMBERS", "select", "select_below"]
 

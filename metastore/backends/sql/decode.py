@@ -1,4 +1,4 @@
-"""From the rows of :mod:`metastore.backends.read_sql` to values, for both SQL backends."""
+"""From the rows of :mod:`metastore.backends.sql.reads` to values, for both SQL backends."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metastore.backends.read_sql import ENTITY, NODE, from_named
+from metastore.backends.sql.reads import ENTITY, NODE, from_named
 
 __all__ = ["FindSql", "glob_of", "like_of"]
 

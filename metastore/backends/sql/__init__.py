@@ -1,0 +1,1 @@
+"""What the two SQL databases share: tables, reads, gc, statistics."""
