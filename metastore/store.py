@@ -352,7 +352,7 @@ def _backend(url: URL, deadline: float, limits: Limits | None = None) -> Backend
         from metastore.backends.sqlite import SqliteBackend  # noqa: PLC0415
 
         return SqliteBackend(url.database, deadline, SYSTEM, limits)
-    from metastore.backends.postgres import PostgresBackend  # noqa: PLC0415
+    from metastore.backends.postgres.backend import PostgresBackend  # noqa: PLC0415
 
     return PostgresBackend(url, deadline, limits)
 

@@ -54,7 +54,7 @@ def _run_on(url: URL, what: Callable[[Config], None]) -> None:
 
 def _engine(url: URL) -> Engine:
     if url.drivername != "sqlite":
-        from metastore.backends.postgres_settings import options_of  # noqa: PLC0415  (not needed for SQLite)
+        from metastore.backends.postgres.settings import options_of  # noqa: PLC0415  (not needed for SQLite)
 
         options: dict[str, Any] = {"connect_timeout": 10, **options_of(url), "client_encoding": "utf8"}
         return create_engine(url.set(query={}), connect_args=options)
@@ -107,7 +107,7 @@ def _reason(error: DBAPIError) -> str:
 
 def _one_at_a_time(connection: Connection, where: str) -> None:
     if connection.dialect.name == "postgresql":
-        from metastore.backends.postgres_settings import check_encoding  # noqa: PLC0415
+        from metastore.backends.postgres.settings import check_encoding  # noqa: PLC0415
 
         check_encoding(where, connection.scalar(text("SELECT current_setting('server_encoding')")) or "?")
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})

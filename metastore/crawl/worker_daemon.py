@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import metastore.backends.postgres
+import metastore.backends.postgres.backend
 import metastore.backends.sqlite
 import metastore.crawl.stages  # noqa: F401
 

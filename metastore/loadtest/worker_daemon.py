@@ -8,7 +8,7 @@ from __future__ import annotations
 import tenacity  # noqa: F401  (a conflict would import it)
 from pyspark.daemon import manager
 
-import metastore.backends.postgres
+import metastore.backends.postgres.backend
 import metastore.backends.sqlite
 import metastore.loadtest.client
 import metastore.loadtest.scenarios  # noqa: F401

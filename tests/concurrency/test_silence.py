@@ -18,8 +18,8 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends import postgres_connect
-from metastore.backends.postgres_connect import OutOfTime, Pool
+from metastore.backends.postgres import connect as postgres_connect
+from metastore.backends.postgres.connect import OutOfTime, Pool
 from metastore.clock import SYSTEM
 from metastore.deadlines import until
 from metastore.urls import parse_url

@@ -16,7 +16,7 @@ from typing import Any, Self
 import pytest
 
 import metastore as ms
-from metastore.backends import postgres_leases
+from metastore.backends.postgres import leases as postgres_leases
 from metastore.port.leases import ALIVE
 from tests.concurrency.raw import connect, rows
 from tests.concurrency.workers import Job, Team, Turn

@@ -23,8 +23,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 import metastore
-from metastore.backends import postgres_connect
-from metastore.backends.postgres_connect import OutOfTime
+from metastore.backends.postgres import connect as postgres_connect
+from metastore.backends.postgres.connect import OutOfTime
 from metastore.backends.sql import pool as pooling
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
@@ -33,8 +33,8 @@ from metastore.deadlines import until
 ROOT = Path(__file__).resolve().parents[2]
 
 OVERRIDDEN = {
-    ("metastore.backends.postgres_connect", "_Connection", "_connect_gen"),
-    ("metastore.backends.postgres_connect", "_Connection", "wait"),
+    ("metastore.backends.postgres.connect", "_Connection", "_connect_gen"),
+    ("metastore.backends.postgres.connect", "_Connection", "wait"),
     ("metastore.backends.sql.pool", "_Queue", "get"),
     ("metastore.backends.sql.pool", "WaitingPool", "_queue_class"),
     ("metastore.cli.app", "_Group", "invoke"),

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from metastore.backends import postgres, postgres_commit, postgres_sql, sqlite_commit
+from metastore.backends import sqlite_commit
+from metastore.backends.postgres import backend as postgres
+from metastore.backends.postgres import batch_sql as postgres_sql
+from metastore.backends.postgres import parameters as postgres_commit
 from metastore.managers import creating, target
 from metastore.port.commit import Children, Commit, Delete, Guard, Newest, Put, Update
 from metastore.session import Proposal

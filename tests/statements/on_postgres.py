@@ -17,9 +17,10 @@ from unittest.mock import patch
 import psycopg
 from sqlalchemy.engine import make_url
 
-from metastore.backends import postgres, postgres_connect
-from metastore.backends.postgres import PostgresBackend
-from metastore.backends.postgres_commit import Statement
+from metastore.backends.postgres import backend as postgres
+from metastore.backends.postgres import connect as postgres_connect
+from metastore.backends.postgres.backend import PostgresBackend
+from metastore.backends.postgres.parameters import Statement
 from metastore.port.backend import Backend
 from tests.interleaving.world import START
 from tests.statements.content import COLUMNS, ORDER, Content, content_of

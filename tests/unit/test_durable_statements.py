@@ -9,7 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from metastore.backends import postgres_hot_sql, postgres_intents, postgres_lease_sql, postgres_sql
+from metastore.backends.postgres import batch_sql as postgres_sql
+from metastore.backends.postgres import hot_sql as postgres_hot_sql
+from metastore.backends.postgres import intents as postgres_intents
+from metastore.backends.postgres import lease_sql as postgres_lease_sql
 
 NEEDS_NOT = {
     ("postgres_sql", "CLAIMED"): "is sent in front of a statement that is durable, in its transaction",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.backends.postgres_outcomes import _CHECKS
+from metastore.backends.postgres.outcomes import _CHECKS
 from metastore.retry.classify import Verdict, of_sqlstate
 
 

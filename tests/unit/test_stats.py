@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends.postgres_settings import SESSION
+from metastore.backends.postgres.settings import SESSION
 from metastore.backends.sql import stats as stats_sql
 from metastore.backends.sql.stats import DatabaseStats, HotRow, MarkRow, postgres_stats, sqlite_stats
 from metastore.stats import HotEntity, MarkInfo, Stats, collect

@@ -15,7 +15,7 @@ import psycopg
 from rich.console import Console
 
 import metastore as ms
-from metastore.backends.postgres_connect import Pool
+from metastore.backends.postgres.connect import Pool
 from metastore.clock import SYSTEM
 from metastore.kinds import KINDS
 from metastore.store import Store

@@ -15,7 +15,8 @@ from typing import Any
 import psycopg
 
 import metastore as ms
-from metastore.backends import postgres_settings, postgres_sql
+from metastore.backends.postgres import batch_sql as postgres_sql
+from metastore.backends.postgres import settings as postgres_settings
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, captured, new_lake
 from tests.bench.timing import interleaved, ratios
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from metastore.backends.postgres_connect import _Connection
+from metastore.backends.postgres.connect import _Connection
 from metastore.checker.records import Lost, Outcome
 
 __all__ = ["WAITS", "Contender", "Did", "count_waits", "waited"]

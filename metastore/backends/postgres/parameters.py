@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from metastore.backends import postgres_hot_sql as hot_sql
-from metastore.backends import postgres_sql as sql
+from metastore.backends.postgres import batch_sql as sql
+from metastore.backends.postgres import hot_sql
 from metastore.names import fold, parse_path
 from metastore.port.commit import (
     Absent,

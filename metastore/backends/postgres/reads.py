@@ -1,7 +1,7 @@
 """What is asked of PostgreSQL: each question one statement, once more if the connection was dead.
 
 A read may be repeated, so that a connection that broke meanwhile is nobody's concern. The SQL is
-in :mod:`metastore.backends.postgres_read` and ``read_sql``.
+in :mod:`metastore.backends.postgres.read_sql` and ``read_sql``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from uuid import UUID
 import psycopg
 from sqlalchemy.engine import URL
 
-from metastore.backends.postgres_connect import OutOfTime, Pool, raise_read_error
-from metastore.backends.postgres_origin import CACHED, Place, epoch_at
-from metastore.backends.postgres_read import READ as _READ
-from metastore.backends.postgres_read import each
-from metastore.backends.postgres_settings import LASTING
+from metastore.backends.postgres.connect import OutOfTime, Pool, raise_read_error
+from metastore.backends.postgres.place import CACHED, Place, epoch_at
+from metastore.backends.postgres.read_sql import READ as _READ
+from metastore.backends.postgres.read_sql import each
+from metastore.backends.postgres.settings import LASTING
 from metastore.backends.sql import snapshot as verify_sql
 from metastore.backends.sql.decode import (
     child,

@@ -24,7 +24,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection
 
-from metastore.backends.postgres_settings import ASKED, SESSION, check_session, options_of
+from metastore.backends.postgres.settings import ASKED, SESSION, check_session, options_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
 from metastore.clock import SYSTEM

@@ -3,7 +3,7 @@
 A commit with one insert, one altered document or one entity that is moved, dropped or the like is one statement. Any
 other commit is one message, hence one round trip and one transaction: locks by id where shared and exclusive ones
 mix, checks of what must be absent with a snapshot taken after them, then what writes. The SQL
-is in :mod:`metastore.backends.postgres_hot_sql`, ``postgres_sql`` and ``read_sql``.
+is in :mod:`metastore.backends.postgres.hot_sql`, ``postgres_sql`` and ``read_sql``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from uuid import UUID
 
 import psycopg
 
-from metastore.backends import postgres_intents as intents
-from metastore.backends import postgres_outcomes as outcomes
-from metastore.backends import postgres_sql as sql
-from metastore.backends.postgres_asking import PostgresReads
-from metastore.backends.postgres_commit import Statement, alter, create, move, preludes, statements
-from metastore.backends.postgres_leases import PostgresLeases
-from metastore.backends.postgres_origin import CLUSTER, HIDDEN, INFO, NOTE, Place
-from metastore.backends.postgres_restore import PostgresRestorer
-from metastore.backends.postgres_settings import ARRAYS
+from metastore.backends.postgres import batch_sql as sql
+from metastore.backends.postgres import intents, outcomes
+from metastore.backends.postgres.leases import PostgresLeases
+from metastore.backends.postgres.parameters import Statement, alter, create, move, preludes, statements
+from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
+from metastore.backends.postgres.reads import PostgresReads
+from metastore.backends.postgres.restore import PostgresRestorer
+from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.reads import from_named

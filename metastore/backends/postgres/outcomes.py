@@ -6,8 +6,8 @@ from typing import Any
 
 import psycopg
 
-from metastore.backends import postgres_sql as sql
-from metastore.backends.postgres_connect import raise_read_error
+from metastore.backends.postgres import batch_sql as sql
+from metastore.backends.postgres.connect import raise_read_error
 from metastore.port.commit import Cause, Commit, Committed, Conflicted, Help, Outcome, Result, Unknown, Update
 from metastore.retry.classify import Verdict, of_sqlstate
 

@@ -1,11 +1,11 @@
 """The hot statements of a commit on PostgreSQL: a single entity that is made, altered, or changed exclusively.
 
-Each is what :mod:`metastore.backends.postgres_sql` says of all statements, for one write.
+Each is what :mod:`metastore.backends.postgres.batch_sql` says of all statements, for one write.
 """
 
 from __future__ import annotations
 
-from metastore.backends.postgres_sql import (
+from metastore.backends.postgres.batch_sql import (
     ALL_FENCED,
     ALL_GUARDED,
     DURABLE,

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import psycopg
 
-from metastore.backends import postgres_lease_sql as sql
-from metastore.backends import postgres_outcomes as outcomes
-from metastore.backends.postgres_commit import Statement, plain, texts
-from metastore.backends.postgres_connect import Pool
+from metastore.backends.postgres import lease_sql as sql
+from metastore.backends.postgres import outcomes
+from metastore.backends.postgres.connect import Pool
+from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.clock import SYSTEM
 from metastore.errors import MetastoreError
 from metastore.port.commit import Committed, Conflicted, LeaseToken, Unknown

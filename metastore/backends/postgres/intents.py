@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from metastore.backends import postgres_sql as sql
-from metastore.backends.postgres_commit import Statement, caller, guards, plain, texts
-from metastore.backends.postgres_read import READ, each
+from metastore.backends.postgres import batch_sql as sql
+from metastore.backends.postgres.parameters import Statement, caller, guards, plain, texts
+from metastore.backends.postgres.read_sql import READ, each
 from metastore.backends.sql.reads import from_named
 from metastore.changes import FORMAT
 from metastore.port.commit import CLAIMABLE, PENDING, Entry, Help, Mark

@@ -1,0 +1,1 @@
+"""PostgreSQL, through hand-written statements on psycopg."""
