@@ -349,7 +349,7 @@ def _backend(url: URL, deadline: float, limits: Limits | None = None) -> Backend
 
         return MemoryBackend(SYSTEM)
     if url.drivername == "sqlite":
-        from metastore.backends.sqlite import SqliteBackend  # noqa: PLC0415
+        from metastore.backends.sqlite.backend import SqliteBackend  # noqa: PLC0415
 
         return SqliteBackend(url.database, deadline, SYSTEM, limits)
     from metastore.backends.postgres.backend import PostgresBackend  # noqa: PLC0415

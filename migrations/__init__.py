@@ -71,7 +71,7 @@ def _engine(url: URL) -> Engine:
 
 def _sqlite() -> Any:
     """Return the SQLite that stores use: two of them in one process would undo each other's file locks."""
-    from metastore.backends.sqlite_connect import DRIVER  # noqa: PLC0415  (not needed for PostgreSQL)
+    from metastore.backends.sqlite.connect import DRIVER  # noqa: PLC0415  (not needed for PostgreSQL)
 
     return DRIVER
 

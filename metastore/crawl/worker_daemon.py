@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.daemon import manager
 
 import metastore.backends.postgres.backend
-import metastore.backends.sqlite
+import metastore.backends.sqlite.backend
 import metastore.crawl.stages  # noqa: F401
 
 if __name__ == "__main__":

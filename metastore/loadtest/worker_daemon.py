@@ -9,7 +9,7 @@ import tenacity  # noqa: F401  (a conflict would import it)
 from pyspark.daemon import manager
 
 import metastore.backends.postgres.backend
-import metastore.backends.sqlite
+import metastore.backends.sqlite.backend
 import metastore.loadtest.client
 import metastore.loadtest.scenarios  # noqa: F401
 

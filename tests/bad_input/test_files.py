@@ -33,7 +33,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 def test_a_database_of_somebody_else(tmp_path: Path) -> None:
     """Its tables stay; ours come beside them, or nothing is done where names collide."""
-    from metastore.backends.sqlite_connect import DRIVER
+    from metastore.backends.sqlite.connect import DRIVER
 
     path = tmp_path / "other.db"
     other = DRIVER.connect(path)
@@ -129,7 +129,7 @@ def as_nobody(path: Path, use: Callable[[Path], list[str]] = use_read_only) -> l
     """Do the same as a user who owns nothing, where we are root: permissions mean nothing to root."""
     if os.geteuid() != 0:
         return use(path)
-    import metastore.backends.sqlite  # noqa: F401  (what the other user may not be able to read)
+    import metastore.backends.sqlite.backend  # noqa: F401  (what the other user may not be able to read)
 
     ours, theirs = os.pipe()
     child = os.fork()

@@ -314,7 +314,7 @@ def test_a_file_that_cannot_be_written(open_folder: Path) -> None:
     file.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
     open_folder.chmod(0o555)
     script = """if True:
-        import contextlib, io, os, metastore.backends.sqlite, metastore.cli.app, metastore.migrations
+        import contextlib, io, os, metastore.backends.sqlite.backend, metastore.cli.app, metastore.migrations
         with contextlib.redirect_stdout(io.StringIO()):  # imports all that other users may not be able to read
             metastore.cli.app.run(["--url", "memory://", "gc", "--retention", "0s"])
         os.getuid() or (os.setgid(65534), os.setuid(65534))

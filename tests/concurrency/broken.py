@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from metastore.backends.postgres import hot_sql as postgres_hot_sql
-from metastore.backends.sqlite import SqliteBackend
+from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.port.commit import Commit, Outcome, Update
 
 __all__ = ["ignore_guards", "ignore_versions"]

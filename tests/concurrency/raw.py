@@ -10,7 +10,7 @@ import psycopg
 from sqlalchemy import make_url
 
 import metastore as ms
-from metastore.backends.sqlite_connect import DRIVER  # another SQLite in one process would drop the locks of this one
+from metastore.backends.sqlite.connect import DRIVER  # another SQLite in one process would drop the locks of this one
 
 __all__ = ["before_commit", "connect", "dsn", "is_sqlite", "rows", "waiting_for_locks"]
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import metastore as ms
 from metastore.backends.memory import MemoryBackend
-from metastore.backends.sqlite import SqliteBackend
+from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.clock import SYSTEM, Clock
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Committed, Conflicted, Unknown

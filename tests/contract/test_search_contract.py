@@ -216,8 +216,8 @@ def test_a_prefix_is_looked_up_in_the_index(chosen: str, request: pytest.Fixture
 
 
 def _plan(backend: Backend, chosen: str) -> str:
-    from metastore.backends import sqlite
     from metastore.backends.postgres import reads as postgres_asking
+    from metastore.backends.sqlite import backend as sqlite
 
     asked: dict[str, Any] = {"scope": 0, "kind": "", "parent": -1, "page_size": 5, "before": "p"}
     asked |= {"after_name": "o", "after_id": -1}

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends import sqlite_commit
 from metastore.backends.postgres import batch_sql as postgres_sql
 from metastore.backends.postgres import hot_sql as postgres_hot_sql
+from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.port.commit import Commit, Conflicted, LeaseToken, Outcome
 from tests.concurrency.checks import violations
 from tests.concurrency.raw import dsn, is_sqlite, rows, waiting_for_locks

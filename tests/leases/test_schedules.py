@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from metastore.backends.memory import MemoryBackend
-from metastore.backends.sqlite import SqliteBackend
+from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Outcome
 from tests.leases.schedules import GivenClock, Model, World

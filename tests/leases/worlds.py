@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 import metastore as ms
 from metastore.backends.memory import MemoryBackend
 from metastore.backends.postgres.backend import PostgresBackend
-from metastore.backends.sqlite import SqliteBackend
+from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.clock import SYSTEM, Clock
 from metastore.leases.leases import Leases
 from metastore.port.backend import Backend

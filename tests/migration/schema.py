@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from metastore.backends.sql.tables import metadata
-from metastore.backends.sqlite_connect import DRIVER
+from metastore.backends.sqlite.connect import DRIVER
 
 __all__ = ["catalog", "connected", "differences", "make_declared", "run"]
 

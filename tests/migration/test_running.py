@@ -10,7 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore import migrations
-from metastore.backends.sqlite_connect import DRIVER
+from metastore.backends.sqlite.connect import DRIVER
 from metastore.urls import parse_url
 from tests.contract.ground import dump, prepare
 from tests.migration.processes import Crowd

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from metastore.backends.sqlite_connect import DRIVER
+from metastore.backends.sqlite.connect import DRIVER
 from metastore.retry.classify import Verdict, of_sqlite, of_sqlstate
 from tests.servers.postgres import Databases
 

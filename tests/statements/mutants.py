@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from metastore.backends import sqlite_commit
 from metastore.backends.postgres import backend as postgres
 from metastore.backends.postgres import batch_sql as postgres_sql
 from metastore.backends.postgres import parameters as postgres_commit
+from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.managers import creating, target
 from metastore.port.commit import Children, Commit, Delete, Guard, Newest, Put, Update
 from metastore.session import Proposal
@@ -108,7 +108,7 @@ def _without(read: type) -> Iterator[None]:
         reads = tuple([r for r in commit.reads if not isinstance(r, read)])
         return _APPLY(connection, replace(commit, reads=reads), now)
 
-    with patch("metastore.backends.sqlite.apply", apply):
+    with patch("metastore.backends.sqlite.backend.apply", apply):
         yield
 
 
@@ -120,7 +120,7 @@ def _owned_by_name() -> Iterator[None]:
         writes = [replace(w, id=0) if isinstance(w, Put | Delete) else w for w in commit.writes]
         return _APPLY(connection, replace(commit, writes=tuple(writes)), now)
 
-    with patch("metastore.backends.sqlite.apply", apply):
+    with patch("metastore.backends.sqlite.backend.apply", apply):
         yield
 
 

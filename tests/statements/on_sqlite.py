@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
 
-from metastore.backends.sqlite import SqliteBackend
-from metastore.backends.sqlite_connect import DRIVER, Pool
+from metastore.backends.sqlite.backend import SqliteBackend
+from metastore.backends.sqlite.connect import DRIVER, Pool
 from metastore.port.backend import Backend
 from tests.interleaving.world import START
 from tests.statements.content import COLUMNS, ORDER, Content, content_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
-from metastore.backends import sqlite_connect
+from metastore.backends.sqlite import connect as sqlite_connect
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from metastore.backends.sqlite_connect import DRIVER, Pool
+from metastore.backends.sqlite.connect import DRIVER, Pool
 from metastore.clock import SYSTEM
 from metastore.retry.classify import Verdict, of_sqlite
 from metastore.urls import parse_url

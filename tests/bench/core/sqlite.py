@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import metastore as ms
-from metastore.backends.sqlite import SqliteBackend
-from metastore.backends.sqlite_connect import Pool
+from metastore.backends.sqlite.backend import SqliteBackend
+from metastore.backends.sqlite.connect import Pool
 from metastore.store import Store
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, fill_lake
 from tests.bench.timing import interleaved, ratios, seconds

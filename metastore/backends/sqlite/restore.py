@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from metastore.backends.sqlite_connect import DRIVER
+from metastore.backends.sqlite.connect import DRIVER
 from metastore.errors import InvalidArgument
 from metastore.port.restore import (
     COLUMNS,

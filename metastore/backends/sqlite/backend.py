@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.backends import sqlite_intents as intents
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql import snapshot as verify_sql
 from metastore.backends.sql.decode import (
@@ -34,10 +33,11 @@ from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sql.stats import DatabaseStats, sqlite_stats
-from metastore.backends.sqlite_commit import UNMARK, Refused, apply
-from metastore.backends.sqlite_connect import DRIVER, Pool, raise_read_error
-from metastore.backends.sqlite_leases import SqliteLeases
-from metastore.backends.sqlite_restore import SqliteRestorer
+from metastore.backends.sqlite import intents
+from metastore.backends.sqlite.commit import UNMARK, Refused, apply
+from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
+from metastore.backends.sqlite.leases import SqliteLeases
+from metastore.backends.sqlite.restore import SqliteRestorer
 from metastore.clock import Clock
 from metastore.entity import Origin, OwnedRecord
 from metastore.errors import MigrationNeeded

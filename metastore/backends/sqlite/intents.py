@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from metastore.backends.sql.reads import ReadSql
-from metastore.backends.sqlite_commit import CLEARED, STAND, THEIR_TURN, Refused, check_guards, take_row
+from metastore.backends.sqlite.commit import CLEARED, STAND, THEIR_TURN, Refused, check_guards, take_row
 from metastore.changes import FORMAT
 from metastore.errors import outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, Marked

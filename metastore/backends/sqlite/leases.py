@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from metastore.backends.sqlite_commit import next_id, next_seq, take_row
+from metastore.backends.sqlite.commit import next_id, next_seq, take_row
 from metastore.clock import Clock
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import (

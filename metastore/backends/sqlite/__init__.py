@@ -1,0 +1,1 @@
+"""SQLite, the embedded default: one short write transaction for each commit."""
