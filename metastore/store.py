@@ -345,7 +345,7 @@ def open_store(
 
 def _backend(url: URL, deadline: float, limits: Limits | None = None) -> Backend:
     if url.drivername == "memory":
-        from metastore.backends.memory import MemoryBackend  # noqa: PLC0415  (only what is used is imported)
+        from metastore.backends.memory.backend import MemoryBackend  # noqa: PLC0415  (only what is used is imported)
 
         return MemoryBackend(SYSTEM)
     if url.drivername == "sqlite":

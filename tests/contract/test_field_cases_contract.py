@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 import metastore as ms
-from metastore.backends import memory_commit
+from metastore.backends.memory import commit as memory_commit
 from metastore.entity import Entity
 from tests.contract.ground import Ground
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metastore as ms
-from metastore.backends.memory import MemoryBackend
+from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.clock import SYSTEM, Clock
 from metastore.port.backend import Backend

@@ -20,7 +20,7 @@ from itertools import permutations, product
 from typing import Any
 
 import metastore as ms
-from metastore.backends.memory import MemoryBackend
+from metastore.backends.memory.backend import MemoryBackend
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store

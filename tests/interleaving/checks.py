@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 import metastore as ms
-from metastore.backends.memory import MemoryBackend
-from metastore.backends.memory_tables import Tables
+from metastore.backends.memory.backend import MemoryBackend
+from metastore.backends.memory.tables import Tables
 from metastore.port.commit import LIVE
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from metastore.backends.memory import MemoryBackend
+from metastore.backends.memory.backend import MemoryBackend
 from metastore.clock import Clock
 from tests.interleaving.callers import CALLERS, HANDED, MET
 from tests.interleaving.process import Wrap

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
-from metastore.backends.memory import MemoryBackend
+from metastore.backends.memory.backend import MemoryBackend
 from metastore.port.backend import Backend, Pending
 from metastore.port.commit import CLAIMABLE, PENDING, Commit, Committed, Entry, Help, Mark, Outcome, Update
 from tests.interleaving.mutant import Mutant

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from metastore.backends.memory import MemoryBackend
-from metastore.backends.memory_tables import Stand
+from metastore.backends.memory.backend import MemoryBackend
+from metastore.backends.memory.tables import Stand
 from metastore.managers import manager, target
 from metastore.overlay import Overlay
 from metastore.port.commit import Children, Commit, Committed, Delete, Expect, Listing, Newest, Outcome, Put

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from metastore.backends.memory import MemoryBackend
-from metastore.backends.memory_tables import Tables
+from metastore.backends.memory.backend import MemoryBackend
+from metastore.backends.memory.tables import Tables
 from metastore.entity import Entity
 from metastore.port.backend import Backend
 from metastore.port.commit import PURGING

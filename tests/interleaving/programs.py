@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import metastore as ms
-from metastore.backends.memory import MemoryBackend
+from metastore.backends.memory.backend import MemoryBackend
 from metastore.clock import Clock
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store

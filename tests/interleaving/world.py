@@ -6,8 +6,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from metastore.backends.memory import MemoryBackend
-from metastore.backends.memory_tables import Tables
+from metastore.backends.memory.backend import MemoryBackend
+from metastore.backends.memory.tables import Tables
 from metastore.clock import Clock
 from metastore.entity import Origin
 from metastore.errors import MetastoreError

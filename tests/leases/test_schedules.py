@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metastore.backends.memory import MemoryBackend
+from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Outcome

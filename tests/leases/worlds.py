@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 import metastore as ms
-from metastore.backends.memory import MemoryBackend
+from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.postgres.backend import PostgresBackend
 from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.clock import SYSTEM, Clock

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import metastore as ms
 from metastore import Store
-from metastore.backends.memory import MemoryBackend
+from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.clock import Clock
 from metastore.entity import Entity

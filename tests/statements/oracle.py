@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from metastore.backends.memory import MemoryBackend
-from metastore.backends.memory_tables import MemorySnapshot, Tables
+from metastore.backends.memory.backend import MemoryBackend
+from metastore.backends.memory.tables import MemorySnapshot, Tables
 from metastore.entity import Origin
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from metastore.backends.memory_tables import Body, Stand, Tables
+from metastore.backends.memory.tables import Body, Stand, Tables
 from metastore.changes import FORMAT
 from metastore.entity import OwnedRecord
 from metastore.port.backend import DRIFT, Step

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-from metastore.backends.memory_tables import Tables
+from metastore.backends.memory.tables import Tables
 from metastore.clock import Clock
 from metastore.port.backend import Step
 from metastore.port.commit import Conflicted, LeaseToken, Unknown

@@ -1,12 +1,12 @@
 """Intents, entries and marks over dictionaries: the part of the oracle that keeps operations going.
 
-Like :mod:`metastore.backends.memory_commit` on tables that nobody else sees, until all of it held.
+Like :mod:`metastore.backends.memory.commit` on tables that nobody else sees, until all of it held.
 """
 
 from __future__ import annotations
 
-from metastore.backends.memory_commit import Refused, check_caller, check_guards, take_claim
-from metastore.backends.memory_tables import Tables
+from metastore.backends.memory.commit import Refused, check_caller, check_guards, take_claim
+from metastore.backends.memory.tables import Tables
 from metastore.port.backend import Step
 from metastore.port.commit import PENDING, Entry, Help, Mark, Resolution, Result
 

@@ -16,11 +16,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
-from metastore.backends.memory_commit import Refused, apply, newest_dropped
-from metastore.backends.memory_intents import help_intents, set_mark, write_down
-from metastore.backends.memory_leases import MemoryLeases
-from metastore.backends.memory_restore import MemoryRestorer, require_empty
-from metastore.backends.memory_tables import Body, MemorySnapshot, Stand, Tables
+from metastore.backends.memory.commit import Refused, apply, newest_dropped
+from metastore.backends.memory.intents import help_intents, set_mark, write_down
+from metastore.backends.memory.leases import MemoryLeases
+from metastore.backends.memory.restore import MemoryRestorer, require_empty
+from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
 from metastore.backends.sql.stats import DatabaseStats
 from metastore.changes import FORMAT as CHANGES
 from metastore.clock import Clock

@@ -1,0 +1,1 @@
+"""The reference model: the same answers from dictionaries. Property tests compare the databases with it."""
