@@ -5,7 +5,7 @@ from __future__ import annotations
 from metastore.changes import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.collecting import Collected
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.entity import Change, Entity, Version
 from metastore.errors import (
     BackendRefused,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from metastore.arguments import shown
 from metastore.changes import Doc, EntityChange, not_found
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
 from metastore.function_doc import (
     Definition,

@@ -17,10 +17,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from metastore.arguments import items, shown
-from metastore.columns import Column, check_columns, clean_flag, clean_optional
+from metastore.columns.column import Column, check_columns, clean_flag, clean_optional
+from metastore.columns.types import parse
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.names import clean_text
-from metastore.types import parse
 
 __all__ = [
     "Definition",

@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from metastore.arguments import shown
-from metastore.columns import COLUMN_FIELDS, Column
+from metastore.columns.column import COLUMN_FIELDS, Column
 from metastore.entity import Entity, Owned
 from metastore.errors import InvalidArgument
 from metastore.hints import hints_of, is_list, is_object, options

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NoReturn
 
 from metastore.arguments import shown
-from metastore.columns import Node, find
+from metastore.columns.column import Node, find
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name, clean_text, format_path, parse_path
 

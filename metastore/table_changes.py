@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from metastore.changes import Doc, EntityChange, not_found
-from metastore.columns import Column, Node, clean_flag, clean_optional, find, new_node
+from metastore.columns.column import Column, Node, clean_flag, clean_optional, find, new_node
+from metastore.columns.types import MAX_DEPTH, depth, parse
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.layout import Index, check_indexes, decode_indexes
 from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.table_doc import clean_format, clean_location, layout_references, rename_references
-from metastore.types import MAX_DEPTH, depth, parse
 
 __all__ = [
     "FIRST",

@@ -4,7 +4,7 @@
      "sort_orders": [text, …], "indexes": [{"name", "columns", "type"}, …], "location": text | null,
      "format": text | null}
 
-Columns are nodes of :mod:`metastore.columns`, the texts of the layout those of :mod:`metastore.layout`. Everything
+Columns are nodes of :mod:`metastore.columns.column`, the texts of the layout those of :mod:`metastore.layout`. Everything
 in a document was checked when it went in: references of the layout always name a column that is there.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from metastore.columns import Column, columns_doc, reconcile
+from metastore.columns.column import Column, columns_doc, reconcile
 from metastore.errors import InvalidArgument
 from metastore.layout import (
     Index,

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from metastore.arguments import shown
 from metastore.changes import decode
-from metastore.columns import Column
+from metastore.columns.column import Column
+from metastore.columns.types import parse
 from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import InvalidArgument
 from metastore.kinds import KINDS, OWNED_KINDS
@@ -16,7 +17,6 @@ from metastore.kinds.kind import MAX_DEPTH, is_too_deep
 from metastore.names import parse_path
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.unreadable import MAX_TIME, reason
-from metastore.types import parse
 from metastore.violations import UNAPPLIED, Violation
 
 __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_problem"]

@@ -3,7 +3,7 @@
     {"columns": [node, …], "last_column_id": n, "representations": {dialect: text, …},
      "default_catalog": name | null, "default_schema": name | null}
 
-Columns are nodes of :mod:`metastore.columns`. A dialect is a word in lower case, and stands there once.
+Columns are nodes of :mod:`metastore.columns.column`. A dialect is a word in lower case, and stands there once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metastore.arguments import items, shown
-from metastore.columns import Column, columns_doc, reconcile
+from metastore.columns.column import Column, columns_doc, reconcile
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name, clean_text
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from metastore.columns import Column
+from metastore.columns.column import Column
+from metastore.columns.types import spell
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name
 from metastore.table_doc import table_doc
-from metastore.types import spell
 
 BARE = (
     "boolean",

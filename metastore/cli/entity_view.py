@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from metastore.cli.output import grid, safe, table, time, write_table
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.entity import Entity
 from metastore.kinds import KINDS
 from metastore.kinds.declared import Kind

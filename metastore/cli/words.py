@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from metastore.changes import EntityChange
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
 from metastore.names import parse_path
 from metastore.reading_changes import changes_from_list

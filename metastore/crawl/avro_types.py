@@ -22,9 +22,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from metastore.columns import Column
+from metastore.columns.column import Column
+from metastore.columns.types import Atomic, External, Field, Nested, Type
 from metastore.crawl.text_files import NotThisFormat
-from metastore.types import Atomic, External, Field, Nested, Type
 
 __all__ = ["avro_columns"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.crawl.candidates import Candidate, Names
 from metastore.crawl.facts import ColumnStats, FileFacts, merge_stats, nanoseconds
 from metastore.crawl.formats import TYPED

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from metastore.changes import EntityChange, RemoveProperty, SetProperty
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.names import format_path
 from metastore.table_changes import AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from metastore.columns import Column
-from metastore.types import parse
+from metastore.columns.column import Column
+from metastore.columns.types import parse
 
 __all__ = ["MAX_TEXT", "ColumnStats", "FileFacts", "Unreadable", "merge_stats", "nanoseconds", "text"]
 

@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.crawl.datasets import Dataset
 from metastore.crawl.facts import ColumnStats, text
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
-from metastore.columns import Column
+from metastore.columns.column import Column
+from metastore.columns.types import parse
 from metastore.crawl.facts import MAX_TEXT, text
-from metastore.types import parse
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression

@@ -13,10 +13,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final
 
-from metastore.columns import Column
+from metastore.columns.column import Column
+from metastore.columns.types import Field, Nested, parse
 from metastore.crawl.text_files import NotThisFormat
 from metastore.crawl.widen import NULL_TYPE, widest
-from metastore.types import Field, Nested, parse
 
 __all__ = ["columns_of", "values"]
 

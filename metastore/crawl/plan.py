@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from metastore.changes import EntityChange, RemoveProperty, SetProperty
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.crawl.datasets import Dataset, Part
 from metastore.crawl.diff import column_lines, lines_of, partition_lines
 from metastore.crawl.figures import figures

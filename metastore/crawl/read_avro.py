@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.crawl.avro_types import avro_columns
 from metastore.crawl.files import InputFile, NotReadable
 from metastore.crawl.filesystems import why

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.crawl.dialect import Dialect, sniff
 from metastore.crawl.text_files import LARGEST, NotThisFormat, TextFile, encoding_of, samples_of
 from metastore.crawl.widen import NULL_TYPE, is_null, widest

@@ -17,8 +17,8 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.json
 
-from metastore.arrow import columns_from_arrow
-from metastore.columns import Column
+from metastore.columns.arrow import columns_from_arrow
+from metastore.columns.column import Column
 from metastore.crawl.json_values import columns_of, values
 from metastore.crawl.read_csv import TextFacts
 from metastore.crawl.text_files import LARGEST, NotThisFormat, Sample, TextFile, encoding_of, samples_of

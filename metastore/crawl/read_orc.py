@@ -7,8 +7,8 @@ import functools
 import pyarrow as pa
 import pyarrow.orc
 
-from metastore.arrow import columns_from_arrow
-from metastore.columns import Column
+from metastore.columns.arrow import columns_from_arrow
+from metastore.columns.column import Column
 from metastore.crawl.files import InputFile
 
 __all__ = ["read_orc", "why_not_orc"]

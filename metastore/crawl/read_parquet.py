@@ -23,8 +23,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow.parquet.core import ParquetReader
 
-from metastore.arrow import columns_from_arrow
-from metastore.columns import Column
+from metastore.columns.arrow import columns_from_arrow
+from metastore.columns.column import Column
 from metastore.crawl.facts import MAX_TEXT, ColumnStats, merge_stats, nanoseconds
 from metastore.crawl.files import InputFile
 

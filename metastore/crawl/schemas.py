@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.crawl.facts import FileFacts
 from metastore.crawl.formats import TYPED
 from metastore.crawl.widen import known, widen, widest

@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
-from metastore.types import Atomic, External, Field, Nested, Type, parse
+from metastore.columns.types import Atomic, External, Field, Nested, Type, parse
 
 __all__ = ["NULL_TYPE", "is_null", "known", "widen", "widest"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from metastore import table_changes, view_changes
-from metastore.columns import Column, decode_columns
+from metastore.columns.column import Column, decode_columns
 from metastore.entity import Entity
 from metastore.kinds.kind import COMMON_CHANGES, Kind, as_stored
 from metastore.view_doc import SQL, decode_representations, replace_view_doc, view_doc

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Unpack
 
 from metastore.arguments import items
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.function_doc import Definition
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.fileset import Fileset

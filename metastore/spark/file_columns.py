@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metastore.columns import Column, with_fields
+from metastore.columns.column import Column, with_fields
+from metastore.columns.types import Nested, Type, parse
 from metastore.spark.readable import Readable
-from metastore.types import Nested, Type, parse
 
 __all__ = ["FileColumn", "file_columns", "file_layout"]
 

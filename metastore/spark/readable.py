@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.entity import Version
 from metastore.kinds.table import Table
 from metastore.store import Store

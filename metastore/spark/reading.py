@@ -27,7 +27,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.types import StructField, StructType
 
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
 from metastore.spark.file_columns import FileColumn, file_columns, file_layout
 from metastore.spark.headers import by_header

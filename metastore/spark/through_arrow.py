@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from pyarrow import fs, orc
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
-from metastore.arrow import columns_to_arrow
-from metastore.columns import Column
+from metastore.columns.arrow import columns_to_arrow
+from metastore.columns.column import Column
+from metastore.columns.types import Atomic, External, Type, parse
 from metastore.names import clean_name
 from metastore.spark.types import columns_to_spark, with_leaves
-from metastore.types import Atomic, External, Type, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

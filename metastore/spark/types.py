@@ -23,9 +23,9 @@ from typing import Any, Final
 
 from pyspark.sql import types as spark
 
-from metastore.columns import Column, attributes, check_columns, field_metadata, with_fields
+from metastore.columns.column import Column, attributes, check_columns, field_metadata, with_fields
+from metastore.columns.types import MAX_DEPTH, Atomic, External, Field, Nested, Type, parse
 from metastore.errors import InvalidArgument
-from metastore.types import MAX_DEPTH, Atomic, External, Field, Nested, Type, parse
 
 __all__ = ["as_read", "columns_from_spark", "columns_to_spark", "with_leaves"]
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 
-from metastore.arrow import columns_from_arrow
-from metastore.columns import Column
+from metastore.columns.arrow import columns_from_arrow
+from metastore.columns.column import Column
 from metastore.crawl.facts import FileFacts, Unreadable
 from metastore.crawl.infer import infer_file
 from tests.crawl.conftest import Crawler, Lake

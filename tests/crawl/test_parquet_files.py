@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metastore.arrow import columns_from_arrow
+from metastore.columns.arrow import columns_from_arrow
 from metastore.crawl.facts import ColumnStats, FileFacts, Unreadable, merge_stats, text
 from metastore.crawl.infer import infer_file
 from metastore.errors import InvalidArgument

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from metastore.changes import RemoveProperty, SetProperty
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.crawl.datasets import Dataset, Part
 from metastore.crawl.facts import ColumnStats
 from metastore.crawl.figures import figures

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import metastore as ms
 from metastore.altering import altered
 from metastore.changes import EntityChange
-from metastore.columns import Column, decode_columns
+from metastore.columns.column import Column, decode_columns
 from metastore.crawl.datasets import Dataset
 from metastore.crawl.plan import Plan, StoredTable, TypeChanged, partitioning_of, plan, properties_of
 from metastore.crawl.policies import OnTypeChange

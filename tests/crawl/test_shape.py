@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.crawl.candidates import Candidate
 from metastore.crawl.datasets import Dataset
 from metastore.crawl.facts import ColumnStats, FileFacts, Unreadable

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metastore as ms
-from metastore.arrow import columns_from_arrow, columns_to_arrow
-from metastore.columns import Column
+from metastore.columns.arrow import columns_from_arrow, columns_to_arrow
+from metastore.columns.column import Column
+from metastore.columns.types import parse
 from metastore.errors import MetastoreError
 from metastore.spark.file_columns import file_columns, file_layout
 from metastore.spark.readable import Readable, first_names
-from metastore.types import parse
 from tests import strategies
 
 pytest.importorskip("pyspark.sql.types")

@@ -17,7 +17,7 @@ import pyarrow.orc
 import pytest
 
 import metastore as ms
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.crawl.formats import format_of
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.spark import read, register

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from metastore.columns import Column, columns_doc, decode_columns
+from metastore.columns.column import Column, columns_doc, decode_columns
+from metastore.columns.types import MAX_DEPTH
 from metastore.errors import InvalidArgument
 from metastore.table_changes import SetColumnComment, SetColumnDefault
-from metastore.types import MAX_DEPTH
 from tests import strategies
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from metastore.arrow import columns_from_arrow, columns_to_arrow, type_from_arrow, type_to_arrow  # noqa: E402
+from metastore.columns.arrow import columns_from_arrow, columns_to_arrow, type_from_arrow, type_to_arrow  # noqa: E402
 
 PARQUET = Path(__file__).resolve().parents[3] / "shared" / "data" / "parquet"
 

@@ -10,9 +10,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from metastore.columns import Column, Node, check_columns, columns_doc, decode_columns, find, reconcile, with_fields
+from metastore.columns.column import (
+    Column,
+    Node,
+    check_columns,
+    columns_doc,
+    decode_columns,
+    find,
+    reconcile,
+    with_fields,
+)
+from metastore.columns.types import MAX_DEPTH
 from metastore.errors import InvalidArgument
-from metastore.types import MAX_DEPTH
 from tests import strategies
 
 Columns = tuple[Column, ...]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.columns import Column, columns_doc
+from metastore.columns.column import Column, columns_doc
 from metastore.errors import InvalidArgument
 from metastore.layout import (
     Index,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from metastore.columns import Column
+from metastore.columns.column import Column
+from metastore.columns.types import MAX_DEPTH
 from metastore.errors import InvalidArgument
-from metastore.types import MAX_DEPTH
 from tests import strategies
 
 T: Any = pytest.importorskip("pyspark.sql.types")

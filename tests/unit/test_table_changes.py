@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from metastore import table_changes
 from metastore.changes import EntityChange, decode, encode
-from metastore.columns import Column, Node, decode_columns
+from metastore.columns.column import Column, Node, decode_columns
+from metastore.columns.types import MAX_DEPTH
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
 from metastore.layout import Index
 from metastore.table_changes import (
@@ -32,7 +33,6 @@ from metastore.table_changes import (
     SetLocation,
 )
 from metastore.table_doc import table_doc
-from metastore.types import MAX_DEPTH
 from tests import strategies
 
 Doc = dict[str, Any]

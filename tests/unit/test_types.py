@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from metastore.columns.types import MAX_DEPTH, Atomic, External, Field, Nested, depth, parse
 from metastore.errors import InvalidArgument
-from metastore.types import MAX_DEPTH, Atomic, External, Field, Nested, depth, parse
 from tests import strategies
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from metastore.changes import SetProperty
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.loadtest.calls import Calls
 from metastore.loadtest.scenarios.scenario import Me, Scenario
 from metastore.store import Store

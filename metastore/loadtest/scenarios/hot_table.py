@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from metastore.changes import SetProperty
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.kinds.table import Table
 from metastore.loadtest.calls import Calls, Within
 from metastore.loadtest.scenarios.scenario import Me, Scenario

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from metastore.changes import SetProperty
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
 from metastore.loadtest.calls import Calls, Within
 from metastore.loadtest.scenarios.picking import Weighted, zipf

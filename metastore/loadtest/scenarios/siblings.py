@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from metastore.changes import SetProperty
 from metastore.checker.finding import Finding
-from metastore.columns import Column
+from metastore.columns.column import Column
 from metastore.loadtest.calls import Calls
 from metastore.loadtest.scenarios.scenario import Ended, Me, Scenario
 from metastore.store import Store

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from metastore.arguments import shown
+from metastore.columns.types import Nested, Type, parse, spell
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name, clean_text, exact_text
-from metastore.types import Nested, Type, parse, spell
 
 __all__ = [
     "COLUMN_FIELDS",
@@ -53,7 +53,7 @@ COLUMN_FIELDS: Final = ("id", "name", "type", "nullable", "default", "comment", 
 class Column:
     """A column, or a nested field of one.
 
-    ``type`` is spelled canonically (see :mod:`metastore.types`); ``default`` is the text of an expression.
+    ``type`` is spelled canonically (see :mod:`metastore.columns.types`); ``default`` is the text of an expression.
     ``fields`` are the parts of a nested type: a struct's fields, a list's ``element``, a map's ``key`` and
     ``value``. ``id`` is None until the column is stored, and is not compared.
     """

@@ -27,9 +27,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from metastore.columns import Column, attributes, check_columns, field_metadata, with_fields
+from metastore.columns.column import Column, attributes, check_columns, field_metadata, with_fields
+from metastore.columns.types import MAX_DEPTH, Atomic, External, Nested, parse
 from metastore.errors import InvalidArgument
-from metastore.types import MAX_DEPTH, Atomic, External, Nested, parse
 
 __all__ = ["columns_from_arrow", "columns_to_arrow", "type_from_arrow", "type_to_arrow"]
 
