@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from metastore.changes import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.collecting import Collected
 from metastore.columns.column import Column
-from metastore.entity import Change, Entity, Version
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -29,44 +27,31 @@ from metastore.errors import (
     UnreadableRow,
     VersionConflict,
 )
-from metastore.function_changes import (
+from metastore.keys import key
+from metastore.kinds.catalog import Catalog
+from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
+from metastore.kinds.declared import Field, Kind
+from metastore.kinds.entity import Change, Entity, Version
+from metastore.kinds.fileset import Fileset
+from metastore.kinds.function.changes import (
     AddDefinition,
     AddImplementation,
     DropDefinition,
     DropImplementation,
     SetImplementation,
 )
-from metastore.function_doc import Definition, Implementation
-from metastore.json_schema import json_schema
-from metastore.keys import key
-from metastore.kinds.catalog import Catalog
-from metastore.kinds.declared import Field, Kind
-from metastore.kinds.fileset import Fileset
-from metastore.kinds.function import Function
+from metastore.kinds.function.document import Definition, Implementation
+from metastore.kinds.function.kind import Function
+from metastore.kinds.json_schema import json_schema
 from metastore.kinds.metalake import Metalake
-from metastore.kinds.model import Model
-from metastore.kinds.model_version import ModelVersion
+from metastore.kinds.model.changes import RemoveUri, SetUri
+from metastore.kinds.model.kind import Model
+from metastore.kinds.model.version import ModelVersion
 from metastore.kinds.partition import Partition
+from metastore.kinds.read_changes import change_from_dict, changes_from_list
 from metastore.kinds.schema import Schema
 from metastore.kinds.statistic import Statistic
-from metastore.kinds.table import Table
-from metastore.kinds.topic import Topic
-from metastore.kinds.view import View
-from metastore.layout import Index
-from metastore.lease_changes import LeaseHolder
-from metastore.leases.book import Holder, LeaseEvent
-from metastore.leases.lease import Lease, LeaseSet
-from metastore.leases.object_leases import ObjectStoreLeases
-from metastore.leases.staging import LeftBehind
-from metastore.metrics import PoolUse, Snapshot
-from metastore.model_changes import RemoveUri, SetUri
-from metastore.paging import Page
-from metastore.reading_changes import change_from_dict, changes_from_list
-from metastore.results import Outcome
-from metastore.stats import Stats
-from metastore.store import Store, migrate, restore
-from metastore.store import open_store as open
-from metastore.table_changes import (
+from metastore.kinds.table.changes import (
     FIRST,
     AddColumn,
     AddIndex,
@@ -82,9 +67,24 @@ from metastore.table_changes import (
     SetFormat,
     SetLocation,
 )
+from metastore.kinds.table.kind import Table
+from metastore.kinds.table.layout import Index
+from metastore.kinds.topic import Topic
+from metastore.kinds.view.changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
+from metastore.kinds.view.document import SQL
+from metastore.kinds.view.kind import View
+from metastore.lease_changes import LeaseHolder
+from metastore.leases.book import Holder, LeaseEvent
+from metastore.leases.lease import Lease, LeaseSet
+from metastore.leases.object_leases import ObjectStoreLeases
+from metastore.leases.staging import LeftBehind
+from metastore.metrics import PoolUse, Snapshot
+from metastore.paging import Page
+from metastore.results import Outcome
+from metastore.stats import Stats
+from metastore.store import Store, migrate, restore
+from metastore.store import open_store as open
 from metastore.transfer.outcomes import Exported, Imported
-from metastore.view_changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
-from metastore.view_doc import SQL
 from metastore.violations import Violation
 
 new_operation_id = _SYSTEM.operation_id

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from metastore.changes import Doc, EntityChange
 from metastore.errors import UnreadableRow
+from metastore.kinds.change import Doc, EntityChange
 from metastore.kinds.kind import dump
 from metastore.names import format_path
 from metastore.port.unreadable import reason

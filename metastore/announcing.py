@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import NoReturn, TypeVar, cast
 from uuid import UUID
 
-from metastore.changes import EntityChange, encode
-from metastore.entity import Record
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.helping import BATCH, Batch, Plan, leads_to, plan
-from metastore.kinds import kind_named
+from metastore.kinds.change import EntityChange, encode
+from metastore.kinds.entity import Record
 from metastore.kinds.kind import MAX_CHANGES
+from metastore.kinds.registry import kind_named
 from metastore.names import format_path
 from metastore.operation_row import OperationRow, detail
 from metastore.port.backend import Pending, Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from metastore.entity import Node, Record
+from metastore.kinds.entity import Node, Record
 from metastore.port.commit import LIVE
 
 __all__ = ["Draft", "Drafts"]

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
 from metastore.clock import Clock
-from metastore.entity import Change
 from metastore.errors import InvalidArgument
+from metastore.kinds.entity import Change
 from metastore.managers.past import change_of
 from metastore.names import exact_text
 from metastore.port.backend import Backend, Step

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from metastore.arguments import items, shown
-from metastore.entity import Change, Entity
 from metastore.errors import InvalidArgument
 from metastore.feed import changes
+from metastore.kinds.entity import Change, Entity
 from metastore.names import Path, format_path, parse_path
 from metastore.paging import Page, clean_size
 from metastore.session import Session

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from metastore.entity import Entity, Record
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds import KINDS, kind_named
+from metastore.kinds.entity import Entity, Record
+from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target
 from metastore.names import clean_text, parse_path
 from metastore.placing import families_of

@@ -19,8 +19,8 @@ from typing import Self
 
 from metastore.arguments import positive_seconds
 from metastore.deadlines import until
-from metastore.entity import Record
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, ScopeFrozen
+from metastore.kinds.entity import Record
 from metastore.managers.kinds import Schemas
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path

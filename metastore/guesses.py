@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from metastore.clock import Clock
-from metastore.entity import Node
+from metastore.kinds.entity import Node
 
 __all__ = ["Hot", "Recent"]
 

@@ -14,10 +14,10 @@ from functools import partial
 from uuid import UUID
 
 from metastore.altering import altered
-from metastore.changes import FORMAT, EntityChange, UnknownChange, decode
-from metastore.entity import Entity, Node, Record
 from metastore.errors import InvalidArgument, MetastoreError
-from metastore.kinds import kind_named
+from metastore.kinds.change import FORMAT, EntityChange, UnknownChange, decode
+from metastore.kinds.entity import Entity, Node, Record
+from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path, parse_path
 from metastore.placing import check_in_use, guards_of
 from metastore.port.backend import Pending, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from metastore.changes import EntityChange
+from metastore.kinds.change import EntityChange
 
 __all__ = ["LeaseHolder"]
 

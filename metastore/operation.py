@@ -21,7 +21,6 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from metastore.announcing import Announced
 from metastore.deadlines import remaining, until
-from metastore.entity import Entity
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
@@ -33,6 +32,7 @@ from metastore.errors import (
     ScopeFrozen,
 )
 from metastore.keys import began
+from metastore.kinds.entity import Entity
 from metastore.operation_row import detail, refused_id
 from metastore.port.commit import (
     ROOT_ID,

@@ -19,9 +19,9 @@ from uuid import UUID
 
 from metastore.clock import Clock
 from metastore.drafts import Draft, Drafts
-from metastore.entity import Node, Origin, OwnedRecord, Record
 from metastore.errors import InvalidArgument
-from metastore.kinds import kind_named
+from metastore.kinds.entity import Node, Origin, OwnedRecord, Record
+from metastore.kinds.registry import kind_named
 from metastore.names import fold
 from metastore.overlay_changed import Changed, changed
 from metastore.overlay_owned import OwnedOverlay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metastore.entity import OwnedRecord
+from metastore.kinds.entity import OwnedRecord
 from metastore.port.backend import Backend
 from metastore.port.commit import LIVE, Absent, Delete, Listing, Put, Result
 from metastore.read_set import ReadSet

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from metastore.entity import Node
 from metastore.errors import InvalidArgument, NotInUse
-from metastore.kinds import kind_named
+from metastore.kinds.entity import Node
 from metastore.kinds.kind import Kind
+from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path
 from metastore.port.backend import ROOT, Lookup
 from metastore.port.commit import Guard

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from metastore.entity import OwnedRecord
+from metastore.kinds.entity import OwnedRecord
 from metastore.port.commit import (
     Absent,
     Children,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metastore.changes import Doc, EntityChange
-from metastore.kinds import KINDS
+from metastore.kinds.change import Doc, EntityChange
+from metastore.kinds.registry import KINDS
 
 __all__ = ["Replace"]
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 
 from metastore.errors import InvalidArgument
-from metastore.kinds import kind_named
+from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
 from metastore.placing import families_of
 from metastore.port.commit import ROOT_ID

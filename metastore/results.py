@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from metastore import errors
-from metastore.entity import Entity, Node, Origin, Owned, OwnedRecord, Record
 from metastore.errors import MetastoreError, UnreadableRow
-from metastore.kinds import kind_named, owned_kind_named
+from metastore.kinds.entity import Entity, Node, Origin, Owned, OwnedRecord, Record
+from metastore.kinds.registry import kind_named, owned_kind_named
 from metastore.names import parse_path
 from metastore.port.backend import Backend, Step
 from metastore.port.commit import CLAIMABLE, PENDING

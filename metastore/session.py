@@ -16,12 +16,12 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from metastore.arguments import positive_seconds, shown
-from metastore.changes import EntityChange
 from metastore.clock import Clock
-from metastore.entity import Entity, Node
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.guesses import Hot, Recent
 from metastore.keys import clean_operation_id
+from metastore.kinds.change import EntityChange
+from metastore.kinds.entity import Entity, Node
 from metastore.metrics import Metrics
 from metastore.names import clean_text
 from metastore.port.backend import Backend, Lookup, Step

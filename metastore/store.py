@@ -16,7 +16,6 @@ from metastore.arguments import items, positive_integer, positive_seconds, shown
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM, Clock
 from metastore.collecting import Collected
-from metastore.entity import Change, Entity
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
@@ -29,7 +28,8 @@ from metastore.feed_page import changes_page
 from metastore.finding import find, wanted
 from metastore.freezing import FreezableSchemas
 from metastore.keys import clean_operation_id
-from metastore.kinds import KINDS
+from metastore.kinds.entity import Change, Entity
+from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers import moving

@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Any
 
 from metastore.errors import InvalidArgument
-from metastore.kinds import KINDS
+from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, Snapshot
 from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from metastore.changes import FORMAT
+from metastore.kinds.change import FORMAT
 from metastore.port.backend import Snapshot
 from metastore.port.commit import PENDING
 from metastore.port.unreadable import reason

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from metastore.arguments import shown
-from metastore.changes import decode
 from metastore.columns.column import Column
 from metastore.columns.types import parse
-from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import InvalidArgument
-from metastore.kinds import KINDS, OWNED_KINDS
+from metastore.kinds.change import decode
+from metastore.kinds.entity import Node, OwnedRecord, Record
 from metastore.kinds.kind import MAX_DEPTH, is_too_deep
+from metastore.kinds.registry import KINDS, OWNED_KINDS
 from metastore.names import parse_path
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.unreadable import MAX_TIME, reason

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError
-from metastore.kinds import KINDS
+from metastore.kinds.registry import KINDS
 from metastore.names import format_path
 from metastore.port.commit import CLAIMABLE, PENDING, ROOT_ID
 from metastore.port.unreadable import reason

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from metastore.columns.column import Column
 from metastore.columns.types import spell
 from metastore.errors import InvalidArgument
+from metastore.kinds.table.document import table_doc
 from metastore.names import clean_name
-from metastore.table_doc import table_doc
 
 BARE = (
     "boolean",

@@ -33,7 +33,7 @@ from metastore.checker.records import Seen
 from metastore.checker.timeline import Timelines
 from metastore.checker.told import Told
 from metastore.checker.tree import DEEPEST, Placed
-from metastore.kinds import OWNED_KINDS, kind_named
+from metastore.kinds.registry import OWNED_KINDS, kind_named
 from metastore.names import parse_path
 from metastore.placing import families_of
 from metastore.port.commit import ROOT_ID

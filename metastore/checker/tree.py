@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from metastore.checker.finding import Finding
-from metastore.kinds import kind_named
+from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
 from metastore.placing import families_of
 from metastore.port.commit import ROOT_ID

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from metastore.changes import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.cli.context import Json, KindOption, find, manager_of
 from metastore.cli.edit import DryRun, ExpectedVersion, say, trial
 from metastore.cli.words import json_changes, pair, pairs, typed
 from metastore.errors import InvalidArgument
+from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
+from metastore.kinds.table.changes import AddColumn, DropColumn, RenameColumn, RetypeColumn, SetFormat, SetLocation
 from metastore.names import parse_path
-from metastore.table_changes import AddColumn, DropColumn, RenameColumn, RetypeColumn, SetFormat, SetLocation
 
 __all__ = ["register"]
 

@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from metastore.cli.unregistered import unregistered_at
-from metastore.entity import Entity
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
-from metastore.kinds import KINDS, kind_named
+from metastore.kinds.entity import Entity
+from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.declared import DeclaredManager
 from metastore.managers.every import Managers
 from metastore.names import format_path, parse_path

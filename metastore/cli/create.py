@@ -10,7 +10,7 @@ from metastore.cli.context import Json, manager_of
 from metastore.cli.edit import DryRun, say, trial
 from metastore.cli.words import column, json_value, pair, pairs
 from metastore.errors import InvalidArgument
-from metastore.view_doc import SQL
+from metastore.kinds.view.document import SQL
 
 __all__ = ["register"]
 

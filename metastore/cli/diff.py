@@ -10,7 +10,7 @@ from rich.text import Text
 
 from metastore.cli.context import Json, KindOption, find, manager_of
 from metastore.cli.output import change_text, console, safe, write_json
-from metastore.entity import Version
+from metastore.kinds.entity import Version
 
 __all__ = ["register"]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from metastore.cli.output import console, safe, write_json
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.managers.every import Managers
 from metastore.store import Store
 

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from metastore.cli.output import grid, safe, table, time, write_table
 from metastore.columns.column import Column
-from metastore.entity import Entity
-from metastore.kinds import KINDS
 from metastore.kinds.declared import Kind
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import to_json
-from metastore.kinds.model_version import ModelVersion
+from metastore.kinds.model.version import ModelVersion
+from metastore.kinds.registry import KINDS
 from metastore.names import format_path
 
 __all__ = ["show_entity", "show_versions"]

@@ -12,9 +12,9 @@ from metastore.cli.context import Json, KindOption, child_kinds, find, manager_o
 from metastore.cli.entity_view import show_entity, show_versions
 from metastore.cli.output import console, safe, short, write_json
 from metastore.cli.unregistered import explain, unregistered_below
-from metastore.entity import Entity
 from metastore.errors import InvalidArgument
-from metastore.kinds import KINDS
+from metastore.kinds.entity import Entity
+from metastore.kinds.registry import KINDS
 from metastore.names import format_path, parse_path
 from metastore.store import Store
 

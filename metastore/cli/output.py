@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from metastore.changes import EntityChange
+from metastore.kinds.change import EntityChange
+from metastore.kinds.plain import plain
 from metastore.names import format_path
-from metastore.plain import plain
 
 __all__ = [
     "change_text",

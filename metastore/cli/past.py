@@ -18,7 +18,7 @@ from metastore.cli.output import (
     write_json,
     write_table,
 )
-from metastore.entity import Change, Version
+from metastore.kinds.entity import Change, Version
 
 __all__ = ["register"]
 

@@ -10,8 +10,8 @@ import typer
 from metastore.cli.context import Json, KindOption, find, kinds_at, manager_of
 from metastore.cli.edit import DryRun, ExpectedVersion, say, trial
 from metastore.cli.output import console, safe, write_json
-from metastore.entity import Entity
 from metastore.errors import EntityNotFound, InvalidArgument, NotEmpty
+from metastore.kinds.entity import Entity
 from metastore.names import format_path, parse_path
 from metastore.store import Store
 

@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Final
 
 from metastore.cli.output import tell
-from metastore.entity import Entity, Node
-from metastore.kinds import KINDS, kind_named
+from metastore.kinds.entity import Entity, Node
 from metastore.kinds.installed import GROUP
+from metastore.kinds.registry import KINDS, kind_named
 from metastore.placing import families_of, key_under, lookup
 from metastore.store import Store
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from metastore.changes import EntityChange
 from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
+from metastore.kinds.change import EntityChange
+from metastore.kinds.read_changes import changes_from_list
 from metastore.names import parse_path
-from metastore.reading_changes import changes_from_list
 
 __all__ = ["column", "json_changes", "json_value", "pair", "pairs", "typed"]
 

@@ -25,11 +25,11 @@ from metastore.crawl.plan import Plan, StoredPart, StoredTable, partitioning_of,
 from metastore.crawl.policies import OnTypeChange
 from metastore.crawl.signatures import location_row, row_name
 from metastore.crawl.sources import is_same, source_fields, unused_fields
-from metastore.entity import Entity
 from metastore.errors import EntityAlreadyExists, EntityNotFound, NotInUse, VersionConflict
 from metastore.kinds.catalog import Catalog
+from metastore.kinds.entity import Entity
 from metastore.kinds.source import Source
-from metastore.kinds.table import Table
+from metastore.kinds.table.kind import Table
 from metastore.managers.sources import NewTable
 from metastore.names import format_path
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from metastore.changes import EntityChange, RemoveProperty, SetProperty
 from metastore.columns.column import Column
+from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
+from metastore.kinds.table.changes import AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
 from metastore.names import format_path
-from metastore.table_changes import AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
 
 __all__ = ["column_lines", "lines_of", "partition_lines"]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from metastore.changes import SetProperty
 from metastore.crawl.candidates import any_below
 from metastore.crawl.listing import Listing
 from metastore.crawl.places import path_of
@@ -22,6 +21,7 @@ from metastore.crawl.registry import Known
 from metastore.crawl.report import Action, Failure, Note, TableResult
 from metastore.errors import MetastoreError
 from metastore.kinds.catalog import Catalog
+from metastore.kinds.change import SetProperty
 from metastore.kinds.source import Source
 from metastore.store import Store
 

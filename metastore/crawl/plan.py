@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from metastore.changes import EntityChange, RemoveProperty, SetProperty
 from metastore.columns.column import Column
 from metastore.crawl.datasets import Dataset, Part
 from metastore.crawl.diff import column_lines, lines_of, partition_lines
@@ -32,9 +31,10 @@ from metastore.crawl.figures import figures
 from metastore.crawl.places import location_of
 from metastore.crawl.policies import OnTypeChange
 from metastore.crawl.widen import widen
-from metastore.layout import check_partitioning
+from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
+from metastore.kinds.table.changes import FIRST, AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
+from metastore.kinds.table.layout import check_partitioning
 from metastore.names import format_path
-from metastore.table_changes import FIRST, AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
 
 __all__ = [
     "MISSING",

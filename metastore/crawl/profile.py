@@ -29,7 +29,7 @@ from metastore.clock import SYSTEM
 from metastore.crawl.figuring import figures_of
 from metastore.crawl.report import Failure
 from metastore.errors import MetastoreError
-from metastore.kinds.table import Table
+from metastore.kinds.table.kind import Table
 from metastore.names import format_path
 from metastore.spark.readable import Readable, readables
 from metastore.spark.reading import dataframe, reason_of

@@ -19,7 +19,7 @@ from metastore.crawl.policies import OnTypeChange
 from metastore.crawl.report import Note, TableResult
 from metastore.crawl.signatures import prefix_of, signature_of
 from metastore.kinds.source import Source
-from metastore.kinds.table import Table
+from metastore.kinds.table.kind import Table
 from metastore.names import format_path
 
 __all__ = ["Known", "Registry", "Sorted", "known_below", "sort_out"]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 from metastore.arguments import shown
-from metastore.changes import Doc
-from metastore.entity import Entity
 from metastore.errors import InvalidArgument
+from metastore.kinds.change import Doc
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, as_stored
 from metastore.names import clean_text, exact_text
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from metastore.changes import Doc
-from metastore.entity import Owned
 from metastore.errors import InvalidArgument
+from metastore.kinds.change import Doc
+from metastore.kinds.entity import Owned
 from metastore.kinds.kind import OwnedKind
 
 __all__ = ["CRAWL", "CRAWL_STATES", "Crawl"]

@@ -20,14 +20,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from metastore.arguments import items, shown
-from metastore.changes import FORMAT, Doc, EntityChange, UnknownChange, decode, encode
-from metastore.entity import Entity, Origin, Record
 from metastore.errors import InvalidArgument, MetastoreError
-from metastore.kinds import KINDS, OWNED_KINDS, kind_named
 from metastore.kinds import kind as built_in
+from metastore.kinds.change import FORMAT, Doc, EntityChange, UnknownChange, decode, encode
+from metastore.kinds.entity import Entity, Origin, Record
 from metastore.kinds.kind import base_doc, to_json
+from metastore.kinds.plain import plain
+from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
 from metastore.names import clean_text
-from metastore.plain import plain
 
 __all__ = ["Field", "Kind"]
 

@@ -15,9 +15,9 @@ from inspect import Parameter, signature
 from typing import Any
 
 from metastore.arguments import shown
-from metastore.changes import Doc, EntityChange, RemoveProperty, SetComment, SetProperty, encode
-from metastore.entity import Entity, Owned
 from metastore.errors import InvalidArgument
+from metastore.kinds.change import Doc, EntityChange, RemoveProperty, SetComment, SetProperty, encode
+from metastore.kinds.entity import Entity, Owned
 from metastore.names import clean_text, exact_text, format_path
 
 __all__ = [
@@ -64,7 +64,7 @@ COMMON_CHANGES: tuple[type[EntityChange], ...] = (SetComment, SetProperty, Remov
 class Kind:
     """An entity kind. ``parents``: the kinds it may stand below; none: below the root.
 
-    ``since``: the format of changes (:data:`metastore.changes.FORMAT`) that a program must know to apply some here.
+    ``since``: the format of changes (:data:`metastore.kinds.change.FORMAT`) that a program must know to apply some here.
     """
 
     name: str

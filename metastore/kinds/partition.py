@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from metastore.arguments import shown
-from metastore.changes import Doc
-from metastore.entity import Owned
 from metastore.errors import InvalidArgument
+from metastore.kinds.change import Doc
+from metastore.kinds.entity import Owned
 from metastore.kinds.kind import OwnedKind
 from metastore.names import clean_text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 
 __all__ = ["TOPIC", "Topic"]

@@ -15,11 +15,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from metastore.changes import decode
 from metastore.deadlines import remaining, until
-from metastore.entity import utc
 from metastore.errors import BackendUnavailable, MetastoreError, outcome_forgotten
 from metastore.feed import position_of
+from metastore.kinds.change import decode
+from metastore.kinds.entity import utc
 from metastore.lease_changes import LeaseHolder
 from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
 from metastore.managers.past import steps_of

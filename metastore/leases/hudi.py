@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from metastore.entity import utc
 from metastore.errors import InvalidArgument
+from metastore.kinds.entity import utc
 from metastore.leases.lock_file import Holding, LockFile, unreadable
 
 __all__ = ["decode", "encode", "key"]

@@ -20,8 +20,8 @@ from typing import Any, NoReturn, Protocol, Self
 
 from metastore.clock import Clock
 from metastore.deadlines import until
-from metastore.entity import Entity
 from metastore.errors import InvalidArgument, LeaseLost, MetastoreError
+from metastore.kinds.entity import Entity
 from metastore.leases.book import Book, Grant
 from metastore.leases.heartbeat import Heartbeat, Lost
 from metastore.leases.validity import Instant, Validity

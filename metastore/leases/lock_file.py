@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from metastore.entity import utc
 from metastore.errors import BackendUnavailable, MigrationNeeded
+from metastore.kinds.entity import utc
 
 __all__ = ["HISTORY", "Holding", "LockFile", "Past", "Waiter", "decode", "encode", "unreadable"]
 

@@ -16,8 +16,8 @@ from datetime import datetime
 
 from metastore.clock import Clock
 from metastore.deadlines import remaining
-from metastore.entity import utc
 from metastore.errors import InvalidArgument, MetastoreError
+from metastore.kinds.entity import utc
 from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
 from metastore.leases.lock_file import Holding, LockFile
 from metastore.leases.object_cells import Cells, Done

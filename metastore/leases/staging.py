@@ -13,11 +13,11 @@ from datetime import datetime
 from uuid import UUID
 
 from metastore.arguments import items, shown
-from metastore.changes import EntityChange, SetProperty
-from metastore.entity import Entity, utc
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds import kind_named
+from metastore.kinds.change import EntityChange, SetProperty
+from metastore.kinds.entity import Entity, utc
 from metastore.kinds.kind import MAX_DOC
+from metastore.kinds.registry import kind_named
 from metastore.leases.lease import Hold
 from metastore.names import clean_text
 from metastore.port.backend import Backend

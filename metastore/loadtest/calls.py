@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from metastore.changes import EntityChange
 from metastore.checker.recorder import Recorder
 from metastore.checker.records import Lost, Operation, Seen
-from metastore.entity import Entity
 from metastore.errors import BackendUnavailable, EntityNotFound, MetastoreError, OutcomeUnknown, VersionConflict
+from metastore.kinds.change import EntityChange
+from metastore.kinds.entity import Entity
 from metastore.loadtest.outcomes import outcome_of, seen_by
 from metastore.names import parse_path
 from metastore.retry.policy import Attempt

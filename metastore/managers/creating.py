@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from metastore.altering import equal
 from metastore.arguments import shown
-from metastore.changes import Doc
-from metastore.entity import Entity, Node, Record
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.helping import own_guards
+from metastore.kinds.change import Doc
+from metastore.kinds.entity import Entity, Node, Record
 from metastore.kinds.kind import Kind, dump
 from metastore.managers.target import check_standing, find_parent, missing_parent, root_or_last, standing
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.managers.manager import Manager
 from metastore.managers.options import CALL_OPTIONS, CreateOptions
 from metastore.names import Path

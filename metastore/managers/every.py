@@ -6,7 +6,7 @@ from typing import cast
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
-from metastore.kinds import KINDS
+from metastore.kinds.registry import KINDS
 from metastore.managers.declared import DeclaredManager
 from metastore.managers.kinds import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
 from metastore.managers.manager import Manager

@@ -8,22 +8,22 @@ from typing import Unpack
 
 from metastore.arguments import items
 from metastore.columns.column import Column
-from metastore.function_doc import Definition
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.fileset import Fileset
-from metastore.kinds.function import Function
+from metastore.kinds.function.document import Definition
+from metastore.kinds.function.kind import Function
 from metastore.kinds.metalake import Metalake
 from metastore.kinds.schema import Schema
-from metastore.kinds.table import Table
+from metastore.kinds.table.kind import Table
+from metastore.kinds.table.layout import Index
 from metastore.kinds.topic import Topic
-from metastore.kinds.view import View
-from metastore.layout import Index
+from metastore.kinds.view.document import SQL
+from metastore.kinds.view.kind import View
 from metastore.managers import moving
 from metastore.managers.manager import E, Manager
 from metastore.managers.options import CallOptions, CreateOptions, call_of
 from metastore.managers.target import Target
 from metastore.names import Path
-from metastore.view_doc import SQL
 
 __all__ = ["Catalogs", "Filesets", "Functions", "Metalakes", "Schemas", "Tables", "Topics", "Views"]
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from metastore.arguments import shown
-from metastore.entity import Entity, Node
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds import kind_named
+from metastore.kinds.entity import Entity, Node
 from metastore.kinds.kind import Kind
+from metastore.kinds.registry import kind_named
 from metastore.managers.target import Target, find
 from metastore.names import format_path, parse_path
 from metastore.placing import guards_of, parent_kind

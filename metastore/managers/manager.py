@@ -15,12 +15,12 @@ from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.altering import altered
 from metastore.arguments import integer, items, known_keywords, positive_integer, shown
-from metastore.changes import EntityChange, encode
 from metastore.collecting import delete_tree
-from metastore.entity import Entity, Node, Record, Version
 from metastore.errors import EntityNotFound, InvalidArgument, OutcomeUnknown
-from metastore.kinds import KINDS
+from metastore.kinds.change import EntityChange, encode
+from metastore.kinds.entity import Entity, Node, Record, Version
 from metastore.kinds.kind import Kind, dump, dump_changes
+from metastore.kinds.registry import KINDS
 from metastore.managers import moving
 from metastore.managers.creating import Chunk, IfExists, Wish, check_if_exists, chunks, create, create_chunk, rewrite
 from metastore.managers.listing import pages, parent_nodes

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from metastore.altering import altered
 from metastore.arguments import positive_integer, shown
-from metastore.changes import Doc, EntityChange
-from metastore.entity import OwnedRecord
 from metastore.errors import EntityNotFound, VersionConflict
+from metastore.kinds.change import Doc, EntityChange
+from metastore.kinds.entity import OwnedRecord
 from metastore.kinds.kind import Kind, dump, dump_changes
-from metastore.kinds.model_version import MODEL_VERSION, ModelVersion
+from metastore.kinds.model.changes import RemoveAlias, SetAlias, SetLatestVersion
+from metastore.kinds.model.document import clean_alias
+from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.target import Target, check_standing, find
-from metastore.model_changes import RemoveAlias, SetAlias, SetLatestVersion
-from metastore.model_doc import clean_alias
 from metastore.names import format_path
 from metastore.placing import check_in_use, guards_of
 from metastore.port.commit import Delete, Event, Put, Update, Write

@@ -13,19 +13,19 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, Unpack, cast
 
 from metastore.arguments import positive_integer, shown
-from metastore.changes import EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
+from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.kinds.kind import Kind
-from metastore.kinds.model import Model
-from metastore.kinds.model_version import MODEL_VERSION, ModelVersion
+from metastore.kinds.model.changes import RemoveUri, SetUri
+from metastore.kinds.model.document import clean_alias, clean_aliases
+from metastore.kinds.model.kind import Model
+from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.manager import Manager
 from metastore.managers.model_edit import ModelEdit, SeenModel
 from metastore.managers.options import CallOptions, CreateOptions, call_of
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.target import Target, check_standing, standing
 from metastore.managers.target import shown as shown_target
-from metastore.model_changes import RemoveUri, SetUri
-from metastore.model_doc import clean_alias, clean_aliases
 from metastore.names import Path
 from metastore.operation import perform
 from metastore.port.backend import Step

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from metastore.arguments import positive_integer
-from metastore.entity import Entity, Node, Record
 from metastore.errors import (
     EntityAlreadyExists,
     EntityNotFound,
@@ -18,8 +17,9 @@ from metastore.errors import (
     NotEmpty,
     VersionConflict,
 )
-from metastore.kinds import kind_named
+from metastore.kinds.entity import Entity, Node, Record
 from metastore.kinds.kind import Kind
+from metastore.kinds.registry import kind_named
 from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import both, check_in_use, guards_of, key_under, lookup

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 from uuid import UUID
 
 from metastore.arguments import known_keywords
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.managers.creating import IfExists
 from metastore.session import Call, Fencing
 

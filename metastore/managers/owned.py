@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.arguments import positive_integer
-from metastore.entity import Node, Owned, OwnedRecord
 from metastore.errors import EntityAlreadyExists, EntityNotFound
+from metastore.kinds.entity import Node, Owned, OwnedRecord
 from metastore.kinds.kind import Kind, OwnedKind, dump
 from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.statistic import STATISTIC, Statistic
-from metastore.kinds.table import TABLE
+from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of
 from metastore.managers.pages import clean_prefix, page_of

@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from metastore.entity import Node
 from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds.entity import Node
 from metastore.names import clean_text, fold
 from metastore.paging import Listed, Page, clean_size, just_before, read_token, write_token
 from metastore.placing import guards_of

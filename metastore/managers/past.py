@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from metastore.changes import decode
-from metastore.entity import Change, Origin, Version, utc
+from metastore.kinds.change import decode
+from metastore.kinds.entity import Change, Origin, Version, utc
 from metastore.port.backend import Backend, Step
 from metastore.port.unreadable import naming
 from metastore.results import entity_at

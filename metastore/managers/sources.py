@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Unpack, cast
 
-from metastore.entity import Entity, Node, OwnedRecord
 from metastore.errors import VersionConflict
 from metastore.kinds.catalog import CATALOG, Catalog
 from metastore.kinds.crawl import CRAWL, Crawl
+from metastore.kinds.entity import Entity, Node, OwnedRecord
 from metastore.kinds.kind import OwnedKind, dump
 from metastore.kinds.partition import PARTITION
 from metastore.kinds.source import SOURCE, Source
 from metastore.kinds.statistic import STATISTIC, Statistic
-from metastore.kinds.table import TABLE, Table
+from metastore.kinds.table.kind import TABLE, Table
 from metastore.managers.creating import new_entity
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of

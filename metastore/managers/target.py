@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from metastore.entity import Entity, Node, Record
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
+from metastore.kinds.entity import Entity, Node, Record
 from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
 from metastore.placing import lookup

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkabl
 from uuid import UUID
 
 from metastore.backends.sql.stats import DatabaseStats
-from metastore.entity import Node, Origin, OwnedRecord, Record
+from metastore.kinds.entity import Node, Origin, OwnedRecord, Record
 from metastore.metrics import PoolUse
 from metastore.port.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
 from metastore.port.leases import LeaseRows

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any, Final
 
 from metastore.columns.column import Column
-from metastore.entity import Version
-from metastore.kinds.table import Table
+from metastore.kinds.entity import Version
+from metastore.kinds.table.kind import Table
 from metastore.store import Store
 
 __all__ = ["Readable", "readables"]

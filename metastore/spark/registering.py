@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from metastore.entity import Entity
 from metastore.errors import InvalidArgument
-from metastore.kinds.view import View
+from metastore.kinds.entity import Entity
+from metastore.kinds.view.kind import View
 from metastore.names import Path, format_path, parse_path
 from metastore.spark.readable import Readable, readables
 from metastore.spark.reading import dataframe, reason_of

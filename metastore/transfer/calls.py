@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from metastore.clock import Clock
-from metastore.entity import Entity
 from metastore.errors import InvalidArgument
-from metastore.kinds import KINDS
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
+from metastore.kinds.registry import KINDS
 from metastore.managers.creating import IfExists, check_if_exists
 from metastore.managers.target import Target, missing
 from metastore.names import Path, format_path, parse_path

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from metastore.clock import Clock
-from metastore.entity import Entity, utc
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.feed import position_of
+from metastore.kinds.entity import Entity, utc
 from metastore.port.backend import Backend
 from metastore.port.snapshot import Fence, Snapshot
 from metastore.port.unreadable import Unreadable

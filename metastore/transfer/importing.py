@@ -14,9 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, BinaryIO
 
-from metastore.entity import Entity, Node, OwnedRecord, Record
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds import KINDS, kind_named
+from metastore.kinds.entity import Entity, Node, OwnedRecord, Record
+from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers import moving
 from metastore.managers.creating import IfExists
 from metastore.managers.target import missing, root_or_last

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from metastore.entity import Node, OwnedRecord, Record
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.helping import own_guards
+from metastore.kinds.entity import Node, OwnedRecord, Record
 from metastore.managers.creating import IfExists
 from metastore.managers.target import root_or_last
 from metastore.names import format_path

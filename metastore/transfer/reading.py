@@ -12,8 +12,8 @@ from typing import BinaryIO, Final, NamedTuple
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
-from metastore.kinds import KINDS, kind_named
 from metastore.kinds.kind import MAX_DOC, to_json
+from metastore.kinds.registry import KINDS, kind_named
 from metastore.names import clean_name, fold, format_path, parse_path
 from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.port.unreadable import reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.kinds import kind_named
+from metastore.kinds.registry import kind_named
 from metastore.port.commit import LIVE
 from metastore.transfer.hashing import Sum, of_entity, of_owned
 from metastore.transfer.lines import Body, EntityLine, Footer, OwnedLine

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from metastore.errors import EntityNotFound
-from metastore.kinds import kind_named
+from metastore.kinds.registry import kind_named
 from metastore.port.commit import LIVE, ROOT_ID
 from metastore.port.snapshot import Snapshot
 from metastore.port.unreadable import too_deep

@@ -10,7 +10,7 @@ from uuid import UUID, uuid1, uuid4
 import pytest
 
 import metastore as ms
-from metastore.changes import EntityChange, UnknownChange
+from metastore.kinds.change import EntityChange, UnknownChange
 from metastore.kinds.kind import MAX_DOC
 from tests.bad_input.conftest import TABLE
 from tests.bad_input.refusal import refused

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import metastore as ms
-from metastore.kinds import KINDS
+from metastore.kinds.registry import KINDS
 from metastore.names import parse_path
 
 __all__ = ["Replay", "broken_events", "tree_of"]

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.kinds import KINDS
+from metastore.kinds.registry import KINDS
 from tests.concurrency import broken
 from tests.concurrency.checks import leftovers, seed, violations
 from tests.concurrency.raw import before_commit, connect, dsn, is_sqlite, rows, waiting_for_locks

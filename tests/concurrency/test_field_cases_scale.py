@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.kinds import KINDS
+from metastore.kinds.registry import KINDS
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import connect, is_sqlite, rows
 from tests.concurrency.workers import Job, Team, Turn

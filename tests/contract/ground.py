@@ -11,7 +11,7 @@ from uuid import UUID
 from metastore import Store
 from metastore.backends.sql.tables import metadata
 from metastore.clock import SYSTEM
-from metastore.entity import Entity, Owned
+from metastore.kinds.entity import Entity, Owned
 from metastore.port.backend import Backend
 from metastore.port.commit import (
     ROOT_ID,

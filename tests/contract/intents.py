@@ -8,10 +8,10 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import UUID
 
-from metastore.changes import FORMAT
 from metastore.clock import SYSTEM
-from metastore.entity import Entity
 from metastore.helping import own_guards
+from metastore.kinds.change import FORMAT
+from metastore.kinds.entity import Entity
 from metastore.port.backend import Step
 from metastore.port.commit import Cause, Committed, Conflicted, Entry, Help, Mark, Outcome, Resolution
 from tests.contract.ground import Ground

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.changes import encode
 from metastore.clock import SYSTEM
-from metastore.kinds import KINDS
+from metastore.kinds.change import encode
+from metastore.kinds.registry import KINDS
 from metastore.port.commit import Event, Update
 from tests.contract import boards
 from tests.contract.ground import Ground, commit_of, guards_of

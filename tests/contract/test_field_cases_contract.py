@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 
 import metastore as ms
 from metastore.backends.memory import commit as memory_commit
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from tests.contract.ground import Ground
 
 NO_EVENTS = {

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 import metastore as ms
-from metastore.changes import FORMAT
-from metastore.entity import Entity
+from metastore.kinds.change import FORMAT
+from metastore.kinds.entity import Entity
 from metastore.port.commit import DROPPED, LIVE, ROOT_ID, Caller, Entry, Guard, Mark, Resolution, Result, Update, Write
 from tests.contract.ground import (
     NEW_DOC,

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 import metastore as ms
-from metastore.entity import Entity, Owned
-from metastore.kinds import KINDS, OWNED_KINDS
+from metastore.kinds.entity import Entity, Owned
+from metastore.kinds.registry import KINDS, OWNED_KINDS
 from tests.contract import boards
 from tests.contract.ground import Ground
 

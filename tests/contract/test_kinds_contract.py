@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.changes import decode, encode
+from metastore.kinds.change import decode, encode
 from tests.contract import boards
 from tests.contract.ground import Ground
 from tests.contract.intents import announce

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 import metastore as ms
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.port.backend import QUIET
 from metastore.port.commit import DROPPED, Absent, Cause, Commit, Expect, Guard, Mark, Write
 from tests.contract.ground import (

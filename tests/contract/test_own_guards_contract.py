@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.kinds import kind_named
+from metastore.kinds.registry import kind_named
 from metastore.port.commit import Commit, Outcome, Update
 from tests.contract.ground import Ground
 from tests.contract.intents import eventually

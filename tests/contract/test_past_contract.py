@@ -10,7 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore import Change, Version
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from tests.contract.ground import Ground
 
 NOW = timedelta(0)

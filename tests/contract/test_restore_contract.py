@@ -9,7 +9,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from tests.contract.ground import Ground, interrupted
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.kinds import KINDS
+from metastore.kinds.registry import KINDS
 from metastore.port.backend import Backend
 from tests.contract import boards
 from tests.contract.ground import Ground

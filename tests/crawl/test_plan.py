@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from metastore.changes import RemoveProperty, SetProperty
 from metastore.columns.column import Column
 from metastore.crawl.datasets import Dataset, Part
 from metastore.crawl.facts import ColumnStats
@@ -22,7 +21,8 @@ from metastore.crawl.plan import (
     plan,
     properties_of,
 )
-from metastore.table_changes import FIRST, AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
+from metastore.kinds.change import RemoveProperty, SetProperty
+from metastore.kinds.table.changes import FIRST, AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
 
 
 def columns(**types: str) -> tuple[Column, ...]:

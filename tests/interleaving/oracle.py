@@ -8,7 +8,7 @@ from uuid import UUID
 
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Tables
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.port.backend import Backend
 from metastore.port.commit import PURGING
 from metastore.retry.policy import RetryPolicy

@@ -10,8 +10,8 @@ from uuid import UUID
 from sqlalchemy.engine import make_url
 
 from metastore.clock import Clock
-from metastore.entity import Entity
 from metastore.errors import MetastoreError
+from metastore.kinds.entity import Entity
 from metastore.port.backend import Backend
 from metastore.port.commit import Committed, Conflicted
 from metastore.retry.policy import Attempt, RetryPolicy

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Tables
 from metastore.clock import Clock
-from metastore.entity import Origin
 from metastore.errors import MetastoreError
+from metastore.kinds.entity import Origin
 
 __all__ = ["ORIGIN", "READS", "START", "WRITES", "Answer", "Call", "Database", "Raised", "WorldClock", "frozen"]
 

@@ -91,7 +91,7 @@ def _say(value: object) -> None:
 
 def _main(url: str, operation: str, seconds: str) -> None:
     import metastore as ms
-    from metastore import changes
+    from metastore.kinds import change as changes
 
     assert getattr(changes, "FORMAT") == 3  # noqa: B009  (of the copy; this file is checked with the library itself)
     shout = changes.Shout("hello")  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.changes import FORMAT
+from metastore.kinds.change import FORMAT
 from metastore.port.commit import Entry
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import is_sqlite, rows

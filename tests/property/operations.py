@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import metastore as ms
 from metastore import Change, MetastoreError
-from metastore.entity import Entity, Owned, Version
+from metastore.kinds.entity import Entity, Owned, Version
 from metastore.managers.every import Managers
 
 __all__ = [

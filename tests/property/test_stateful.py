@@ -23,7 +23,7 @@ from metastore import Store
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.clock import Clock
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Outcome, Update
 from metastore.retry.policy import RetryPolicy

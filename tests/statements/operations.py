@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import metastore as ms
-from metastore.entity import Owned
 from metastore.errors import LeaseLost, MetastoreError
+from metastore.kinds.entity import Owned
 from metastore.port.commit import LeaseToken
 from metastore.store import Store
 from tests.interleaving.process import Hand, Outcome, operation_id

@@ -11,7 +11,7 @@ from hypothesis import given
 from metastore.columns.column import Column, columns_doc, decode_columns
 from metastore.columns.types import MAX_DEPTH
 from metastore.errors import InvalidArgument
-from metastore.table_changes import SetColumnComment, SetColumnDefault
+from metastore.kinds.table.changes import SetColumnComment, SetColumnDefault
 from tests import strategies
 
 pa = pytest.importorskip("pyarrow")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from metastore.columns.column import Column, columns_doc
 from metastore.errors import InvalidArgument
-from metastore.layout import (
+from metastore.kinds.table.document import replace_table_doc, table_doc
+from metastore.kinds.table.layout import (
     Index,
     check_distribution,
     check_indexes,
@@ -20,7 +21,6 @@ from metastore.layout import (
     references,
     renamed,
 )
-from metastore.table_doc import replace_table_doc, table_doc
 from tests import strategies
 
 COLUMNS = (

@@ -11,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metastore as ms
-from metastore import function_changes, model_changes, table_changes, view_changes
-from metastore.changes import EntityChange
-from metastore.kinds import KINDS
+from metastore.kinds.change import EntityChange
+from metastore.kinds.function import changes as function_changes
+from metastore.kinds.model import changes as model_changes
+from metastore.kinds.model.changes import RemoveAlias, SetAlias, SetLatestVersion
+from metastore.kinds.registry import KINDS
+from metastore.kinds.table import changes as table_changes
+from metastore.kinds.view import changes as view_changes
 from metastore.lease_changes import LeaseHolder
-from metastore.model_changes import RemoveAlias, SetAlias, SetLatestVersion
 from tests.contract.boards import AddPanel, SetOwner
 from tests.strategies import columns_of, comments, names, texts, types
 

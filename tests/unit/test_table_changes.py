@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore import table_changes
-from metastore.changes import EntityChange, decode, encode
 from metastore.columns.column import Column, Node, decode_columns
 from metastore.columns.types import MAX_DEPTH
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
-from metastore.layout import Index
-from metastore.table_changes import (
+from metastore.kinds.change import EntityChange, decode, encode
+from metastore.kinds.table import changes as table_changes
+from metastore.kinds.table.changes import (
     FIRST,
     AddColumn,
     AddIndex,
@@ -32,7 +31,8 @@ from metastore.table_changes import (
     SetFormat,
     SetLocation,
 )
-from metastore.table_doc import table_doc
+from metastore.kinds.table.document import table_doc
+from metastore.kinds.table.layout import Index
 from tests import strategies
 
 Doc = dict[str, Any]

@@ -22,10 +22,10 @@ from metastore.backends.memory.leases import MemoryLeases
 from metastore.backends.memory.restore import MemoryRestorer, require_empty
 from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
 from metastore.backends.sql.stats import DatabaseStats
-from metastore.changes import FORMAT as CHANGES
 from metastore.clock import Clock
-from metastore.entity import Node, Origin, OwnedRecord, Record
 from metastore.errors import StoreClosed, outcome_forgotten
+from metastore.kinds.change import FORMAT as CHANGES
+from metastore.kinds.entity import Node, Origin, OwnedRecord, Record
 from metastore.names import fold
 from metastore.port.backend import (
     FORMAT,

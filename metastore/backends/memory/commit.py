@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from metastore.backends.memory.tables import Body, Stand, Tables
-from metastore.changes import FORMAT
-from metastore.entity import OwnedRecord
+from metastore.kinds.change import FORMAT
+from metastore.kinds.entity import OwnedRecord
 from metastore.port.backend import DRIFT, Step
 from metastore.port.commit import (
     CLAIMABLE,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from metastore.entity import OwnedRecord
+from metastore.kinds.entity import OwnedRecord
 from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, Step
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.leases import LeaseRow, Staged

@@ -29,8 +29,8 @@ from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.stats import DatabaseStats, postgres_stats
-from metastore.entity import Origin
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
+from metastore.kinds.entity import Origin
 from metastore.metrics import PoolUse
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Marked, Pending, Turn
 from metastore.port.commit import (

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from metastore.changes import FORMAT
+from metastore.kinds.change import FORMAT
 from metastore.port.backend import DRIFT, LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.port.commit import DROPPED
 

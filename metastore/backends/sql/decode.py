@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.entity import Node, OwnedRecord, Record
+from metastore.kinds.entity import Node, OwnedRecord, Record
 from metastore.names import fold
 from metastore.port.backend import Child, Found, Known, Lookup, Page, Pending, Resolved, Search, Step
 from metastore.port.commit import LIVE, PENDING, PURGING

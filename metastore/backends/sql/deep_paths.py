@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metastore.entity import Node
+from metastore.kinds.entity import Node
 from metastore.port.backend import Guards, Lookup, Resolved
 
 __all__ = ["DEEP", "resolve_deep"]

@@ -39,8 +39,8 @@ from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.restore import SqliteRestorer
 from metastore.clock import Clock
-from metastore.entity import Origin, OwnedRecord
 from metastore.errors import MigrationNeeded
+from metastore.kinds.entity import Origin, OwnedRecord
 from metastore.metrics import PoolUse
 from metastore.port.backend import (
     MOST_AHEAD,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.changes import FORMAT
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
+from metastore.kinds.change import FORMAT
 from metastore.port.backend import DRIFT, LONGEST_QUIET, QUIET
 from metastore.port.commit import (
     CLAIMABLE,

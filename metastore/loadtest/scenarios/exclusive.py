@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from metastore.changes import SetProperty
 from metastore.columns.column import Column
-from metastore.kinds.table import Table
+from metastore.kinds.change import SetProperty
+from metastore.kinds.table.kind import Table
 from metastore.loadtest.calls import Calls, Within
 from metastore.loadtest.scenarios.scenario import Me, Scenario
 from metastore.loadtest.scenarios.wandering import Wandering

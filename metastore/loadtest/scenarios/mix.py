@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from metastore.changes import SetProperty
 from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
+from metastore.kinds.change import SetProperty
 from metastore.loadtest.calls import Calls, Within
 from metastore.loadtest.scenarios.picking import Weighted, zipf
 from metastore.loadtest.scenarios.scenario import Me, Scenario

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from metastore.changes import SetProperty
 from metastore.columns.column import Column
+from metastore.kinds.change import SetProperty
 from metastore.loadtest.calls import Calls
 from metastore.loadtest.scenarios.scenario import Me, Scenario
 from metastore.loadtest.scenarios.wandering import Wandering

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
-from metastore.changes import SetProperty
 from metastore.checker.finding import Finding
 from metastore.errors import InvalidArgument
+from metastore.kinds.change import SetProperty
 from metastore.loadtest.calls import Calls
 from metastore.loadtest.scenarios.scenario import Ended, Me, Scenario
 from metastore.names import format_path, parse_path

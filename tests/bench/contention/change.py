@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import metastore as ms
-from metastore.changes import encode
+from metastore.kinds.change import encode
 from metastore.kinds.kind import to_json
 
 __all__ = ["COUNTER", "Add", "changed"]

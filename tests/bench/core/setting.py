@@ -17,7 +17,7 @@ from rich.console import Console
 import metastore as ms
 from metastore.backends.postgres.connect import Pool
 from metastore.clock import SYSTEM
-from metastore.kinds import KINDS
+from metastore.kinds.registry import KINDS
 from metastore.store import Store
 from metastore.urls import parse_url
 from tests.bench.figures import Figures

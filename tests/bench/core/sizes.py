@@ -9,7 +9,7 @@ from itertools import islice
 import psycopg
 
 import metastore as ms
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.store import Store
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, document, new_lake
 from tests.bench.timing import interleaved, ratios, seconds

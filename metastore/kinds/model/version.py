@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from metastore.entity import Owned
+from metastore.kinds.entity import Owned
 from metastore.kinds.kind import OwnedKind
-from metastore.model_doc import model_version_doc
+from metastore.kinds.model.document import model_version_doc
 
 __all__ = ["MODEL_VERSION", "ModelVersion"]
 

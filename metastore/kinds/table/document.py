@@ -4,7 +4,7 @@
      "sort_orders": [text, …], "indexes": [{"name", "columns", "type"}, …], "location": text | null,
      "format": text | null}
 
-Columns are nodes of :mod:`metastore.columns.column`, the texts of the layout those of :mod:`metastore.layout`. Everything
+Columns are nodes of :mod:`metastore.columns.column`, the texts of the layout those of :mod:`metastore.kinds.table.layout`. Everything
 in a document was checked when it went in: references of the layout always name a column that is there.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from metastore.columns.column import Column, columns_doc, reconcile
 from metastore.errors import InvalidArgument
-from metastore.layout import (
+from metastore.kinds.table.layout import (
     Index,
     check_distribution,
     check_indexes,

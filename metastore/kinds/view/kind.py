@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from metastore import table_changes, view_changes
 from metastore.columns.column import Column, decode_columns
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import COMMON_CHANGES, Kind, as_stored
-from metastore.view_doc import SQL, decode_representations, replace_view_doc, view_doc
+from metastore.kinds.table import changes as table_changes
+from metastore.kinds.view import changes as view_changes
+from metastore.kinds.view.document import SQL, decode_representations, replace_view_doc, view_doc
 
 __all__ = ["VIEW", "View"]
 

@@ -11,11 +11,11 @@ from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from metastore.arguments import shown
 from metastore.columns.column import COLUMN_FIELDS, Column
-from metastore.entity import Entity, Owned
 from metastore.errors import InvalidArgument
-from metastore.hints import hints_of, is_list, is_object, options
-from metastore.kinds import KINDS, OWNED_KINDS
 from metastore.kinds.declared import Field, Kind
+from metastore.kinds.entity import Entity, Owned
+from metastore.kinds.hints import hints_of, is_list, is_object, options
+from metastore.kinds.registry import KINDS, OWNED_KINDS
 
 __all__ = ["json_schema"]
 

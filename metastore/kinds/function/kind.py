@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
-from metastore import function_changes
-from metastore.entity import Entity
-from metastore.function_doc import Definition, decode_definitions, function_doc
+from metastore.kinds.entity import Entity
+from metastore.kinds.function import changes as function_changes
+from metastore.kinds.function.document import Definition, decode_definitions, function_doc
 from metastore.kinds.kind import COMMON_CHANGES, Kind
 
 __all__ = ["FUNCTION", "Function"]

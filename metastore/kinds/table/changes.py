@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from metastore.changes import Doc, EntityChange, not_found
 from metastore.columns.column import Column, Node, clean_flag, clean_optional, find, new_node
 from metastore.columns.types import MAX_DEPTH, depth, parse
 from metastore.errors import EntityAlreadyExists, InvalidArgument
-from metastore.layout import Index, check_indexes, decode_indexes
+from metastore.kinds.change import Doc, EntityChange, not_found
+from metastore.kinds.table.document import clean_format, clean_location, layout_references, rename_references
+from metastore.kinds.table.layout import Index, check_indexes, decode_indexes
 from metastore.names import Path, clean_name, format_path, parse_path
-from metastore.table_doc import clean_format, clean_location, layout_references, rename_references
 
 __all__ = [
     "FIRST",
@@ -192,7 +192,7 @@ class SetAutoIncrement(EntityChange):
 
 @dataclass(frozen=True)
 class AddIndex(EntityChange):
-    """Add an index; the arguments are those of :class:`metastore.layout.Index`."""
+    """Add an index; the arguments are those of :class:`metastore.kinds.table.layout.Index`."""
 
     name: str
     columns: tuple[str, ...]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from metastore.changes import Doc, EntityChange, not_found
 from metastore.errors import InvalidArgument
-from metastore.model_doc import clean_uris
+from metastore.kinds.change import Doc, EntityChange, not_found
+from metastore.kinds.model.document import clean_uris
 from metastore.names import clean_name, format_path
 
 __all__ = ["RemoveAlias", "RemoveUri", "SetAlias", "SetLatestVersion", "SetUri"]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from metastore.arguments import shown
-from metastore.changes import Doc, EntityChange, not_found
 from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
-from metastore.function_doc import (
+from metastore.kinds.change import Doc, EntityChange, not_found
+from metastore.kinds.function.document import (
     Definition,
     Implementation,
     add_definition,

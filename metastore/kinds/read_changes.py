@@ -1,6 +1,6 @@
 """Read changes from plain JSON: the inverse of ``to_dict()``, for what a client sends.
 
-History is read leniently (:func:`metastore.changes.decode`): a newer program may have written it. A client is told
+History is read leniently (:func:`metastore.kinds.change.decode`): a newer program may have written it. A client is told
 which field is wrong.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from metastore.arguments import shown
-from metastore.changes import EntityChange, UnknownChange, change_class
 from metastore.errors import InvalidArgument, MetastoreError
-from metastore.function_changes import AddDefinition, AddImplementation, SetImplementation
-from metastore.hints import check_fields
+from metastore.kinds.change import EntityChange, UnknownChange, change_class
+from metastore.kinds.function.changes import AddDefinition, AddImplementation, SetImplementation
+from metastore.kinds.hints import check_fields
 
 __all__ = ["change_from_dict", "changes_from_list"]
 

@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
-from metastore.changes import EntityChange, encode
 from metastore.errors import UnreadableRow
+from metastore.kinds.change import EntityChange, encode
+from metastore.kinds.plain import plain
 from metastore.names import format_path
-from metastore.plain import plain
 from metastore.port.unreadable import damaged
 
 __all__ = ["Change", "Entity", "Node", "Origin", "Owned", "OwnedRecord", "Record", "Version", "utc"]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
-from metastore.model_doc import model_doc, replace_model_doc
+from metastore.kinds.model.document import model_doc, replace_model_doc
 
 __all__ = ["MODEL", "Model"]
 

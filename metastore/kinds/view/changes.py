@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from metastore.changes import Doc, EntityChange, not_found
-from metastore.view_doc import SQL, clean_default, clean_dialect
+from metastore.kinds.change import Doc, EntityChange, not_found
+from metastore.kinds.view.document import SQL, clean_default, clean_dialect
 
 __all__ = ["RemoveRepresentation", "SetDefaultCatalog", "SetDefaultSchema", "SetRepresentation"]
 

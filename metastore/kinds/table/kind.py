@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from metastore import table_changes
 from metastore.columns.column import Column, decode_columns
-from metastore.entity import Entity
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import COMMON_CHANGES, Kind, as_stored
-from metastore.layout import Index, decode_indexes
-from metastore.table_doc import replace_table_doc, table_doc
+from metastore.kinds.table import changes as table_changes
+from metastore.kinds.table.document import replace_table_doc, table_doc
+from metastore.kinds.table.layout import Index, decode_indexes
 
 __all__ = ["TABLE", "Table"]
 

@@ -1,0 +1,1 @@
+"""Functions: the document and its changes."""

@@ -1,0 +1,53 @@
+"""Every kind: a file of fields each. :data:`KINDS` and :data:`OWNED_KINDS` find one by its name.
+
+Others add theirs with :class:`metastore.kinds.declared.Kind`. A database may hold kinds that this program does not
+know: :func:`kind_named` and :func:`owned_kind_named` answer for them with what all kinds have.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from metastore.kinds.catalog import CATALOG
+from metastore.kinds.crawl import CRAWL
+from metastore.kinds.entity import Entity, Owned
+from metastore.kinds.fileset import FILESET
+from metastore.kinds.function.kind import FUNCTION
+from metastore.kinds.kind import Kind, OwnedKind
+from metastore.kinds.metalake import METALAKE
+from metastore.kinds.model.kind import MODEL
+from metastore.kinds.model.version import MODEL_VERSION
+from metastore.kinds.partition import PARTITION
+from metastore.kinds.schema import SCHEMA
+from metastore.kinds.source import SOURCE
+from metastore.kinds.statistic import STATISTIC
+from metastore.kinds.table.kind import TABLE
+from metastore.kinds.topic import TOPIC
+from metastore.kinds.view.kind import VIEW
+
+__all__ = ["KINDS", "OWNED_KINDS", "kind_named", "owned_kind_named"]
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind for kind in (METALAKE, CATALOG, SCHEMA, TABLE, VIEW, FILESET, TOPIC, MODEL, FUNCTION)
+}
+OWNED_KINDS: dict[str, OwnedKind] = {kind.name: kind for kind in (PARTITION, STATISTIC, MODEL_VERSION, SOURCE, CRAWL)}
+
+
+def kind_named(name: str) -> Kind:
+    """Return the kind; of an unknown one what is true of any: it may have children, and its document is plain."""
+    return KINDS.get(name) or _unknown(name)
+
+
+def owned_kind_named(name: str) -> OwnedKind:
+    """Return the kind of owned row; of an unknown one what is true of any."""
+    return OWNED_KINDS.get(name) or _unknown_owned(name)
+
+
+@cache
+def _unknown(name: str) -> Kind:
+    return Kind(name, name, (), Entity, container=True)
+
+
+@cache
+def _unknown_owned(name: str) -> OwnedKind:
+    return OwnedKind(name, Owned)

@@ -1,0 +1,1 @@
+"""Tables: the document, its layout, its changes."""

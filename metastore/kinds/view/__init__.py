@@ -1,0 +1,1 @@
+"""Views: the document and its changes."""
