@@ -27,7 +27,6 @@ from metastore.errors import (
     UnreadableRow,
     VersionConflict,
 )
-from metastore.keys import key
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.kinds.declared import Field, Kind
@@ -79,8 +78,9 @@ from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.object_leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.metrics import PoolUse, Snapshot
+from metastore.operation.keys import key
+from metastore.operation.outcome import Outcome
 from metastore.paging import Page
-from metastore.results import Outcome
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open

@@ -17,7 +17,7 @@ from metastore.kinds.entity import Entity, Record
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target
 from metastore.names import clean_text, parse_path
-from metastore.placing import families_of
+from metastore.operation.guards import families_of
 from metastore.port.backend import Backend, Found, Lookup, Search
 from metastore.port.commit import ROOT_ID
 

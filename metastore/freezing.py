@@ -24,11 +24,11 @@ from metastore.kinds.entity import Record
 from metastore.managers.kinds import Schemas
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
-from metastore.placing import check_in_use, guards_of
+from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.marks import MARK_TTL, in_the_way
+from metastore.operation.request import Call, Fencing, Session, View
 from metastore.port.commit import Committed, Guard, Mark, Unknown
 from metastore.retry.runner import Conflict, run
-from metastore.session import Call, Fencing, Session, View
-from metastore.settling import MARK_TTL, in_the_way
 from metastore.transaction import Transaction, effort_of
 
 __all__ = ["FreezableSchemas", "Freeze"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from metastore.errors import InvalidArgument
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
-from metastore.placing import families_of
+from metastore.operation.guards import families_of
 from metastore.port.commit import ROOT_ID
 from metastore.violations import Places, Violation, is_container
 

@@ -27,7 +27,6 @@ from metastore.errors import (
 from metastore.feed_page import changes_page
 from metastore.finding import find, wanted
 from metastore.freezing import FreezableSchemas
-from metastore.keys import clean_operation_id
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
@@ -38,14 +37,15 @@ from metastore.managers.every import Managers
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path
-from metastore.operation import perform
+from metastore.operation.keys import clean_operation_id
+from metastore.operation.operation import perform
+from metastore.operation.outcome import Outcome, outcome_of, with_origin
+from metastore.operation.request import Call, Fencing, Request, Session
 from metastore.paging import Page
 from metastore.port.backend import FORMAT, Backend, Embedded
 from metastore.port.restore import RESTORING
 from metastore.port.unreadable import Unreadable
-from metastore.results import Outcome, outcome_of, with_origin
 from metastore.retry.policy import Hook, RetryPolicy
-from metastore.session import Call, Fencing, Request, Session
 from metastore.stats import Stats
 from metastore.transaction import Transaction, run_transaction
 from metastore.transfer.outcomes import Exported, Imported

@@ -17,14 +17,14 @@ from uuid import UUID
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, ScopeFrozen, VersionConflict
 from metastore.managers.every import Managers
+from metastore.operation.marks import ask_until_it_answers, in_the_way
+from metastore.operation.request import Call, Session
 from metastore.overlay import Overlay
 from metastore.overlay_changed import Changed
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Committed, Unknown, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
-from metastore.session import Call, Session
-from metastore.settling import ask_until_it_answers, in_the_way
 
 __all__ = ["Transaction", "effort_of", "run_transaction"]
 

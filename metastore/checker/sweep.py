@@ -35,7 +35,7 @@ from metastore.checker.told import Told
 from metastore.checker.tree import DEEPEST, Placed
 from metastore.kinds.registry import OWNED_KINDS, kind_named
 from metastore.names import parse_path
-from metastore.placing import families_of
+from metastore.operation.guards import families_of
 from metastore.port.commit import ROOT_ID
 
 __all__ = ["Sweep"]

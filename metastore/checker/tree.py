@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from metastore.checker.finding import Finding
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
-from metastore.placing import families_of
+from metastore.operation.guards import families_of
 from metastore.port.commit import ROOT_ID
 
 __all__ = ["DEEPEST", "EXCLUSIVE", "Event", "Named", "Placed", "Tree"]

@@ -19,7 +19,7 @@ from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.declared import DeclaredManager
 from metastore.managers.every import Managers
 from metastore.names import format_path, parse_path
-from metastore.placing import families_of
+from metastore.operation.guards import families_of
 from metastore.store import Store, open_store
 
 __all__ = ["Json", "KindOption", "Settings", "child_kinds", "find", "kinds_at", "manager_of"]

@@ -13,7 +13,7 @@ from metastore.cli.output import tell
 from metastore.kinds.entity import Entity, Node
 from metastore.kinds.installed import GROUP
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.placing import families_of, key_under, lookup
+from metastore.operation.guards import families_of, key_under, lookup
 from metastore.store import Store
 
 __all__ = ["explain", "unregistered_at", "unregistered_below"]

@@ -24,11 +24,11 @@ from metastore.lease_changes import LeaseHolder
 from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
 from metastore.managers.past import steps_of
 from metastore.names import format_path
+from metastore.operation.marks import ask_until_it_answers
+from metastore.operation.request import Session
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Take, Taken, Waker
 from metastore.retry.runner import Conflict, Effort, run
-from metastore.session import Session
-from metastore.settling import ask_until_it_answers
 
 __all__ = ["DatabaseBook"]
 

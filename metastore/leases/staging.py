@@ -20,10 +20,10 @@ from metastore.kinds.kind import MAX_DOC
 from metastore.kinds.registry import kind_named
 from metastore.leases.lease import Hold
 from metastore.names import clean_text
+from metastore.operation.request import Call, Session, committed
 from metastore.port.backend import Backend
 from metastore.port.commit import LeaseToken
 from metastore.port.leases import Staged
-from metastore.session import Call, Session, committed
 from metastore.transaction import Transaction, run_transaction
 
 __all__ = ["LeftBehind", "StoreStaging", "clear_away"]

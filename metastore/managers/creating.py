@@ -1,4 +1,4 @@
-"""How entities come to be: one by one, or many at once. Attempts for :class:`metastore.session.Session`."""
+"""How entities come to be: one by one, or many at once. Attempts for :class:`metastore.operation.request.Session`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from metastore.altering import equal
 from metastore.arguments import shown
 from metastore.errors import EntityAlreadyExists, InvalidArgument
-from metastore.helping import own_guards
 from metastore.kinds.change import Doc
 from metastore.kinds.entity import Entity, Node, Record
 from metastore.kinds.kind import Kind, dump
 from metastore.managers.target import check_standing, find_parent, missing_parent, root_or_last, standing
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
-from metastore.placing import check_in_use, guards_of, key_under, lookup
+from metastore.operation.guards import check_in_use, guards_of, key_under, lookup
+from metastore.operation.helping import own_guards
+from metastore.operation.merge import equal
+from metastore.operation.replace import Replace
+from metastore.operation.request import Merge, Proposal, Results, View
 from metastore.port.backend import Lookup
 from metastore.port.commit import Event, Insert, Update
-from metastore.replacing import Replace
-from metastore.session import Merge, Proposal, Results, View
 
 __all__ = ["Chunk", "IfExists", "Wish", "check_if_exists", "chunks", "create", "create_chunk", "rewrite"]
 

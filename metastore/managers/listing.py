@@ -17,9 +17,9 @@ from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
 from metastore.managers.target import Target, find
 from metastore.names import format_path, parse_path
-from metastore.placing import guards_of, parent_kind
+from metastore.operation.guards import guards_of, parent_kind
+from metastore.operation.request import View
 from metastore.port.backend import ROOT, Backend, Page
-from metastore.session import View
 
 __all__ = ["owner_pages", "pages", "parent_nodes"]
 

@@ -13,7 +13,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
-from metastore.altering import altered
 from metastore.arguments import integer, items, known_keywords, positive_integer, shown
 from metastore.collecting import delete_tree
 from metastore.errors import EntityNotFound, InvalidArgument, OutcomeUnknown
@@ -30,15 +29,16 @@ from metastore.managers.past import steps_of, version_of
 from metastore.managers.target import Target, find, names_of
 from metastore.managers.target import shown as shown_target
 from metastore.names import Path, clean_name, format_path, parse_path
-from metastore.operation import is_new, perform
+from metastore.operation.guards import lookup
+from metastore.operation.merge import altered
+from metastore.operation.operation import is_new, perform
+from metastore.operation.outcome import entity_at
+from metastore.operation.request import Attempt, Call, Merge, Proposal, Request, Session, View, committed
 from metastore.paging import Listed
 from metastore.paging import Page as Listing
-from metastore.placing import lookup
 from metastore.port.backend import Child, Page, Step
 from metastore.port.commit import DROPPED, LIVE
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
-from metastore.results import entity_at
-from metastore.session import Attempt, Call, Merge, Proposal, Request, Session, View, committed
 
 __all__ = ["E", "Manager"]
 

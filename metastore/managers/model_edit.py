@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from metastore.altering import altered
 from metastore.arguments import positive_integer, shown
 from metastore.errors import EntityNotFound, VersionConflict
 from metastore.kinds.change import Doc, EntityChange
@@ -17,10 +16,11 @@ from metastore.kinds.model.document import clean_alias
 from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.target import Target, check_standing, find
 from metastore.names import format_path
-from metastore.placing import check_in_use, guards_of
+from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.merge import altered
+from metastore.operation.request import Proposal, Results, View
 from metastore.port.commit import Delete, Event, Put, Update, Write
 from metastore.retry.runner import Conflict
-from metastore.session import Proposal, Results, View
 
 __all__ = ["ModelEdit", "SeenModel"]
 

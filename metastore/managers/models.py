@@ -27,10 +27,10 @@ from metastore.managers.owned import OwnedManager, still
 from metastore.managers.target import Target, check_standing, standing
 from metastore.managers.target import shown as shown_target
 from metastore.names import Path
-from metastore.operation import perform
+from metastore.operation.operation import perform
+from metastore.operation.outcome import entity_at
+from metastore.operation.request import Attempt, Proposal, Request, Session, View
 from metastore.port.backend import Step
-from metastore.results import entity_at
-from metastore.session import Attempt, Proposal, Request, Session, View
 
 __all__ = ["Models"]
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Node
 from metastore.names import clean_text, fold
+from metastore.operation.guards import guards_of
+from metastore.operation.request import Session, View
 from metastore.paging import Listed, Page, clean_size, just_before, read_token, write_token
-from metastore.placing import guards_of
 from metastore.port.backend import ROOT
 from metastore.port.backend import Page as Rows
-from metastore.session import Session, View
 
 __all__ = ["Nodes", "clean_prefix", "page_after", "page_of", "parent_of_page"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from metastore.kinds.change import decode
 from metastore.kinds.entity import Change, Origin, Version, utc
+from metastore.operation.outcome import entity_at
 from metastore.port.backend import Backend, Step
 from metastore.port.unreadable import naming
-from metastore.results import entity_at
 
 __all__ = ["change_of", "steps_of", "version_of"]
 

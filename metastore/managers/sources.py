@@ -24,10 +24,10 @@ from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of
 from metastore.managers.owned import OwnedManager
 from metastore.names import format_path
-from metastore.operation import perform
-from metastore.placing import check_in_use, guards_of
+from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.operation import perform
+from metastore.operation.request import Proposal, Request, Session, View, committed
 from metastore.port.commit import Event, Put, Write
-from metastore.session import Proposal, Request, Session, View, committed
 
 __all__ = ["Crawls", "NewTable", "Sources"]
 

@@ -9,10 +9,10 @@ from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity, Node, Record
 from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
-from metastore.placing import lookup
+from metastore.operation.guards import lookup
+from metastore.operation.request import View
 from metastore.port.backend import ROOT
 from metastore.retry.runner import Conflict
-from metastore.session import View
 
 __all__ = [
     "Target",

@@ -10,10 +10,10 @@ from metastore.kinds.registry import KINDS
 from metastore.managers.creating import IfExists, check_if_exists
 from metastore.managers.target import Target, missing
 from metastore.names import Path, format_path, parse_path
-from metastore.placing import lookup
+from metastore.operation.guards import lookup
+from metastore.operation.request import Session, committed
 from metastore.port.backend import Backend, Lookup
 from metastore.port.unreadable import Unreadable, check_unreadable
-from metastore.session import Session, committed
 from metastore.transfer import exporting
 from metastore.transfer.files import Place, reading, writing
 from metastore.transfer.importing import import_lines

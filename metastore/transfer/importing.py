@@ -21,10 +21,10 @@ from metastore.managers import moving
 from metastore.managers.creating import IfExists
 from metastore.managers.target import missing, root_or_last
 from metastore.names import format_path
-from metastore.operation import perform
-from metastore.placing import lookup
+from metastore.operation.guards import lookup
+from metastore.operation.operation import perform
+from metastore.operation.request import Call, Proposal, Request, Session, View
 from metastore.port.backend import Backend, Lookup
-from metastore.session import Call, Proposal, Request, Session, View
 from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
 from metastore.transfer.lines import Header
 from metastore.transfer.outcomes import Imported

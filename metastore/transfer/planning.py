@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from metastore.errors import EntityAlreadyExists, InvalidArgument
-from metastore.helping import own_guards
 from metastore.kinds.entity import Node, OwnedRecord, Record
 from metastore.managers.creating import IfExists
 from metastore.managers.target import root_or_last
 from metastore.names import format_path
-from metastore.placing import check_in_use, guards_of, key_under
+from metastore.operation.guards import check_in_use, guards_of, key_under
+from metastore.operation.helping import own_guards
 from metastore.port.commit import Event, Guard, Insert, Put, Update, Write
 from metastore.transfer.chunks import Group
 from metastore.transfer.lines import EntityLine

@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from metastore.clock import SYSTEM
-from metastore.helping import own_guards
 from metastore.kinds.change import FORMAT
 from metastore.kinds.entity import Entity
+from metastore.operation.helping import own_guards
 from metastore.port.backend import Step
 from metastore.port.commit import Cause, Committed, Conflicted, Entry, Help, Mark, Outcome, Resolution
 from tests.contract.ground import Ground

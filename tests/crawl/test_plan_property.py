@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metastore as ms
-from metastore.altering import altered
 from metastore.columns.column import Column, decode_columns
 from metastore.crawl.datasets import Dataset
 from metastore.crawl.plan import Plan, StoredTable, TypeChanged, partitioning_of, plan, properties_of
@@ -18,6 +17,7 @@ from metastore.crawl.policies import OnTypeChange
 from metastore.kinds.change import EntityChange
 from metastore.kinds.kind import dump
 from metastore.kinds.table.kind import TABLE
+from metastore.operation.merge import altered
 
 NAMES = ("l", "c", "s", "t")
 TYPES = st.sampled_from(["int", "long", "double", "string", "date", "decimal(10,2)", "struct<a: int>"])

@@ -89,7 +89,7 @@ def _trusts_transactions() -> Iterator[None]:
 @contextmanager
 def _trusts_strangers() -> Iterator[None]:
     """An entity is not asked which database it is of."""
-    with patch.object(manager, "committed", _yes), patch("metastore.session.committed", _yes):
+    with patch.object(manager, "committed", _yes), patch("metastore.operation.request.committed", _yes):
         yield
 
 

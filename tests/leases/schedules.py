@@ -16,9 +16,9 @@ import metastore as ms
 from metastore.clock import Clock
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease
+from metastore.operation.request import Session
 from metastore.port.backend import Backend
 from metastore.retry.policy import RetryPolicy
-from metastore.session import Session
 from metastore.store import Store
 
 __all__ = ["TTL", "GivenClock", "Model", "World", "answer"]

@@ -130,7 +130,7 @@ def test_an_exclusive_victim_marks(url: str, verb: str) -> None:
 
 def test_without_marks_it_starves(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
-    monkeypatch.setattr("metastore.operation._MARKS", ())
+    monkeypatch.setattr("metastore.operation.operation._MARKS", ())
     seed(url, PATH)
     lost = Lost()
     with ms.open(url, deadline=1.0, hooks=[lost]) as victim, ms.open(url) as other:

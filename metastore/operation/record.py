@@ -13,14 +13,14 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from metastore.errors import InvalidArgument, MetastoreError, OperationIdReused, outcome_forgotten
-from metastore.keys import began
 from metastore.metrics import Decided
+from metastore.operation.keys import began
+from metastore.operation.marks import LATE, ask_until_it_answers
+from metastore.operation.outcome import entity_at, replay, with_origin
+from metastore.operation.request import Call, Merge, Request, Session
 from metastore.port.backend import Step
 from metastore.port.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
-from metastore.results import entity_at, replay, with_origin
 from metastore.retry.runner import Conflict
-from metastore.session import Call, Merge, Request, Session
-from metastore.settling import LATE, ask_until_it_answers
 
 __all__ = ["OperationRow", "detail", "refused_id"]
 

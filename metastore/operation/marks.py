@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from metastore.errors import BackendRefused, BackendUnavailable, DeadlineExceeded, InvalidArgument, OutcomeUnknown
-from metastore.helping import BATCH, Batch, plan
+from metastore.operation.helping import BATCH, Batch, plan
+from metastore.operation.request import Session
 from metastore.port.backend import Backend
 from metastore.port.commit import Committed
-from metastore.session import Session
 
 __all__ = ["LATE", "MARK_TTL", "InTheWay", "ask_until_it_answers", "help_others", "in_the_way"]
 

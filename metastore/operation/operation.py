@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar, cast
 
-from metastore.announcing import Announced
 from metastore.deadlines import remaining, until
 from metastore.errors import (
     BackendUnavailable,
@@ -31,9 +30,13 @@ from metastore.errors import (
     RetriesExhausted,
     ScopeFrozen,
 )
-from metastore.keys import began
 from metastore.kinds.entity import Entity
-from metastore.operation_row import detail, refused_id
+from metastore.operation.intent import Announced
+from metastore.operation.keys import began
+from metastore.operation.marks import MARK_TTL, help_others
+from metastore.operation.outcome import encode_error, encode_value, merits
+from metastore.operation.record import detail, refused_id
+from metastore.operation.request import Call, Proposal, Request, Session, View
 from metastore.port.commit import (
     ROOT_ID,
     Caller,
@@ -46,10 +49,7 @@ from metastore.port.commit import (
     Update,
     Write,
 )
-from metastore.results import encode_error, encode_value, merits
 from metastore.retry.runner import Conflict, Effort, run
-from metastore.session import Call, Proposal, Request, Session, View
-from metastore.settling import MARK_TTL, help_others
 
 __all__ = ["Operation", "is_new", "perform"]
 

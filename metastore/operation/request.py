@@ -4,7 +4,7 @@ A request holds an *attempt*: a function that reads through a :class:`View`, dec
 functions, and returns either a :class:`Proposal` to commit or the value itself. On the first
 attempt the view trusts the entities that the caller has in hand, which saves the read; an error or
 a no-op that rests on such a guess is decided again from a fresh read. How a request becomes one
-operation, however many attempts it takes, is in :mod:`metastore.operation`.
+operation, however many attempts it takes, is in :mod:`metastore.operation.operation`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from uuid import UUID
 from metastore.arguments import positive_seconds, shown
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument, MetastoreError
-from metastore.guesses import Hot, Recent
-from metastore.keys import clean_operation_id
 from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity, Node
 from metastore.metrics import Metrics
 from metastore.names import clean_text
+from metastore.operation.hot import Hot, Recent
+from metastore.operation.keys import clean_operation_id
 from metastore.port.backend import Backend, Lookup, Step
 from metastore.port.commit import Guard, LeaseToken, Read, Result, Write
 from metastore.retry.bucket import TokenBucket

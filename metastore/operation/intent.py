@@ -12,19 +12,19 @@ from typing import NoReturn, TypeVar, cast
 from uuid import UUID
 
 from metastore.errors import DeadlineExceeded, InvalidArgument
-from metastore.helping import BATCH, Batch, Plan, leads_to, plan
 from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.entity import Record
 from metastore.kinds.kind import MAX_CHANGES
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path
-from metastore.operation_row import OperationRow, detail
+from metastore.operation.helping import BATCH, Batch, Plan, leads_to, plan
+from metastore.operation.marks import in_the_way
+from metastore.operation.outcome import entity_at, replay
+from metastore.operation.record import OperationRow, detail
+from metastore.operation.request import Call, Request, Results, Session
 from metastore.port.backend import Pending, Step
 from metastore.port.commit import CLAIMABLE, PENDING, Committed, Entry, Resolution, Unknown
-from metastore.results import entity_at, replay
 from metastore.retry.runner import Conflict
-from metastore.session import Call, Request, Results, Session
-from metastore.settling import in_the_way
 
 __all__ = ["Announced"]
 

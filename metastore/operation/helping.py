@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from metastore.altering import altered
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.change import FORMAT, EntityChange, UnknownChange, decode
 from metastore.kinds.entity import Entity, Node, Record
 from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path, parse_path
-from metastore.placing import check_in_use, guards_of
+from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.merge import altered
+from metastore.operation.outcome import encode_error, encode_value
+from metastore.operation.replace import Replace
 from metastore.port.backend import Pending, Step
 from metastore.port.commit import Guard, Help, Resolution
-from metastore.replacing import Replace
-from metastore.results import encode_error, encode_value
 
 __all__ = ["BATCH", "Batch", "Plan", "leads_to", "own_guards", "plan"]
 
