@@ -16,7 +16,7 @@ from metastore.arguments import positive_integer, shown
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Change
-from metastore.managers.past import change_of
+from metastore.managers.history import change_of
 from metastore.names import exact_text
 from metastore.port.backend import Backend, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept

@@ -8,9 +8,9 @@ from metastore.arguments import items, shown
 from metastore.errors import InvalidArgument
 from metastore.feed import changes
 from metastore.kinds.entity import Change, Entity
+from metastore.managers.page import Page, clean_size
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.request import Session
-from metastore.paging import Page, clean_size
 
 __all__ = ["changes_page"]
 

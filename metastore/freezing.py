@@ -21,7 +21,7 @@ from metastore.arguments import positive_seconds
 from metastore.deadlines import until
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, ScopeFrozen
 from metastore.kinds.entity import Record
-from metastore.managers.kinds import Schemas
+from metastore.managers.builtin import Schemas
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of

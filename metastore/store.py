@@ -25,15 +25,16 @@ from metastore.errors import (
     ScopeFrozen,
 )
 from metastore.feed_page import changes_page
-from metastore.finding import find, wanted
 from metastore.freezing import FreezableSchemas
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
-from metastore.managers import moving
-from metastore.managers.creating import IfExists
-from metastore.managers.every import Managers
+from metastore.managers import exclusive as moving
+from metastore.managers.all import Managers
+from metastore.managers.create import IfExists
+from metastore.managers.find import find, wanted
+from metastore.managers.page import Page
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path
@@ -41,7 +42,6 @@ from metastore.operation.keys import clean_operation_id
 from metastore.operation.operation import perform
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
 from metastore.operation.request import Call, Fencing, Request, Session
-from metastore.paging import Page
 from metastore.port.backend import FORMAT, Backend, Embedded
 from metastore.port.restore import RESTORING
 from metastore.port.unreadable import Unreadable

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, ScopeFrozen, VersionConflict
-from metastore.managers.every import Managers
+from metastore.managers.all import Managers
 from metastore.operation.marks import ask_until_it_answers, in_the_way
 from metastore.operation.request import Call, Session
 from metastore.overlay import Overlay

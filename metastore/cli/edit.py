@@ -10,7 +10,7 @@ import typer
 
 from metastore.cli.output import console, safe, write_json
 from metastore.kinds.entity import Entity
-from metastore.managers.every import Managers
+from metastore.managers.all import Managers
 from metastore.store import Store
 
 __all__ = ["DryRun", "ExpectedVersion", "say", "trial"]

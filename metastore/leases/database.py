@@ -22,7 +22,7 @@ from metastore.kinds.change import decode
 from metastore.kinds.entity import utc
 from metastore.lease_changes import LeaseHolder
 from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
-from metastore.managers.past import steps_of
+from metastore.managers.history import steps_of
 from metastore.names import format_path
 from metastore.operation.marks import ask_until_it_answers
 from metastore.operation.request import Session

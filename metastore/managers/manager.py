@@ -20,12 +20,14 @@ from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.entity import Entity, Node, Record, Version
 from metastore.kinds.kind import Kind, dump, dump_changes
 from metastore.kinds.registry import KINDS
-from metastore.managers import moving
-from metastore.managers.creating import Chunk, IfExists, Wish, check_if_exists, chunks, create, create_chunk, rewrite
+from metastore.managers import exclusive as moving
+from metastore.managers.create import Chunk, IfExists, Wish, check_if_exists, chunks, create, create_chunk, rewrite
+from metastore.managers.history import steps_of, version_of
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.options import CALL_OPTIONS, BulkOptions, CallOptions, CreateOptions, call_from, call_of
+from metastore.managers.page import Listed
+from metastore.managers.page import Page as Listing
 from metastore.managers.pages import clean_prefix, page_after, page_of
-from metastore.managers.past import steps_of, version_of
 from metastore.managers.target import Target, find, names_of
 from metastore.managers.target import shown as shown_target
 from metastore.names import Path, clean_name, format_path, parse_path
@@ -34,8 +36,6 @@ from metastore.operation.merge import altered
 from metastore.operation.operation import is_new, perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Merge, Proposal, Request, Session, View, committed
-from metastore.paging import Listed
-from metastore.paging import Page as Listing
 from metastore.port.backend import Child, Page, Step
 from metastore.port.commit import DROPPED, LIVE
 from metastore.port.unreadable import Unreadable, check_unreadable, kept

@@ -21,7 +21,7 @@ from metastore.kinds.model.document import clean_alias, clean_aliases
 from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.manager import Manager
-from metastore.managers.model_edit import ModelEdit, SeenModel
+from metastore.managers.model_commit import ModelEdit, SeenModel
 from metastore.managers.options import CallOptions, CreateOptions, call_of
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.target import Target, check_standing, standing

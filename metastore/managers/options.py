@@ -8,7 +8,7 @@ from uuid import UUID
 
 from metastore.arguments import known_keywords
 from metastore.kinds.entity import Entity
-from metastore.managers.creating import IfExists
+from metastore.managers.create import IfExists
 from metastore.operation.request import Call, Fencing
 
 __all__ = ["CALL_OPTIONS", "BulkOptions", "CallOptions", "CreateOptions", "call_from", "call_of"]

@@ -21,6 +21,8 @@ from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of
+from metastore.managers.page import Listed
+from metastore.managers.page import Page as Listing
 from metastore.managers.pages import clean_prefix, page_of
 from metastore.managers.target import Target, check_standing, find, shown
 from metastore.names import clean_name, format_path
@@ -28,8 +30,6 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Proposal, Request, Results, Session, View
-from metastore.paging import Listed
-from metastore.paging import Page as Listing
 from metastore.port.backend import Backend, Page, Step
 from metastore.port.commit import Delete, Event, Put
 from metastore.port.unreadable import Unreadable, check_unreadable, kept

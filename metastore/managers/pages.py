@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Node
+from metastore.managers.page import Listed, Page, clean_size, just_before, read_token, write_token
 from metastore.names import clean_text, fold
 from metastore.operation.guards import guards_of
 from metastore.operation.request import Session, View
-from metastore.paging import Listed, Page, clean_size, just_before, read_token, write_token
 from metastore.port.backend import ROOT
 from metastore.port.backend import Page as Rows
 

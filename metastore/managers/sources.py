@@ -19,7 +19,7 @@ from metastore.kinds.partition import PARTITION
 from metastore.kinds.source import SOURCE, Source
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE, Table
-from metastore.managers.creating import new_entity
+from metastore.managers.create import new_entity
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of
 from metastore.managers.owned import OwnedManager

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity, Node, OwnedRecord, Record
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers import moving
-from metastore.managers.creating import IfExists
+from metastore.managers import exclusive as moving
+from metastore.managers.create import IfExists
 from metastore.managers.target import missing, root_or_last
 from metastore.names import format_path
 from metastore.operation.guards import lookup

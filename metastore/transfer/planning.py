@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.entity import Node, OwnedRecord, Record
-from metastore.managers.creating import IfExists
+from metastore.managers.create import IfExists
 from metastore.managers.target import root_or_last
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of, key_under

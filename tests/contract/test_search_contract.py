@@ -93,8 +93,8 @@ SCOPES = [None, "m", "m.c", "m.c.two", "m.c.two.deep", "m.c.old2", "orders", "m.
 
 @pytest.fixture(params=[3, 500], ids=["small pages", "usual pages"])
 def _pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metastore.finding._PAGE", request.param)
-    monkeypatch.setattr("metastore.finding._PARENTS", 2 if request.param == 3 else 50)
+    monkeypatch.setattr("metastore.managers.find._PAGE", request.param)
+    monkeypatch.setattr("metastore.managers.find._PARENTS", 2 if request.param == 3 else 50)
 
 
 @pytest.mark.usefixtures("_pages")
@@ -142,7 +142,7 @@ def test_an_entity_in_hand_is_meant_by_its_id(tree: Ground) -> None:
 
 
 def test_a_scope_that_is_dropped_midway_raises(tree: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metastore.finding._PAGE", 2)
+    monkeypatch.setattr("metastore.managers.find._PAGE", 2)
     for glob in ("*", "o*"):
         store, scope = tree.store, tree.store.schemas.load("m.c.two")
         found = store.find("m.c.two", name=glob)
@@ -173,7 +173,7 @@ def test_what_is_no_container_is_not_found(tree: Ground, under: str) -> None:
 
 def test_while_others_rename_and_drop(tree: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stays is found exactly once; a schema that moves between two places is never seen with another's path."""
-    monkeypatch.setattr("metastore.finding._PAGE", 4)
+    monkeypatch.setattr("metastore.managers.find._PAGE", 4)
     store = tree.store
     done = threading.Event()
     failed: list[ms.MetastoreError] = []

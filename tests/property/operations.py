@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import metastore as ms
 from metastore import Change, MetastoreError
 from metastore.kinds.entity import Entity, Owned, Version
-from metastore.managers.every import Managers
+from metastore.managers.all import Managers
 
 __all__ = [
     "Named",

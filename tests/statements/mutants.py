@@ -12,7 +12,8 @@ from metastore.backends.postgres import backend as postgres
 from metastore.backends.postgres import batch_sql as postgres_sql
 from metastore.backends.postgres import parameters as postgres_commit
 from metastore.backends.sqlite import commit as sqlite_commit
-from metastore.managers import creating, target
+from metastore.managers import create as creating
+from metastore.managers import target
 from metastore.operation.request import Proposal
 from metastore.port.commit import Children, Commit, Delete, Guard, Newest, Put, Update
 from tests.statements.explore import Program

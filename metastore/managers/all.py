@@ -7,8 +7,8 @@ from typing import cast
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.registry import KINDS
+from metastore.managers.builtin import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
 from metastore.managers.declared import DeclaredManager
-from metastore.managers.kinds import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
 from metastore.managers.manager import Manager
 from metastore.managers.models import Models
 from metastore.managers.owned import Partitions, Statistics

@@ -19,7 +19,7 @@ from metastore.kinds.table.layout import Index
 from metastore.kinds.topic import Topic
 from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View
-from metastore.managers import moving
+from metastore.managers import exclusive as moving
 from metastore.managers.manager import E, Manager
 from metastore.managers.options import CallOptions, CreateOptions, call_of
 from metastore.managers.target import Target
