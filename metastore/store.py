@@ -25,7 +25,6 @@ from metastore.errors import (
     ScopeFrozen,
 )
 from metastore.feed_page import changes_page
-from metastore.freezing import FreezableSchemas
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
@@ -47,7 +46,8 @@ from metastore.port.restore import RESTORING
 from metastore.port.unreadable import Unreadable
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.stats import Stats
-from metastore.transaction import Transaction, run_transaction
+from metastore.transaction.freeze import FreezableSchemas
+from metastore.transaction.transaction import Transaction, run_transaction
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.urls import parse_url, redacted
 from metastore.violations import Violation

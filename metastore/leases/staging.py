@@ -24,7 +24,7 @@ from metastore.operation.request import Call, Session, committed
 from metastore.port.backend import Backend
 from metastore.port.commit import LeaseToken
 from metastore.port.leases import Staged
-from metastore.transaction import Transaction, run_transaction
+from metastore.transaction.transaction import Transaction, run_transaction
 
 __all__ = ["LeftBehind", "StoreStaging", "clear_away"]
 

@@ -18,7 +18,7 @@ from metastore.loadtest.outcomes import outcome_of, seen_by
 from metastore.names import parse_path
 from metastore.retry.policy import Attempt
 from metastore.store import Store
-from metastore.transaction import Transaction
+from metastore.transaction.transaction import Transaction
 
 __all__ = ["Calls", "Within"]
 

@@ -8,7 +8,7 @@ import metastore as ms
 from metastore.checker.recorder import Recorder
 from metastore.checker.records import Lost, Outcome, Seen
 from metastore.retry.policy import Attempt
-from metastore.transaction import Transaction
+from metastore.transaction.transaction import Transaction
 
 __all__ = ["Client"]
 

@@ -15,7 +15,7 @@ import pytest
 
 import metastore as ms
 from metastore.port.commit import Commit, Outcome, Unknown
-from metastore.transaction import Transaction
+from metastore.transaction.transaction import Transaction
 from tests.contract.ground import Ground, insert
 from tests.contract.intents import announce, committed, new_id
 

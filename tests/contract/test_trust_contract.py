@@ -20,7 +20,7 @@ import metastore as ms
 from metastore.leases.staging import StoreStaging
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Outcome, Unknown
-from metastore.transaction import Transaction
+from metastore.transaction.transaction import Transaction
 from tests.contract.ground import Ground, prepare
 
 OURS, THEIRS, LATER = (ms.SetProperty(key, "1") for key in ("ours", "theirs", "later"))

@@ -10,8 +10,8 @@ from unittest.mock import patch
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Stand
 from metastore.managers import manager, target
-from metastore.overlay import Overlay
 from metastore.port.commit import Children, Commit, Committed, Delete, Expect, Listing, Newest, Outcome, Put
+from metastore.transaction.overlay import Overlay
 from tests.interleaving.mutant import Mutant
 
 __all__ = ["BY_CALLERS"]

@@ -7,7 +7,7 @@ from functools import partial
 
 import metastore as ms
 from metastore.port.leases import PUBLISHED
-from metastore.transaction import Transaction
+from metastore.transaction.transaction import Transaction
 from tests.concurrency.raw import rows
 
 __all__ = ["NOTHING_TO_WRITE", "WORK", "S", "furnish", "picture", "work_of"]

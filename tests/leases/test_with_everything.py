@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import metastore as ms
-from metastore.transaction import Transaction
+from metastore.transaction.transaction import Transaction
 from tests.concurrency.checks import violations
 from tests.concurrency.raw import rows
 from tests.leases.fencing import late_commits

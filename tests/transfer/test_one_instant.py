@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
-from metastore.transaction import Transaction
+from metastore.transaction.transaction import Transaction
 from tests.bench.transfer import COLUMNS
 from tests.concurrency.workers import Job, Team, Turn
 from tests.transfer.world import opened

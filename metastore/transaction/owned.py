@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from metastore.kinds.entity import OwnedRecord
 from metastore.port.backend import Backend
 from metastore.port.commit import LIVE, Absent, Delete, Listing, Put, Result
-from metastore.read_set import ReadSet
+from metastore.transaction.reads import ReadSet
 
 __all__ = ["OwnedOverlay"]
 

@@ -19,12 +19,12 @@ from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, 
 from metastore.managers.all import Managers
 from metastore.operation.marks import ask_until_it_answers, in_the_way
 from metastore.operation.request import Call, Session
-from metastore.overlay import Overlay
-from metastore.overlay_changed import Changed
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Committed, Unknown, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
+from metastore.transaction.changed import Changed
+from metastore.transaction.overlay import Overlay
 
 __all__ = ["Transaction", "effort_of", "run_transaction"]
 

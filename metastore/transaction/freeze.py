@@ -29,7 +29,7 @@ from metastore.operation.marks import MARK_TTL, in_the_way
 from metastore.operation.request import Call, Fencing, Session, View
 from metastore.port.commit import Committed, Guard, Mark, Unknown
 from metastore.retry.runner import Conflict, run
-from metastore.transaction import Transaction, effort_of
+from metastore.transaction.transaction import Transaction, effort_of
 
 __all__ = ["FreezableSchemas", "Freeze"]
 

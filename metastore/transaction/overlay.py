@@ -18,13 +18,10 @@ from typing import Any
 from uuid import UUID
 
 from metastore.clock import Clock
-from metastore.drafts import Draft, Drafts
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Node, Origin, OwnedRecord, Record
 from metastore.kinds.registry import kind_named
 from metastore.names import fold
-from metastore.overlay_changed import Changed, changed
-from metastore.overlay_owned import OwnedOverlay
 from metastore.port.backend import ROOT, Backend, Child, Guards, Known, Lookup, Page, Resolved, Step
 from metastore.port.commit import (
     DROPPED,
@@ -43,7 +40,10 @@ from metastore.port.commit import (
     Update,
     Write,
 )
-from metastore.read_set import ReadSet
+from metastore.transaction.changed import Changed, changed
+from metastore.transaction.drafts import Draft, Drafts
+from metastore.transaction.owned import OwnedOverlay
+from metastore.transaction.reads import ReadSet
 
 __all__ = ["Overlay"]
 

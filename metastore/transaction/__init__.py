@@ -1,0 +1,1 @@
+"""Several operations as one commit, and a schema to oneself."""
