@@ -85,7 +85,7 @@ from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open
 from metastore.transfer.outcomes import Exported, Imported
-from metastore.violations import Violation
+from metastore.verify.violations import Violation
 
 new_operation_id = _SYSTEM.operation_id
 """A new UUIDv7, for ``operation_id=`` of a mutation."""

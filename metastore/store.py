@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
-from metastore import collecting, feed, stats, verifying
+from metastore import collecting, feed, stats
 from metastore.arguments import items, positive_integer, positive_seconds, shown
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM, Clock
@@ -50,7 +50,8 @@ from metastore.transaction.freeze import FreezableSchemas
 from metastore.transaction.transaction import Transaction, run_transaction
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.urls import parse_url, redacted
-from metastore.violations import Violation
+from metastore.verify import verify as verifying
+from metastore.verify.violations import Violation
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL

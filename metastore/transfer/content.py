@@ -25,7 +25,7 @@ from metastore.transfer.lines import (
 from metastore.transfer.reading import step_problem
 from metastore.transfer.tally import Tally
 from metastore.transfer.walking import GuardRow, Visit, walk
-from metastore.version_chain import doc_problem, time_problem
+from metastore.verify.history import doc_problem, time_problem
 
 __all__ = ["lines_of"]
 

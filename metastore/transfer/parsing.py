@@ -27,7 +27,7 @@ from metastore.transfer.lines import (
     OwnedLine,
     default_under,
 )
-from metastore.version_chain import time_problem
+from metastore.verify.history import time_problem
 
 __all__ = ["parse_header", "parse_line"]
 

@@ -20,7 +20,7 @@ from metastore.port.unreadable import reason
 from metastore.transfer.lines import OPERATION, Body, EntityLine, Footer, Header, Line, OperationLine, OwnedLine
 from metastore.transfer.parsing import parse_header, parse_line
 from metastore.transfer.tally import Tally
-from metastore.version_chain import changes_problem, doc_problem, time_problem
+from metastore.verify.history import changes_problem, doc_problem, time_problem
 
 __all__ = ["Checked", "Progress", "body", "check", "check_below", "read_header", "step_problem"]
 

@@ -11,7 +11,7 @@ from metastore.backends.memory.tables import Tables
 from metastore.port.commit import LIVE
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
-from metastore.verifying import verify
+from metastore.verify.verify import verify
 from tests.interleaving.explore import Explored, Explorer, State
 from tests.interleaving.oracle import Oracle, OracleClock, Seen, Which, applied, content
 from tests.interleaving.process import URL, Effort, Outcome, outcome_of

@@ -171,7 +171,7 @@ class PostgresDatabase:
 
     def problems(self) -> list[str]:
         """Return what ``verify`` finds."""
-        from metastore.verifying import verify
+        from metastore.verify.verify import verify
 
         return [v.message for v in verify(self.backend(0))]
 

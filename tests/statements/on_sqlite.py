@@ -104,7 +104,7 @@ class SqliteDatabase:
 
     def problems(self) -> list[str]:
         """Return what ``verify`` finds."""
-        from metastore.verifying import verify
+        from metastore.verify.verify import verify
 
         return [v.message for v in verify(self.backend(0))]
 

@@ -12,7 +12,7 @@ import pytest
 import metastore as ms
 from metastore.port.backend import Backend
 from metastore.port.commit import CLAIMABLE, Committed, Entry, Guard, Help, Mark, Resolution
-from metastore.violations import UNAPPLIED
+from metastore.verify.violations import UNAPPLIED
 from tests.verify.planting import A, damage, filled, verified
 
 HOUR = 3_600_000_000

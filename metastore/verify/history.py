@@ -17,7 +17,7 @@ from metastore.kinds.registry import KINDS, OWNED_KINDS
 from metastore.names import parse_path
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.unreadable import MAX_TIME, reason
-from metastore.violations import UNAPPLIED, Violation
+from metastore.verify.violations import UNAPPLIED, Violation
 
 __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_problem"]
 

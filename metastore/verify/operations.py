@@ -11,8 +11,8 @@ from metastore.kinds.change import FORMAT
 from metastore.port.backend import Snapshot
 from metastore.port.commit import PENDING
 from metastore.port.unreadable import reason
-from metastore.version_chain import changes_problem, time_problem
-from metastore.violations import UNAPPLIED, Violation
+from metastore.verify.history import changes_problem, time_problem
+from metastore.verify.violations import UNAPPLIED, Violation
 
 __all__ = ["check_operations"]
 

@@ -24,12 +24,12 @@ from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, Snapshot
 from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
-from metastore.replaying import Replay
-from metastore.verifying_leases import LEASE, Fencing, check_lease
-from metastore.verifying_models import Aliases
-from metastore.verifying_operations import check_operations
-from metastore.version_chain import ChainReader, doc_problem, time_problem
-from metastore.violations import Places, Violation, surviving
+from metastore.verify.history import ChainReader, doc_problem, time_problem
+from metastore.verify.leases import LEASE, Fencing, check_lease
+from metastore.verify.models import Aliases
+from metastore.verify.operations import check_operations
+from metastore.verify.replay import Replay
+from metastore.verify.violations import Places, Violation, surviving
 
 __all__ = ["verify"]
 

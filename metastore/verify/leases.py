@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from metastore.version_chain import Link
-from metastore.violations import Violation
+from metastore.verify.history import Link
+from metastore.verify.violations import Violation
 
 __all__ = ["LEASE", "Fencing", "check_lease"]
 

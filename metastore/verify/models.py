@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from metastore.violations import Violation
+from metastore.verify.violations import Violation
 
 __all__ = ["Aliases"]
 

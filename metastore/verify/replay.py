@@ -14,7 +14,7 @@ from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
 from metastore.operation.guards import families_of
 from metastore.port.commit import ROOT_ID
-from metastore.violations import Places, Violation, is_container
+from metastore.verify.violations import Places, Violation, is_container
 
 __all__ = ["Replay"]
 

@@ -1,0 +1,1 @@
+"""Check every invariant over a whole database."""
