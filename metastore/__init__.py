@@ -72,10 +72,10 @@ from metastore.kinds.topic import Topic
 from metastore.kinds.view.changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
 from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View
-from metastore.lease_changes import LeaseHolder
 from metastore.leases.book import Holder, LeaseEvent
+from metastore.leases.changes import LeaseHolder
 from metastore.leases.lease import Lease, LeaseSet
-from metastore.leases.object_leases import ObjectStoreLeases
+from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.managers.page import Page
 from metastore.metrics import PoolUse, Snapshot

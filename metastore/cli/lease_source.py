@@ -11,7 +11,7 @@ import typer
 
 from metastore.cli.context import Settings
 from metastore.leases.leases import Leases
-from metastore.leases.object_leases import ObjectStoreLeases
+from metastore.leases.objects.leases import ObjectStoreLeases
 
 __all__ = ["On", "open_leases"]
 

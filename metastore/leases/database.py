@@ -20,8 +20,8 @@ from metastore.errors import BackendUnavailable, MetastoreError, outcome_forgott
 from metastore.feed import position_of
 from metastore.kinds.change import decode
 from metastore.kinds.entity import utc
-from metastore.lease_changes import LeaseHolder
 from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
+from metastore.leases.changes import LeaseHolder
 from metastore.managers.history import steps_of
 from metastore.names import format_path
 from metastore.operation.marks import ask_until_it_answers

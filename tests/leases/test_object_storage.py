@@ -16,9 +16,9 @@ import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.leases.lock_file import HISTORY
-from metastore.leases.object_client import Refused, Unsettled
-from metastore.leases.object_files import FileObjects
+from metastore.leases.objects.client import Refused, Unsettled
+from metastore.leases.objects.files import FileObjects
+from metastore.leases.objects.lock_file import HISTORY
 from tests.leases.worlds import ObjectWorld, Time, object_local, object_memory, object_s3, s3_options
 from tests.servers.process import free_port
 from tests.servers.s3 import SECRET, S3Server

@@ -18,7 +18,7 @@ from metastore.kinds.model.changes import RemoveAlias, SetAlias, SetLatestVersio
 from metastore.kinds.registry import KINDS
 from metastore.kinds.table import changes as table_changes
 from metastore.kinds.view import changes as view_changes
-from metastore.lease_changes import LeaseHolder
+from metastore.leases.changes import LeaseHolder
 from tests.contract.boards import AddPanel, SetOwner
 from tests.strategies import columns_of, comments, names, texts, types
 

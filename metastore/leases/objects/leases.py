@@ -12,9 +12,9 @@ from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
 from metastore.leases.book import LeaseEvent
 from metastore.leases.leases import Leases
-from metastore.leases.object_book import ObjectBook
-from metastore.leases.object_format import FORMATS
-from metastore.leases.object_urls import open_objects
+from metastore.leases.objects.book import ObjectBook
+from metastore.leases.objects.format import FORMATS
+from metastore.leases.objects.urls import open_objects
 
 if TYPE_CHECKING:
     from metastore.store import Store

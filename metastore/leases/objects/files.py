@@ -23,7 +23,7 @@ from pathlib import Path
 
 from metastore.clock import Clock
 from metastore.errors import BackendUnavailable
-from metastore.leases.object_client import Found, Refused, Unsettled
+from metastore.leases.objects.client import Found, Refused, Unsettled
 
 __all__ = ["FileObjects"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import quote
 
-from metastore.leases import hudi, lock_file
-from metastore.leases.lock_file import LockFile
+from metastore.leases.objects import hudi, lock_file
+from metastore.leases.objects.lock_file import LockFile
 
 __all__ = ["FORMATS", "Format"]
 

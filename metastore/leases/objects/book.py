@@ -19,12 +19,12 @@ from metastore.deadlines import remaining
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.entity import utc
 from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want
-from metastore.leases.lock_file import Holding, LockFile
-from metastore.leases.object_cells import Cells, Done
-from metastore.leases.object_client import Objects
-from metastore.leases.object_format import Format
-from metastore.leases.object_queue import ObjectQueue
-from metastore.leases.object_watch import Watch
+from metastore.leases.objects.cells import Cells, Done
+from metastore.leases.objects.client import Objects
+from metastore.leases.objects.format import Format
+from metastore.leases.objects.lock_file import Holding, LockFile
+from metastore.leases.objects.queue import ObjectQueue
+from metastore.leases.objects.watch import Watch
 from metastore.names import MAX_NAME
 from metastore.port.commit import LeaseToken
 

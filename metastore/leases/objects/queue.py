@@ -19,9 +19,9 @@ from metastore.clock import Clock
 from metastore.deadlines import remaining
 from metastore.errors import MetastoreError
 from metastore.leases.book import Want
-from metastore.leases.lock_file import LockFile, Waiter
-from metastore.leases.object_cells import Cells, Done
-from metastore.leases.object_watch import ALIVE, Watch
+from metastore.leases.objects.cells import Cells, Done
+from metastore.leases.objects.lock_file import LockFile, Waiter
+from metastore.leases.objects.watch import ALIVE, Watch
 
 __all__ = ["ObjectQueue"]
 

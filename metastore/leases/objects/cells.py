@@ -23,9 +23,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from metastore.clock import Clock
 from metastore.errors import BackendUnavailable, DeadlineExceeded
-from metastore.leases.lock_file import LockFile, unreadable
-from metastore.leases.object_client import Objects, Refused, Unsettled
-from metastore.leases.object_format import Format
+from metastore.leases.objects.client import Objects, Refused, Unsettled
+from metastore.leases.objects.format import Format
+from metastore.leases.objects.lock_file import LockFile, unreadable
 
 __all__ = ["Cells", "Decide", "Done"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import utc
-from metastore.leases.lock_file import Holding, LockFile, unreadable
+from metastore.leases.objects.lock_file import Holding, LockFile, unreadable
 
 __all__ = ["decode", "encode", "key"]
 

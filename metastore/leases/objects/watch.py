@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from metastore.clock import Clock
-from metastore.leases.lock_file import Holding, LockFile, Waiter
+from metastore.leases.objects.lock_file import Holding, LockFile, Waiter
 
 __all__ = ["ALIVE", "Watch"]
 

@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from metastore.arguments import shown
 from metastore.clock import Clock
 from metastore.errors import BackendUnavailable, InvalidArgument
-from metastore.leases.object_client import Objects, ObstoreObjects
-from metastore.leases.object_files import FileObjects
+from metastore.leases.objects.client import Objects, ObstoreObjects
+from metastore.leases.objects.files import FileObjects
 
 if TYPE_CHECKING:
     from obstore.store import MemoryStore

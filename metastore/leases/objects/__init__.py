@@ -1,0 +1,1 @@
+"""Leases kept as objects in a bucket or a folder."""
