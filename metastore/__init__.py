@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from metastore.clock import SYSTEM as _SYSTEM
-from metastore.collecting import Collected
 from metastore.columns.column import Column
 from metastore.errors import (
     BackendRefused,
@@ -27,6 +26,7 @@ from metastore.errors import (
     UnreadableRow,
     VersionConflict,
 )
+from metastore.gc import Collected
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.kinds.declared import Field, Kind

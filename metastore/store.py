@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
-from metastore import collecting, feed, stats
+from metastore import feed, stats
+from metastore import gc as collecting
 from metastore.arguments import items, positive_integer, positive_seconds, shown
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM, Clock
-from metastore.collecting import Collected
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
@@ -25,6 +25,7 @@ from metastore.errors import (
     ScopeFrozen,
 )
 from metastore.feed_page import changes_page
+from metastore.gc import Collected
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases

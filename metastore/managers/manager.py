@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.arguments import integer, items, known_keywords, positive_integer, shown
-from metastore.collecting import delete_tree
 from metastore.errors import EntityNotFound, InvalidArgument, OutcomeUnknown
+from metastore.gc import delete_tree
 from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.entity import Entity, Node, Record, Version
 from metastore.kinds.kind import Kind, dump, dump_changes

@@ -9,7 +9,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.collecting import Collected
+from metastore.gc import Collected
 from metastore.port.backend import TOMBSTONES_STAY
 from tests.contract.ground import Ground
 
