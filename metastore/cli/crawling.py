@@ -69,9 +69,9 @@ def crawl(
     json: Json = False,
 ) -> None:
     """Register files as tables, on Spark; what cannot be read is listed."""
+    from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
     from metastore.crawl.interrupted import Interrupted  # noqa: PLC0415  (only here is it needed)
     from metastore.crawl.job import crawl as start  # noqa: PLC0415
-    from metastore.crawl.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
 
     settings: Settings = ctx.obj
     try:

@@ -21,19 +21,19 @@ from typing import Any
 
 import metastore
 from metastore.clock import SYSTEM, Clock
-from metastore.crawl.candidates import Candidate, candidates
-from metastore.crawl.catalog import check_target, prepare
-from metastore.crawl.commit import Row
-from metastore.crawl.discover import walk
+from metastore.crawl.dataset.candidates import Candidate, candidates
+from metastore.crawl.files.discover import walk
+from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED, Limits
+from metastore.crawl.files.listing import Listing
 from metastore.crawl.interrupted import Interrupted
-from metastore.crawl.limits import MAX_RATIO, MAX_UNPACKED, Limits
-from metastore.crawl.listing import Listing
-from metastore.crawl.missing import is_news, missed, settle_missing
 from metastore.crawl.policies import OnMissing, OnTypeChange, Policies
-from metastore.crawl.registry import Known, Sorted, known_below, sort_out
 from metastore.crawl.report import CrawlReport, Failure, Note, TableResult, summed
-from metastore.crawl.runs import Run
-from metastore.crawl.stages import Setting
+from metastore.crawl.tasks import Setting
+from metastore.crawl.write.catalog import check_target, prepare
+from metastore.crawl.write.commit import Row
+from metastore.crawl.write.missing import is_news, missed, settle_missing
+from metastore.crawl.write.registry import Known, Sorted, known_below, sort_out
+from metastore.crawl.write.runs import Run
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.catalog import Catalog
 from metastore.names import Path, format_path, parse_path
@@ -244,7 +244,7 @@ def _spark_job() -> Callable[..., tuple[list[Row], int]]:
 
 def _profiling(setting: Setting) -> Callable[[Any, list[Row]], Iterator[object]]:
     def profiles(context: Any, rows: list[Row]) -> Iterator[object]:
-        from metastore.crawl.profile import profile_tables  # noqa: PLC0415 (it needs Spark SQL)
+        from metastore.crawl.dataset.profile import profile_tables  # noqa: PLC0415 (it needs Spark SQL)
 
         done = [row for row in rows if isinstance(row, TableResult) and row.action != "failed"]
         paths = [parse_path(row.path) for row in done]

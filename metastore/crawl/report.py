@@ -40,7 +40,7 @@ class TableResult:
     """What became of one data set. ``path`` is the table's, ``location`` where its files are.
 
     ``missing``: its files are gone, and the table stays; ``dropped``: it does not. ``changes`` are the lines of the
-    table's diff (:mod:`metastore.crawl.diff`).
+    table's diff (:mod:`metastore.crawl.write.diff`).
     """
 
     path: str

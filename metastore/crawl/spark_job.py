@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from metastore.crawl.candidates import Candidate
-from metastore.crawl.commit import Row
+from metastore.crawl.dataset.candidates import Candidate
 from metastore.crawl.report import Failure
-from metastore.crawl.spark_context import spark_context
-from metastore.crawl.stages import Setting, crawl_whole, cut, look_into, parted, shared, write_bucket
+from metastore.crawl.tasks import Setting, crawl_whole, cut, look_into, parted, shared, write_bucket
+from metastore.crawl.write.commit import Row
 from metastore.errors import BackendUnavailable
+from metastore.spark.context import spark_context
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext

@@ -9,7 +9,7 @@ from pyspark.daemon import manager
 
 import metastore.backends.postgres.backend
 import metastore.backends.sqlite.backend
-import metastore.crawl.stages  # noqa: F401
+import metastore.crawl.tasks  # noqa: F401
 
 if __name__ == "__main__":
     manager()

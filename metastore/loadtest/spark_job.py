@@ -20,13 +20,13 @@ from pyspark import SparkContext, TaskContext
 from pyspark.errors import PySparkException
 
 from metastore.clock import Clock
-from metastore.crawl.spark_context import spark_context
 from metastore.crawl.spark_job import cause_of
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.loadtest.client import Plan, run_client
 from metastore.loadtest.masters import check_master, slots
 from metastore.loadtest.meeting import Meeting
 from metastore.loadtest.watching import Progress, Watch
+from metastore.spark.context import spark_context
 
 __all__ = ["Tell", "loadtest_context", "run_clients"]
 

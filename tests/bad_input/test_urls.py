@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 import metastore as ms
-from metastore.crawl.filesystems import split_uri
+from metastore.crawl.files.filesystems import split_uri
 from metastore.urls import parse_url, redacted
 from tests.bad_input.refusal import PASSWORD, refused
 from tests.servers.postgres import Databases, PostgresServer

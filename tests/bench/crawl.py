@@ -31,8 +31,8 @@ from rich.console import Console
 
 import metastore as ms
 from metastore.crawl import CrawlReport, crawl
-from metastore.crawl.java import find_java
-from metastore.crawl.spark_context import spark_context
+from metastore.spark.context import spark_context
+from metastore.spark.java import find_java
 from tests.bench import transfer
 from tests.bench.figures import Bar, Figures, reported
 from tests.bench.timing import ratios, seconds

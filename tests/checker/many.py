@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from metastore.checker.check import check
-from metastore.crawl.spark_context import spark_context
+from metastore.spark.context import spark_context
 from tests.checker.folders import write
 from tests.checker.lanes import FAULTS
 

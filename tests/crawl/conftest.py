@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import metastore as ms
-from metastore.crawl import job, stages
-from metastore.crawl.candidates import Candidate
-from metastore.crawl.catalog import StoreCatalog
-from metastore.crawl.commit import Row
+from metastore.crawl import job
+from metastore.crawl import tasks as stages
+from metastore.crawl.dataset.candidates import Candidate
 from metastore.crawl.report import CrawlReport
-from metastore.crawl.stages import Setting, crawl_whole, cut, look_into, parted, shared, write_bucket
+from metastore.crawl.tasks import Setting, crawl_whole, cut, look_into, parted, shared, write_bucket
+from metastore.crawl.write.catalog import StoreCatalog
+from metastore.crawl.write.commit import Row
 
 INTO = ("lake", "main")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from metastore.crawl.candidates import Candidate, candidates
-from metastore.crawl.discover import walk
-from metastore.crawl.hive import NULL, key_type, parse_key, partition_parts, typed
+from metastore.crawl.dataset.candidates import Candidate, candidates
+from metastore.crawl.files.discover import walk
+from metastore.crawl.files.hive import NULL, key_type, parse_key, partition_parts, typed
 from tests.crawl.conftest import Lake
 
 INTO = ("lake", "main")

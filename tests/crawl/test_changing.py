@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.crawl import infer
+from metastore.crawl.read import infer
 from tests.crawl.conftest import INTO, Crawler, Lake, crawl_here, reasons_of
 
 
@@ -28,7 +28,7 @@ def before_reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[
                 pending.pop()()
             return infer_file(location, found, *rest)
 
-        monkeypatch.setattr("metastore.crawl.stages.infer_file", looked)
+        monkeypatch.setattr("metastore.crawl.tasks.infer_file", looked)
 
     return arrange
 

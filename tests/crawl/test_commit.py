@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.crawl.candidates import candidates
-from metastore.crawl.catalog import open_catalog, prepare
-from metastore.crawl.commit import commit_groups
-from metastore.crawl.discover import walk
+from metastore.crawl.dataset.candidates import candidates
+from metastore.crawl.files.discover import walk
 from metastore.crawl.report import TableResult
-from metastore.crawl.stages import cut, groups_of, look_into
+from metastore.crawl.tasks import cut, groups_of, look_into
+from metastore.crawl.write.catalog import open_catalog, prepare
+from metastore.crawl.write.commit import commit_groups
 from metastore.errors import BackendUnavailable, InvalidArgument, NotInUse
 from metastore.urls import reachable_url
 from tests.crawl.conftest import Crawler, Lake, crawl_here, paths_of, reasons_of

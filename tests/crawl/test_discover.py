@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from metastore.crawl import discover
-from metastore.crawl.discover import walk
-from metastore.crawl.facts import FileFacts, Unreadable
-from metastore.crawl.formats import format_of, is_hidden
-from metastore.crawl.infer import infer_file
+from metastore.crawl.files import discover
+from metastore.crawl.files.discover import walk
+from metastore.crawl.files.formats import format_of, is_hidden
+from metastore.crawl.read.facts import FileFacts, Unreadable
+from metastore.crawl.read.infer import infer_file
 from metastore.errors import InvalidArgument
 from tests.crawl.conftest import Lake
 
@@ -128,7 +128,7 @@ def test_links_to_themselves(lake: Lake) -> None:
 
 AS_NOBODY = """
 import os, sys
-from metastore.crawl.discover import walk
+from metastore.crawl.files.discover import walk
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 listing = walk(sys.argv[1:])
 print([file.name for folder in listing.folders for file in folder.files])

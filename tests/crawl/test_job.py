@@ -14,11 +14,11 @@ import pytest
 
 import metastore as ms
 from metastore.crawl import CrawlReport, Interrupted, crawl
-from metastore.crawl.candidates import Candidate
-from metastore.crawl.discover import File
-from metastore.crawl.java import find_java
-from metastore.crawl.stages import cut, parted, shared
+from metastore.crawl.dataset.candidates import Candidate
+from metastore.crawl.files.discover import File
+from metastore.crawl.tasks import cut, parted, shared
 from metastore.errors import BackendUnavailable, EntityNotFound, InvalidArgument
+from metastore.spark.java import find_java
 from tests.crawl.conftest import Lake, paths_of, reasons_of
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def test_profiles_of_what_has_changed(spark: SparkSession, lake: Lake, sqlite_ur
 def test_data_sets_too_great_for_one_task(
     spark: SparkSession, full: Lake, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from metastore.crawl import stages
+    from metastore.crawl import tasks as stages
 
     monkeypatch.setattr(stages, "_SMALL", 0)
     report = crawl([full.root], INTO, url)

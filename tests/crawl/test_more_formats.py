@@ -22,8 +22,8 @@ import pytest
 
 from metastore.columns.arrow import columns_from_arrow
 from metastore.columns.column import Column
-from metastore.crawl.facts import FileFacts, Unreadable
-from metastore.crawl.infer import infer_file
+from metastore.crawl.read.facts import FileFacts, Unreadable
+from metastore.crawl.read.infer import infer_file
 from tests.crawl.conftest import Crawler, Lake
 
 if TYPE_CHECKING:

@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import metastore as ms
-from metastore.crawl import crawl, files
-from metastore.crawl.candidates import candidates
-from metastore.crawl.discover import Listing, walk
-from metastore.crawl.facts import FileFacts, Unreadable
-from metastore.crawl.infer import infer_file
-from metastore.crawl.places import base_name, is_gone, join, location_of, path_of
+from metastore.crawl import crawl
+from metastore.crawl.dataset.candidates import candidates
+from metastore.crawl.files import open as files
+from metastore.crawl.files.discover import Listing, walk
+from metastore.crawl.files.places import base_name, is_gone, join, location_of, path_of
+from metastore.crawl.read.facts import FileFacts, Unreadable
+from metastore.crawl.read.infer import infer_file
 from metastore.errors import InvalidArgument
 from tests.crawl.conftest import Crawler
 from tests.servers.s3 import FORBIDDEN, KEY, SECRET, S3Server

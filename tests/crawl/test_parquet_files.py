@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from metastore.columns.arrow import columns_from_arrow
-from metastore.crawl.facts import ColumnStats, FileFacts, Unreadable, merge_stats, text
-from metastore.crawl.infer import infer_file
+from metastore.crawl.read.facts import ColumnStats, FileFacts, Unreadable, merge_stats, text
+from metastore.crawl.read.infer import infer_file
 from metastore.errors import InvalidArgument
 from tests.crawl.conftest import Lake
 

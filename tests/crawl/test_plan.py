@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from metastore.columns.column import Column
-from metastore.crawl.datasets import Dataset, Part
-from metastore.crawl.facts import ColumnStats
-from metastore.crawl.figures import figures
-from metastore.crawl.plan import (
+from metastore.crawl.dataset.dataset import Dataset, Part
+from metastore.crawl.dataset.figures import figures
+from metastore.crawl.read.facts import ColumnStats
+from metastore.crawl.write.plan import (
     LocationTaken,
     Plan,
     StoredPart,

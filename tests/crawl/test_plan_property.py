@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import metastore as ms
 from metastore.columns.column import Column, decode_columns
-from metastore.crawl.datasets import Dataset
-from metastore.crawl.plan import Plan, StoredTable, TypeChanged, partitioning_of, plan, properties_of
+from metastore.crawl.dataset.dataset import Dataset
 from metastore.crawl.policies import OnTypeChange
+from metastore.crawl.write.plan import Plan, StoredTable, TypeChanged, partitioning_of, plan, properties_of
 from metastore.kinds.change import EntityChange
 from metastore.kinds.kind import dump
 from metastore.kinds.table.kind import TABLE

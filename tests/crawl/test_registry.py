@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.crawl import infer, stages
-from metastore.crawl.commit import Found
-from metastore.crawl.discover import File
+from metastore.crawl import tasks as stages
+from metastore.crawl.files.discover import File
 from metastore.crawl.policies import Policies
-from metastore.crawl.signatures import prefix_of, row_name, signature_of
+from metastore.crawl.read import infer
+from metastore.crawl.read.signatures import prefix_of, row_name, signature_of
+from metastore.crawl.write.commit import Found
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name
 from tests.crawl.conftest import Crawler, Lake, paths_of

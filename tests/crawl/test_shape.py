@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from metastore.columns.column import Column
-from metastore.crawl.candidates import Candidate
-from metastore.crawl.datasets import Dataset
-from metastore.crawl.facts import ColumnStats, FileFacts, Unreadable
-from metastore.crawl.hive import NULL
-from metastore.crawl.shape import shape
-from metastore.crawl.widen import NULL_TYPE
+from metastore.crawl.dataset.candidates import Candidate
+from metastore.crawl.dataset.dataset import Dataset
+from metastore.crawl.dataset.shape import shape
+from metastore.crawl.files.hive import NULL
+from metastore.crawl.read.facts import ColumnStats, FileFacts, Unreadable
+from metastore.crawl.read.widen import NULL_TYPE
 
 FOLDER = Candidate(("l", "c", "s", "t"), ("l", "c", "s", "t"), "/lake/s/t", ())
 KEYED = Candidate(("l", "c", "s", "t"), ("l", "c", "s", "t"), "/lake/s/t", (), partitioned=True)

@@ -15,11 +15,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from metastore.crawl import json_values, limits, read_csv, read_json, text_files
-from metastore.crawl.facts import FileFacts, Unreadable
-from metastore.crawl.infer import infer_file
-from metastore.crawl.limits import Limits
-from metastore.crawl.widen import NULL_TYPE
+from metastore.crawl.files import limits
+from metastore.crawl.files import text as text_files
+from metastore.crawl.files.limits import Limits
+from metastore.crawl.read import csv as read_csv
+from metastore.crawl.read import json as read_json
+from metastore.crawl.read import json_values
+from metastore.crawl.read.facts import FileFacts, Unreadable
+from metastore.crawl.read.infer import infer_file
+from metastore.crawl.read.widen import NULL_TYPE
 from metastore.errors import InvalidArgument
 from tests.crawl.conftest import Lake
 from tests.crawl.test_parquet_files import facts, reason

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from metastore.crawl.widen import NULL_TYPE, known, widen, widest
+from metastore.crawl.read.widen import NULL_TYPE, known, widen, widest
 
 PAIRS = [
     ("int", "long", "long"),

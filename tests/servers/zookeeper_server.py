@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from metastore.crawl.java import find_java
 from metastore.errors import InvalidArgument
+from metastore.spark.java import find_java
 from tests.servers.listening import Listening, Missing
 
 __all__ = ["ZooKeeperServer"]

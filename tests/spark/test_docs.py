@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
-from metastore.crawl.profile import profile_tables
+from metastore.crawl.dataset.profile import profile_tables
 from tests.docs.examples import ROOT, failures
 from tests.spark.conftest import Reader
 

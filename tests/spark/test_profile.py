@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import metastore as ms
-from metastore.crawl.profile import PROFILE, Profiled, profile_tables
+from metastore.crawl.dataset.profile import PROFILE, Profiled, profile_tables
 from metastore.crawl.report import Failure
 from tests.crawl.conftest import Lake
 from tests.spark.conftest import INTO, Reader, drop_views

@@ -18,7 +18,7 @@ import pytest
 
 import metastore as ms
 from metastore.columns.column import Column
-from metastore.crawl.formats import format_of
+from metastore.crawl.files.formats import format_of
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.spark import read, register
 from metastore.spark.reading import ENDINGS

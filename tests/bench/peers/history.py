@@ -24,7 +24,7 @@ def checker() -> Iterator[Check]:
 
     from metastore.checker.check import check
     from metastore.checker.gather import gather
-    from metastore.crawl.spark_context import spark_context
+    from metastore.spark.context import spark_context
 
     def counted(url: str, folder: Path) -> Counter[str]:
         gather(spark, folder, url)

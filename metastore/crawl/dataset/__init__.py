@@ -1,0 +1,1 @@
+"""Join files to data sets: one table each."""

@@ -1,0 +1,141 @@
+"""A data set: a table as its files have it, columns, partitions and figures added up. Pure.
+
+Columns stand in the order of their first appearance, in the order of files; partition columns come last, typed over
+all their values. A column that some file lacks is nullable, and null in that file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from metastore.columns.column import Column
+from metastore.crawl.dataset.candidates import Candidate, Names
+from metastore.crawl.dataset.schemas import Columns, known_columns
+from metastore.crawl.files.formats import TYPED
+from metastore.crawl.files.hive import Keys, key_type, typed
+from metastore.crawl.files.places import join
+from metastore.crawl.read.facts import ColumnStats, FileFacts, merge_stats, nanoseconds
+from metastore.crawl.report import Failure
+from metastore.names import clean_name
+
+__all__ = ["Dataset", "Part", "dataset_of", "partition_name", "with_partitions"]
+
+_UNKNOWN: Final = ColumnStats()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A partition: its values (nulls as Hive writes them), and what its files hold."""
+
+    values: Mapping[str, str]
+    rows: int
+    bytes: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A table as the files have it. ``keys`` are the partition columns, which ``columns`` ends in.
+
+    ``doubtful`` are partitions with files that could not be used, None all of them (a folder could not be listed, or
+    files were left out): what is not found of them is not gone. ``left_out`` are names of files that stand among its
+    own and are not part of it: what reads the folder must pass over them. ``signature`` is that of its files,
+    ``again``: some of them could not be used.
+    """
+
+    path: Names
+    location: str
+    format: str
+    columns: Columns
+    keys: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    stats: Mapping[str, ColumnStats] = field(default_factory=dict)
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    doubtful: frozenset[str] | None = frozenset()
+    left_out: tuple[str, ...] = ()
+    signature: str | None = None
+    again: bool = False
+
+
+def dataset_of(
+    candidate: Candidate, files: Sequence[FileFacts], columns: Columns, unused: Iterable[Failure] = ()
+) -> Dataset:
+    """Return the table that ``files`` with these ``columns`` are, without partitions; ``unused`` could not be read."""
+    first, used = files[0], {file.name for file in files}
+    names = (failure.path.removeprefix(join(candidate.location, "")) for failure in unused)
+    return Dataset(
+        path=candidate.table,
+        location=candidate.location,
+        format=first.format,
+        columns=columns if first.format in TYPED else known_columns(columns),
+        options={**dict(first.dialect), **_hints(files)},
+        stats={column.name: merge_stats(_column_stats(files, column.name)) for column in columns},
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.size for file in files),
+        files=len(files),
+        doubtful=None if candidate.incomplete else frozenset(map(partition_name, names)),
+        left_out=tuple(sorted({*(file.name for file in candidate.files), *candidate.unlisted} - used)),
+        signature=candidate.signature,
+    )
+
+
+def _hints(files: Iterable[FileFacts]) -> dict[str, str]:
+    """Return the hints on which all files agree that have one."""
+    values: dict[str, set[str]] = {}
+    for file in files:
+        for key, value in file.hints:
+            values.setdefault(key, set()).add(value)
+    return {key: found.pop() for key, found in sorted(values.items()) if len(found) == 1}
+
+
+def _column_stats(files: Sequence[FileFacts], name: str) -> Iterator[ColumnStats]:
+    for file in files:
+        found = file.stats.get(name)
+        if found is not None or not file.stats or any(column.name == name for column in file.columns):
+            yield found or _UNKNOWN
+        else:
+            yield ColumnStats(file.rows, values=False)
+
+
+def partition_name(file: str) -> str:
+    """Return the name of the partition that a file, named relative to its data set, is in."""
+    return file.rpartition("/")[0]
+
+
+def with_partitions(dataset: Dataset, files: Sequence[FileFacts], keys: Mapping[str, Keys]) -> Dataset:
+    """Return ``dataset`` with partitions and their columns; ``keys`` are those of each file, by its name."""
+    names = tuple(key for key, _ in keys[files[0].name])
+    values = [dict(keys[file.name]) for file in files]
+    kinds = {key: key_type(dict.fromkeys(value[key] for value in values)) for key in names}
+    stats = {key: merge_stats(_key_stats(files, [v[key] for v in values], kinds[key])) for key in names}
+    return replace(
+        dataset,
+        keys=names,
+        columns=(*(c for c in dataset.columns if c.name not in kinds), *(Column(k, kinds[k]) for k in names)),
+        stats={**dataset.stats, **stats},
+        parts=_parts(files, values),
+    )
+
+
+def _key_stats(files: Sequence[FileFacts], values: Sequence[str], kind: str) -> Iterator[ColumnStats]:
+    for file, value in zip(files, values, strict=True):
+        read = typed(value, kind)
+        if read is None:
+            yield ColumnStats(file.rows, values=False)
+            continue
+        read = nanoseconds(read) if kind in ("date", "timestamptz") else read
+        yield ColumnStats(0, read, read)
+
+
+def _parts(files: Sequence[FileFacts], values: Sequence[dict[str, str]]) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
+    for file, value in zip(files, values, strict=True):
+        name = clean_name(partition_name(file.name))
+        old = parts.get(name) or Part(value, 0, 0, 0)
+        parts[name] = replace(old, rows=old.rows + file.rows, bytes=old.bytes + file.size, files=old.files + 1)
+    return parts

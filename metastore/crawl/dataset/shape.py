@@ -1,0 +1,180 @@
+"""One table or several: what the files of a candidate become, once they have been read. Pure.
+
+A folder is **one table** if all its files that can be read have one format, one dialect and fit one schema:
+
+* columns of one name have types that one type holds (:mod:`metastore.crawl.read.widen`; text formats, whose types are
+  guesses, also come together as string where all files have the same columns);
+* each file shares at least 70 % of its columns with the file that has the most: files that have nothing in common
+  but a ``name`` are no table, one that came later with a new column is part of it.
+
+It is one table in any case if it is partitioned, for its folders say so, or if it is one in the catalog already.
+Then files that do not fit what most of them say are failures, with the reason; or, in a folder without partitions,
+where they have another format or share too few columns, tables of their own.
+
+Else **each file is its own table**, named after the file without its format ending; with it, where two names would
+be equal, or where a folder's table has the name. That stays so while such tables are in the catalog.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from metastore.crawl.dataset.candidates import Candidate, Names
+from metastore.crawl.dataset.dataset import Dataset, dataset_of, partition_name, with_partitions
+from metastore.crawl.dataset.schemas import fit_all, fit_most
+from metastore.crawl.files.formats import format_of
+from metastore.crawl.files.hive import Keys, parse_key
+from metastore.crawl.files.places import join
+from metastore.crawl.read.facts import FileFacts, Unreadable
+from metastore.crawl.read.signatures import signature_of
+from metastore.crawl.report import Failure
+from metastore.errors import InvalidArgument
+from metastore.names import clean_name, format_path
+
+__all__ = ["Shape", "file_tables", "shape", "unused"]
+
+Shape = tuple[list[Dataset], list[Failure]]
+
+
+def file_tables(candidate: Candidate, names: Iterable[str]) -> dict[str, Names]:
+    """Return the path of each file's table, if each is its own; files that no table can be named after are left out."""
+    stems = {name: known.stem for name in names if (known := format_of(name))}
+    count = Counter(_cleaned(stem) for stem in stems.values())
+    tables = {}
+    for name, stem in stems.items():
+        short = _cleaned(stem)
+        clash = count[short] > 1 or short in candidate.neighbours
+        found = _cleaned(name) if clash else short
+        if found is not None:
+            tables[name] = (*candidate.schema, found)
+    return tables
+
+
+def _cleaned(name: str) -> str | None:
+    try:
+        return clean_name(name)
+    except InvalidArgument:
+        return None
+
+
+def shape(
+    candidate: Candidate, found: Iterable[FileFacts | Unreadable], *, is_one: bool = False, is_many: bool = False
+) -> Shape:
+    """Decide what the files become. ``is_one``, ``is_many``: what they are in the catalog already."""
+    found = sorted(found, key=lambda file: file.name)
+    failures = [_failure(candidate, file.name, file.reason) for file in found if isinstance(file, Unreadable)]
+    files = [file for file in found if isinstance(file, FileFacts)]
+    names = [*(file.name for file in found), *candidate.others]
+    if not files:
+        return [], failures
+    if candidate.partitioned:
+        datasets, more = _partitioned(candidate, files, failures)
+    elif candidate.apart or is_many:
+        datasets, more = _each(candidate, files, names)
+    elif (columns := fit_all(files)) is not None:
+        datasets, more = _unless_taken(candidate, dataset_of(candidate, files, columns, failures))
+    elif is_one:
+        datasets, more = _still_one(candidate, files, names)
+    else:
+        datasets, more = _each(candidate, files, names)
+    failures += more
+    if failures:
+        datasets = [replace(d, again=True) if d.location == candidate.location else d for d in datasets]
+    return datasets, failures
+
+
+def unused(candidate: Candidate, datasets: Iterable[Dataset], *, is_many: bool) -> list[tuple[str, str | None]]:
+    """Return the locations, with signatures, of which no table could be made."""
+    used = {dataset.location for dataset in datasets}
+    if candidate.location in used:
+        return []
+    if not (used or candidate.apart or is_many):
+        return [(candidate.location, candidate.signature)]
+    places = ((join(candidate.location, file.name), file) for file in candidate.files)
+    return [(place, signature_of([file])) for place, file in places if place not in used]
+
+
+def _failure(candidate: Candidate, name: str, reason: str) -> Failure:
+    return Failure(join(candidate.location, name), reason)
+
+
+def _unless_taken(candidate: Candidate, dataset: Dataset) -> Shape:
+    """Return ``dataset``, or a failure if another folder has its table."""
+    if candidate.rival is None:
+        return [dataset], []
+    table = format_path(candidate.table)
+    return [], [Failure(candidate.location, f"would be {table}, which is the table of {candidate.rival} already")]
+
+
+def _each(candidate: Candidate, files: Sequence[FileFacts], names: Iterable[str]) -> Shape:
+    """Each of ``files`` is its own table; ``names`` are those of all files of the folder."""
+    tables = file_tables(candidate, names)
+    stamps = {file.name: file for file in candidate.files}
+    datasets, failures = [], []
+    for file in files:
+        if file.name not in tables:
+            failures.append(_failure(candidate, file.name, "cannot be a table: its name is not allowed; rename it"))
+            continue
+        dataset = dataset_of(candidate, [file], file.columns)
+        location = join(candidate.location, file.name)
+        signature = signature_of([stamps[file.name]]) if file.name in stamps else None
+        datasets.append(replace(dataset, path=tables[file.name], location=location, left_out=(), signature=signature))
+    return datasets, failures
+
+
+def _still_one(candidate: Candidate, files: Sequence[FileFacts], names: Iterable[str]) -> Shape:
+    """One table of the files that fit; strangers are tables of their own."""
+    columns, fitting, misfits = fit_most(files, any_columns=False)
+    failures = [_failure(candidate, misfit.file.name, misfit.reason) for misfit in misfits if not misfit.stranger]
+    one, taken = _unless_taken(candidate, dataset_of(candidate, fitting, columns))
+    others, unnamed = _each(candidate, [misfit.file for misfit in misfits if misfit.stranger], names)
+    return one + others, failures + taken + unnamed
+
+
+def _partitioned(candidate: Candidate, files: Sequence[FileFacts], unread: list[Failure]) -> Shape:
+    """One table of the files that fit and have the partition columns that most of them have."""
+    keys = {file.name: _keys(file.name) for file in files}
+    usual = Counter(_names(found) for found in keys.values()).most_common(1)[0][0]
+    problem = _bad_keys(usual)
+    if problem is not None:
+        return [], [Failure(candidate.location, problem)]
+    wrong = {file.name: reason for file in files if (reason := _misplaced(file.name, keys[file.name], usual))}
+    placed = [file for file in files if file.name not in wrong]
+    failures = [_failure(candidate, name, reason) for name, reason in wrong.items()]
+    if not placed:
+        return [], failures
+    columns, fitting, misfits = fit_most(placed, any_columns=True)
+    failures += [_failure(candidate, misfit.file.name, misfit.reason) for misfit in misfits]
+    dataset = with_partitions(dataset_of(candidate, fitting, columns, unread + failures), fitting, keys)
+    one, taken = _unless_taken(candidate, dataset)
+    return one, failures + taken
+
+
+def _keys(name: str) -> Keys:
+    return tuple(pair for folder in name.split("/")[:-1] if (pair := parse_key(folder)) is not None)
+
+
+def _names(keys: Keys) -> Names:
+    return tuple(key for key, _ in keys)
+
+
+def _misplaced(name: str, keys: Keys, usual: Names) -> str | None:
+    """Say why a file cannot be in a table partitioned by ``usual``, or None."""
+    if _names(keys) != usual:
+        found = ", ".join(_names(keys))
+        return f"has the partition columns ({found}), other files of its table have ({', '.join(usual)})"
+    try:
+        clean_name(partition_name(name))
+    except InvalidArgument as error:
+        return f"is in a partition that cannot be stored: {error}"
+    return None
+
+
+def _bad_keys(keys: Names) -> str | None:
+    try:
+        cleaned = {clean_name(key) for key in keys}
+    except InvalidArgument as error:
+        return f"has a partition column that cannot be stored: {error}"
+    return None if len(cleaned) == len(keys) else f"has a partition column twice: {', '.join(keys)}"

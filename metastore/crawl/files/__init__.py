@@ -1,0 +1,1 @@
+"""Find the files of a lake and open them."""

@@ -1,0 +1,92 @@
+"""Which folders and files there are below the paths that the user gave.
+
+Only names, sizes and times are read here, on the driver. Of the local file system each folder is scanned, and each
+file looked at; of an object store a root is listed in one go, in pages.
+
+A folder that cannot be listed, a link to nothing, and a name that cannot be used become failures, and the walk goes
+on. What Spark hides is passed over; files of no known format, and what is no regular file (pipes, sockets), are
+counted as skipped; what patterns leave out is neither. Everything comes in the order of names.
+
+A path that is not there at all, a pattern or an option that is none are the caller's mistake: InvalidArgument,
+before anything else happens.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from metastore.crawl.files.filesystems import is_uri, split_uri
+from metastore.crawl.files.listing import NOT_UTF8, File, Folder, Listing, shown
+from metastore.crawl.files.local import LocalWalk
+from metastore.crawl.files.patterns import Patterns
+from metastore.crawl.files.places import path_of
+from metastore.errors import InvalidArgument
+
+__all__ = ["File", "Folder", "Listing", "walk"]
+
+_HALF_A_URI: Final = re.compile(r"(s3a?|gc?s|abfss?|hdfs):/")
+_MISSING: Final = "there is no folder or file {}; give the path of one that can be read"
+
+
+def walk(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    follow_links: bool = False,
+) -> Listing:
+    """List everything below ``paths``: folders or files of the local file system, or URIs of object stores.
+
+    ``include`` and ``exclude`` are :mod:`metastore.crawl.files.patterns`, matched with the path from each root.
+    ``follow_links``: symbolic links that lead out of ``paths`` too.
+    """
+    patterns, listing = Patterns.of(include, exclude), Listing()
+    for path in paths:
+        root = _root(path, listing.options)
+        if root not in listing.roots:
+            listing.roots.append(root)
+    missing = next((root for root in listing.roots if not is_uri(root) and not _is_there(root)), None)
+    if missing is not None:
+        raise InvalidArgument(_MISSING.format(missing))
+    inside = None if follow_links else [root for root in listing.roots if not is_uri(root)]
+    local, stored = LocalWalk(listing, patterns, inside), set[str]()
+    for root in listing.roots:
+        if not is_uri(root):
+            local.walk(root)
+        elif not _walk_store(root, listing, patterns, stored):
+            raise InvalidArgument(_MISSING.format(root))
+    return listing
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be looked at: {error.strerror or error}") from None
+
+
+def _walk_store(root: str, listing: Listing, patterns: Patterns, stored: set[str]) -> bool:
+    from metastore.crawl.files.object_store import walk_store  # noqa: PLC0415 (pyarrow is an extra)
+
+    return walk_store(root, listing, patterns, stored)
+
+
+def _root(path: str | os.PathLike[str], options: dict[str, str]) -> str:
+    """Return the root that ``path`` means, and note the options that it brings."""
+    text = path_of(os.fspath(path))
+    if not is_uri(text) or isinstance(path, os.PathLike):
+        if _HALF_A_URI.match(text):  # not repeated: there may be secrets in it
+            raise InvalidArgument("the URI of an object store is a string that begins as s3:// does, and no Path")
+        local = os.path.normpath(Path(text).absolute())
+        if shown(local) != local:
+            raise InvalidArgument(f"{shown(local)} {NOT_UTF8}")
+        return local
+    root, found = split_uri(text)
+    for store, opening in found.items():
+        if options.setdefault(store, opening) != opening:
+            raise InvalidArgument(f"the paths in {store} have different options; give each path the same")
+    return root

@@ -1,0 +1,133 @@
+"""Folders of an object store: a root is one listing of all keys below it, in pages of as many as the store gives.
+
+Keys that file systems cannot have (``a//b``, ``a/../b``) are failures: what reads them elsewhere reads another file.
+An empty object that stands for a folder is none. Sizes and times come from the listing; pyarrow tells no ETags. Where
+it tells no times either (most of fsspec), all that the store says of a file stands for its ETag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.fs import FileSelector, FileType, PyFileSystem
+
+from metastore.crawl.files.filesystems import filesystem_of, why
+from metastore.crawl.files.formats import format_of, is_hidden
+from metastore.crawl.files.listing import File, Folder, Listing
+from metastore.crawl.files.patterns import Patterns
+from metastore.crawl.files.places import join
+
+__all__ = ["walk_store"]
+
+
+def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]) -> bool:
+    """List the URI ``root`` into ``listing``; False if nothing is there. ``listed``: folders that others brought."""
+    filesystem, inside = filesystem_of(root, listing.options)
+    try:
+        found = _below(filesystem, inside)
+        if not found:
+            return _alone(root, filesystem.get_file_info(inside), listing, filesystem)
+        stamps = _stamps(filesystem, inside, found)
+    except (OSError, pa.ArrowException) as error:
+        listing.fail(root, f"cannot be listed: {why(error)}")
+        return True
+    folders = _Folders(root, listing, patterns, stamps)
+    folders.add(found, inside)
+    fresh = [folder for folder in folders.sorted() if folder.path not in listed]
+    if len(fresh) < len(folders.files):
+        listing.note(root, "is, or holds, what is crawled already below another path")
+    listing.folders += fresh
+    listed.update(folder.path for folder in fresh)
+    return True
+
+
+def _below(filesystem: Any, inside: str) -> list[Any]:
+    try:
+        found: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True, allow_not_found=True))
+    except NotADirectoryError:  # fsspec, of a file; others list nothing then
+        return []
+    return found
+
+
+def _stamps(filesystem: Any, inside: str, found: Iterable[Any]) -> dict[str, str]:
+    """Return what tells one state of a file from another, by path, where pyarrow has no time of it."""
+    timeless = any(info.type == FileType.File and info.mtime_ns is None for info in found)
+    if not (timeless and isinstance(filesystem, PyFileSystem)):
+        return {}
+    told = filesystem.handler.fs.find(inside, detail=True).values()
+    return {info["name"]: blake2b(repr(sorted(info.items())).encode(), digest_size=16).hexdigest() for info in told}
+
+
+def _alone(root: str, info: Any, listing: Listing, filesystem: Any) -> bool:
+    """Take ``root`` as a single file; tell whether it is one, or an empty folder."""
+    if info.type != FileType.File:
+        return bool(info.type == FileType.Directory)
+    folder, _, name = root.rpartition("/")
+    if format_of(name) is None:
+        listing.skipped += 1
+    else:
+        file = _file(name, info, _stamps(filesystem, info.path, [info]))
+        listing.folders.append(Folder(folder, (), (file,), whole=False))
+    return True
+
+
+def _file(name: str, info: Any, stamps: Mapping[str, str]) -> File:
+    return File(name, info.size or 0, info.mtime_ns or 0, stamps.get(info.path))
+
+
+class _Folders:
+    """The files of one root, by folder."""
+
+    def __init__(self, root: str, listing: Listing, patterns: Patterns, stamps: Mapping[str, str]) -> None:
+        self.root, self.listing, self.patterns, self.stamps = root, listing, patterns, stamps
+        self.files: dict[tuple[str, ...], list[File]] = {}
+        self.entered: dict[tuple[str, ...], bool] = {}
+
+    def add(self, found: Iterable[Any], inside: str) -> None:
+        """Take the files among ``found``, whose paths are below ``inside``."""
+        found = list(found)
+        folders = {info.path.rstrip("/") for info in found if info.type == FileType.Directory}
+        start = len(inside.rstrip("/")) + 1 if inside else 0
+        for info in found:
+            stands_for_a_folder = not info.size and info.path in folders
+            if info.type == FileType.File and not stands_for_a_folder:
+                self._add(tuple(info.path[start:].split("/")), info)
+
+    def _add(self, names: tuple[str, ...], info: Any) -> None:
+        parts, name = names[:-1], names[-1]
+        if not self._enters(parts) or is_hidden(name):
+            return
+        if format_of(name) is None:
+            self.listing.skipped += 1
+        elif not self.patterns.takes(names):
+            self.listing.left_out.add(join(self.root, *parts))
+        elif not all(names) or {".", ".."} & set(parts):
+            self.listing.fail(join(self.root, *names), "has an empty name, '.' or '..' in its path; rename it")
+        else:
+            self.files.setdefault(parts, []).append(_file(name, info, self.stamps))
+
+    def _enters(self, parts: tuple[str, ...]) -> bool:
+        """Tell whether the folder would be listed, were it a local one."""
+        known = self.entered.get(parts)
+        if known is None:
+            known = not parts or (self._enters(parts[:-1]) and self._may_enter(parts))
+            self.entered[parts] = known
+        return known
+
+    def _may_enter(self, parts: tuple[str, ...]) -> bool:
+        if parts[-1] not in {".", ".."} and is_hidden(parts[-1]):
+            return False
+        if self.patterns.enters(parts):
+            return True
+        self.listing.left_out.add(join(self.root, *parts))
+        return False
+
+    def sorted(self) -> list[Folder]:
+        """Return the folders in the order in which a walk would come to them, with their files in order."""
+        return [
+            Folder(self.root, parts, tuple(sorted(files, key=lambda file: file.name)))
+            for parts, files in sorted(self.files.items())
+        ]

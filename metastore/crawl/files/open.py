@@ -1,0 +1,76 @@
+"""One file, wherever it is: opened for reading, with as few requests as that takes.
+
+A file in an object store that is not large is fetched once, as a whole; of a larger one blocks are read as they are
+asked for. Whoever wants only its end (a footer) takes ``arrow()``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final, cast
+
+import pyarrow as pa
+
+from metastore.crawl.files.filesystems import Options, filesystem_of, is_uri, why
+from metastore.errors import InvalidArgument
+
+__all__ = ["InputFile", "NotReadable"]
+
+_SMALL: Final = 1 << 24
+"""Up to how many bytes a file is fetched as a whole."""
+_BLOCK: Final = 1 << 22
+"""How many bytes a request for a part of a larger one brings."""
+
+
+class NotReadable(Exception):
+    """The file cannot be fetched. The message says why, in one line."""
+
+
+@dataclass
+class InputFile:
+    """The file at ``path``, of ``size`` bytes."""
+
+    path: str
+    size: int
+    options: Options = field(repr=False)
+    _content: bytes | None = field(default=None, repr=False)
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Open the file for reading it, or most of it, from its beginning; it can be sought in."""
+        if not is_uri(self.path):
+            with Path(self.path).open("rb") as local:
+                yield local
+            return
+        if self.size > _SMALL:
+            with self.arrow() as remote, io.BufferedReader(remote, _BLOCK) as buffered:
+                yield cast("IO[bytes]", buffered)
+            return
+        if self._content is None:
+            with self.arrow() as remote:
+                self._content = _fetched(remote)
+        yield io.BytesIO(self._content)
+
+    def arrow(self) -> Any:
+        """Open the file for reading parts of it, as pyarrow has it; for a ``with``."""
+        if not is_uri(self.path):
+            return pa.OSFile(self.path)
+        try:
+            filesystem, inside = filesystem_of(self.path, self.options)
+            return filesystem.open_input_file(inside)
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException, InvalidArgument) as error:
+            raise NotReadable(f"cannot be read: {why(error)}") from None
+
+
+def _fetched(remote: Any) -> bytes:
+    try:
+        content: bytes = remote.read()
+    except OSError as error:
+        raise NotReadable(f"cannot be read: {why(error)}") from None
+    return content

@@ -1,0 +1,49 @@
+"""Paths as text: joined and taken apart, and whether anything is there.
+
+A path is an absolute one of the local file system, or a URI of an object store without options (``s3://bucket/a``).
+Paths are kept as strings: there are many of them, and a location in the catalog is one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from metastore.crawl.files.filesystems import NO_OPTIONS, Options, filesystem_of, is_uri
+from metastore.errors import InvalidArgument
+
+__all__ = ["base_name", "is_gone", "join", "location_of", "path_of"]
+
+_SCHEME: Final = "file://"
+
+
+def join(folder: str, *names: str) -> str:
+    """Return the path of ``names`` below ``folder``."""
+    return "/".join((folder.rstrip("/"), *names)) if names else folder
+
+
+def base_name(path: str) -> str:
+    """Return the last name of ``path``; "" for the root of the file system."""
+    return path.rpartition("/")[2]
+
+
+def location_of(path: str) -> str:
+    """Return a path as the location of a table: a URI as Hadoop writes it, nothing percent-encoded."""
+    return path if is_uri(path) else f"{_SCHEME}{path}"
+
+
+def path_of(location: str) -> str:
+    """Return the path of which ``location`` is the location."""
+    return location.removeprefix(_SCHEME)
+
+
+def is_gone(location: str, options: Options = NO_OPTIONS) -> bool:
+    """Tell whether nothing is at ``location`` any more; what cannot be looked at counts as there."""
+    path = path_of(location)
+    try:
+        if not is_uri(path):
+            return location.startswith(_SCHEME) and not Path(path).exists()
+        filesystem, inside = filesystem_of(path, options)
+        return bool(filesystem.get_file_info(inside).type.name == "NotFound")
+    except (OSError, ValueError, NotImplementedError, InvalidArgument):
+        return False

@@ -1,0 +1,150 @@
+"""Opening text files: unpacked, checked to be text, in an encoding that is known.
+
+What is found wrong is :class:`NotThisFormat`, whose message is the reason that the user reads. UTF-8 (with or without
+a byte order mark) and UTF-16 with one are read; text that is not valid UTF-8 is taken for ISO-8859-1, as databases
+and spreadsheets export it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import lzma
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+
+from metastore.crawl.files.open import InputFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["LARGEST", "NotThisFormat", "Sample", "TextFile", "encoding_of", "open_packed", "samples_of"]
+
+LARGEST: Final = 1 << 26
+"""How many bytes of a text are held at most, so also how long a row may be."""
+_SAMPLES: Final = tuple(1 << bits for bits in range(18, 27, 2))
+"""How many bytes are looked at before a file is read as a whole: at first, and while they hold no whole row."""
+
+_CONTROLS: Final = bytes(c for c in range(32) if c not in b"\t\n\r\f\v\x1a\x1b") + b"\x7f"
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_PACKED: Final = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+    b"PK\x03\x04": "zip",
+}
+_OPENERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "gzip": lambda raw: gzip.GzipFile(fileobj=raw),
+    "bzip2": bz2.BZ2File,
+    "zstd": lambda raw: pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"),
+    "xz": lzma.LZMAFile,
+}
+_BINARY: Final = (
+    *((magic, f"is compressed with {name}") for magic, name in _PACKED.items() if name != "zip"),
+    (b"PAR1", "is Parquet"),
+    (b"PARE", "is encrypted Parquet"),
+    (b"ORC", "is ORC"),
+    (b"Obj\x01", "is Avro"),
+    (b"PK\x03\x04", "is a zip archive"),
+    (b"SQLite format 3", "is an SQLite database"),
+)
+_MARKUP: Final = ((b"%pdf-", "is a PDF document"), *((x, "is HTML or XML") for x in (b"<!doctype", b"<html", b"<?xml")))
+
+
+class NotThisFormat(Exception):
+    """The file is not what its ending says, damaged or too great. The message says how, in one line."""
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A text file: its own name, without what it is packed in, and how its text is opened, each time anew."""
+
+    name: str
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The first bytes of a text. ``whole``: there are no others."""
+
+    data: bytes
+    whole: bool
+
+
+@contextmanager
+def open_packed(file: InputFile, compression: str | None) -> Iterator[IO[bytes]]:
+    """Open the file for reading its text's bytes, unpacked."""
+    with file.open() as raw:
+        head = raw.read(8)
+        raw.seek(0)
+        if compression is None:
+            yield raw
+            return
+        found = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
+        if found != compression:
+            raise NotThisFormat(
+                f"is not compressed with {compression}, which its name says" + (f", but with {found}" if found else "")
+            )
+        with _OPENERS[compression](raw) as unpacked:
+            yield cast("IO[bytes]", unpacked)
+
+
+def samples_of(file: TextFile) -> Iterator[Sample]:
+    """Yield the first bytes of the text, more each time, until they are whole or too many; or raise NotThisFormat.
+
+    The caller takes the first sample that holds what it needs.
+    """
+    blank = True
+    for size in _SAMPLES:
+        with file.open() as stream:
+            data = _first(stream, size + 1)
+        sample = Sample(data[:size], len(data) <= size)
+        blank = not sample.data.strip(b" \t\r\n\0")
+        if not blank:
+            _check_text(sample.data)
+            yield sample
+        elif sample.whole:
+            raise NotThisFormat("is empty: there is nothing but blanks in it" if data else "is empty")
+        if sample.whole:
+            return
+    if blank:
+        raise NotThisFormat(f"begins with {LARGEST >> 20} MiB of blanks")
+
+
+def _first(stream: IO[bytes], size: int) -> bytes:
+    """Read ``size`` bytes, or all there are; one read may bring fewer."""
+    parts = []
+    while size and (data := stream.read(size)):
+        parts.append(data)
+        size -= len(data)
+    return b"".join(parts)
+
+
+def _check_text(sample: bytes) -> None:
+    """Raise NotThisFormat that says what the file is, if it is no text."""
+    if not sample.startswith(_UTF16) and sample.translate(None, _CONTROLS) != sample:
+        known = next((what for magic, what in _BINARY if sample.startswith(magic)), None)
+        raise NotThisFormat(
+            f"{known}, which its name does not say" if known else "is not text: it has control characters"
+        )
+    start = sample.lstrip(codecs.BOM_UTF8 + b" \t\r\n")[:9].lower()
+    known = next((what for begin, what in _MARKUP if start.startswith(begin)), None)
+    if known is not None:
+        raise NotThisFormat(f"{known}, which its name does not say")
+
+
+def encoding_of(sample: Sample) -> str:
+    """Return the encoding that the first bytes of a text are in."""
+    if sample.data.startswith(_UTF16):
+        return "UTF-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample.data, final=sample.whole)
+    except UnicodeDecodeError:
+        return "ISO-8859-1"
+    return "UTF-8"

@@ -1,0 +1,1 @@
+"""Read what one file says: its columns and figures."""

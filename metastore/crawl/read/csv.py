@@ -1,0 +1,176 @@
+"""A CSV file's columns and rows: the whole file is read, in blocks, so that memory stays bounded.
+
+Every cell is read as text by pyarrow's parser, and the type of a column is the narrowest that fits all its cells:
+long, decimal(38,0), double, date, timestamp, timestamptz, boolean, else string. So a column that looks like numbers
+for a gigabyte and then is not, is a string. Cells that are empty or spell a null (``NA``, ``null`` …, pyarrow's list)
+fit every type. A column without any value is of the null type until files are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from metastore.columns.column import Column
+from metastore.crawl.files.text import LARGEST, NotThisFormat, TextFile, encoding_of, samples_of
+from metastore.crawl.read.dialect import Dialect, sniff
+from metastore.crawl.read.widen import NULL_TYPE, is_null, widest
+
+__all__ = ["TextFacts", "read_csv"]
+
+_BLOCKS: Final = (1 << 22, LARGEST)
+"""Bytes per block: at first, and where a row does not fit."""
+
+_TOO_LONG: Final = "has a row of more than {} MiB, or a quote that is never closed"
+_NULLS: Final = pa.array(pyarrow.csv.ConvertOptions().null_values, pa.string())
+_LADDER: Final = (
+    ("long", pa.int64()),
+    ("decimal(38,0)", pa.decimal128(38, 0)),
+    ("double", pa.float64()),
+    ("date", pa.date32()),
+    ("timestamp", pa.timestamp("us")),
+    ("timestamptz", pa.timestamp("us", "UTC")),
+    ("boolean", pa.bool_()),
+)
+_ARROW: Final = dict(_LADDER)
+_FEW: Final = 100
+_DIGITS_ONLY: Final = ("long", "decimal(38,0)")
+
+
+@dataclass(frozen=True, slots=True)
+class TextFacts:
+    """What a text file says of itself; see :class:`metastore.crawl.read.facts.FileFacts`."""
+
+    columns: tuple[Column, ...]
+    rows: int
+    dialect: dict[str, str]
+    hints: dict[str, str]
+
+
+@dataclass(slots=True)
+class _Guess:
+    """The type of a column so far, how its nulls were spelled, and whether a cell has more than one line."""
+
+    type: str = NULL_TYPE
+    nulls: set[str] = field(default_factory=set)
+    lines: bool = False
+
+
+def read_csv(file: TextFile) -> TextFacts:
+    """Return the columns that all rows fit, the number of rows, and how the file is to be read."""
+    dialect, encoding = _sniffed(file)
+    try:
+        return _read(file, dialect, encoding)
+    except pa.ArrowInvalid as error:
+        # pyarrow has no code for it: its (untranslated) message is all there is
+        if "UTF8" not in str(error) or encoding != "UTF-8":
+            raise
+        return _read(file, *_sniffed(file, "ISO-8859-1"))
+
+
+def _sniffed(file: TextFile, known: str | None = None) -> tuple[Dialect, str]:
+    """Return the dialect and the encoding, from as much of the file as shows them."""
+    for sample in samples_of(file):
+        if sample.data.lstrip()[:1] in (b"{", b"["):
+            _refuse_json(sample.data)
+        encoding = known or encoding_of(sample)
+        text = sample.data.decode(encoding, "replace")
+        dialect = sniff(text, tabs=file.name.lower().endswith(".tsv"), cut=not sample.whole)
+        if dialect is not None:
+            return dialect, encoding
+    raise NotThisFormat(_TOO_LONG.format(LARGEST >> 20))
+
+
+def _refuse_json(sample: bytes) -> None:
+    if sample.lstrip()[:1] == b"[" or (b'"' in sample[:200] and b":" in sample[:200]):
+        raise NotThisFormat("looks like JSON, although its name says CSV")
+
+
+def _read(file: TextFile, dialect: Dialect, encoding: str) -> TextFacts:
+    rows, guesses = _guess(file, dialect, encoding)
+    columns = tuple(Column(name, guess.type) for name, guess in zip(dialect.names, guesses, strict=True))
+    spelled = {null for guess in guesses if guess.type != "string" for null in guess.nulls} - {""}
+    options = {"delimiter": dialect.delimiter, "header": str(dialect.header).lower(), "escape": '"'}
+    if encoding != "UTF-8":
+        options["encoding"] = encoding
+    hints = {"nullValue": spelled.pop()} if len(spelled) == 1 else {}
+    if any(guess.lines for guess in guesses):
+        hints["multiLine"] = "true"
+    return TextFacts(columns, rows, options, hints)
+
+
+def _guess(file: TextFile, dialect: Dialect, encoding: str) -> tuple[int, list[_Guess]]:
+    """Return the number of rows and what the columns are; again with greater blocks where a row does not fit."""
+    if dialect.bare:
+        return 0, [_Guess() for _ in dialect.names]
+    for block in _BLOCKS:
+        rows, guesses = 0, [_Guess() for _ in dialect.names]
+        try:
+            with file.open() as stream:
+                for batch in _open(stream, dialect, encoding, block):
+                    rows += batch.num_rows
+                    for guess, cells in zip(guesses, batch.columns, strict=True):
+                        _look(guess, cells)
+        except pa.ArrowInvalid as error:
+            # likewise
+            if "straddl" not in str(error):
+                raise
+        else:
+            return rows, guesses
+    raise NotThisFormat(_TOO_LONG.format(_BLOCKS[-1] >> 20))
+
+
+def _open(stream: Any, dialect: Dialect, encoding: str, block: int) -> Iterator[Any]:
+    names = [str(at) for at in range(len(dialect.names))]
+    reader = pyarrow.csv.open_csv(
+        pa.PythonFile(stream, mode="r"),
+        read_options=pyarrow.csv.ReadOptions(
+            use_threads=False,
+            block_size=block,
+            column_names=names,
+            skip_rows_after_names=dialect.skip,
+            encoding=encoding,
+        ),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+    )
+    with reader:
+        yield from reader
+
+
+def _look(guess: _Guess, cells: Any) -> None:
+    """Widen ``guess`` to what ``cells`` hold."""
+    guess.lines = guess.lines or pc.any(pc.match_substring(cells, "\n")).as_py() is True
+    if guess.type == "string":
+        return
+    is_missing = pc.is_in(cells, value_set=_NULLS)
+    values = cells.filter(pc.invert(is_missing))
+    if len(values) < len(cells):
+        guess.nulls.update(pc.unique(cells.filter(is_missing)).to_pylist())
+    if len(values) and not _fits(values, guess.type):
+        guess.type = widest(guess.type, _narrowest(values))
+
+
+def _narrowest(values: Any) -> str:
+    return next((name for name, _ in _LADDER if _fits(values, name)), "string")
+
+
+def _fits(values: Any, name: str) -> bool:
+    """Tell whether all ``values`` are of the type ``name``; the first few are asked first: most types fail there."""
+    return not is_null(name) and all(_all_are(part, name) for part in (values[:_FEW], values[_FEW:]))
+
+
+def _all_are(values: Any, name: str) -> bool:
+    # Arrow takes 0xFF for a whole number, and 1.0 for a decimal without digits after the point
+    if name in _DIGITS_ONLY and not pc.all(pc.match_substring_regex(values, "^[+-]?[0-9]+$")).as_py():
+        return len(values) == 0
+    try:
+        values.cast(_ARROW[name])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True

@@ -1,0 +1,128 @@
+"""A JSON file's columns and rows: lines of objects, objects over several lines, or one array of them.
+
+The whole file is read in bounded memory. Lines go through pyarrow block by block, the types of the blocks are
+widened; a block whose values do not agree (a number here, a string there) is typed by :mod:`json_values`, as is
+every file that is not lines: Spark reads that with its option ``multiLine``, which is kept in the dialect. Strings
+stay strings, whatever they look like, as with Spark. Columns stand in the order of their first appearance.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, Final
+
+import pyarrow as pa
+import pyarrow.json
+
+from metastore.columns.arrow import columns_from_arrow
+from metastore.columns.column import Column
+from metastore.crawl.files.text import LARGEST, NotThisFormat, Sample, TextFile, encoding_of, samples_of
+from metastore.crawl.read.csv import TextFacts
+from metastore.crawl.read.json_values import columns_of, values
+from metastore.crawl.read.widen import widest
+
+__all__ = ["read_json"]
+
+_BLOCK: Final = 1 << 23
+_ROWS: Final = 1 << 12
+
+
+def read_json(file: TextFile) -> TextFacts:
+    """Return the columns of all rows, the number of rows, and how the file is to be read."""
+    encoding, lines = _form(file)
+    with file.open() as stream:
+        columns, rows = _merged(map(_line_block, _blocks(stream)) if lines else _value_blocks(stream, encoding))
+    dialect = {} if lines else {"multiLine": "true"}
+    if encoding != "UTF-8":
+        dialect["encoding"] = encoding
+    return TextFacts(columns, rows, dialect, {})
+
+
+def _form(file: TextFile) -> tuple[str, bool]:
+    """Return the encoding, and whether the first line is an object of its own; that line is looked at as a whole."""
+    for sample in samples_of(file):
+        encoding = encoding_of(sample)
+        if encoding == "ISO-8859-1":
+            raise NotThisFormat("is not JSON: it is not valid UTF-8")
+        line = _first_line(sample) if encoding == "UTF-8" else b""
+        if line is not None:
+            return encoding, _is_object(line)
+    raise NotThisFormat(f"begins with a line of more than {LARGEST >> 20} MiB")
+
+
+def _first_line(sample: Sample) -> bytes | None:
+    """Return the first line, or what shows that it is no object; None where ``sample`` has only a part of it."""
+    text = sample.data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    line, end, _ = text.partition(b"\n")
+    return line if end or sample.whole or not text.startswith(b"{") else None
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+_Block = tuple[tuple[Column, ...], int]
+
+
+def _merged(blocks: Iterable[_Block]) -> _Block:
+    found: dict[str, str] = {}
+    rows = 0
+    for columns, count in blocks:
+        rows += count
+        for column in columns:
+            found[column.name] = widest(found.get(column.name, column.type), column.type)
+    return tuple(Column(name, kind) for name, kind in found.items()), rows
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the text in blocks of whole lines."""
+    rest = b""
+    while data := stream.read(_BLOCK):
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield rest + data[:end]
+            rest = data[end:]
+        else:
+            rest += data
+        if len(rest) > LARGEST:
+            raise NotThisFormat(f"has a line of more than {LARGEST >> 20} MiB")
+    if rest:
+        yield rest
+
+
+def _line_block(block: bytes) -> _Block:
+    block.decode()  # pyarrow does not look whether it is UTF-8
+    if not block.strip():
+        return (), 0
+    options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+    try:
+        table = pyarrow.json.read_json(io.BytesIO(block), read_options=options)
+    except pa.ArrowInvalid:
+        rows = list(values(io.BytesIO(block), "utf-8"))
+        return columns_of(rows), len(rows)
+    return columns_from_arrow(pa.schema([_plain_field(field) for field in table.schema])), table.num_rows
+
+
+def _value_blocks(stream: IO[bytes], encoding: str) -> Iterator[_Block]:
+    found = values(stream, encoding)
+    while rows := list(itertools.islice(found, _ROWS)):
+        yield columns_of(rows), len(rows)
+
+
+def _plain_field(field: Any) -> Any:
+    return field.with_type(_plain(field.type))
+
+
+def _plain(kind: Any) -> Any:
+    """Return ``kind`` with the timestamps that pyarrow makes of some strings as strings."""
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    return pa.struct([_plain_field(field) for field in kind.fields]) if pa.types.is_struct(kind) else kind

@@ -1,0 +1,36 @@
+"""An ORC file's schema and rows, from its footer alone. pyarrow tells none of its statistics."""
+
+from __future__ import annotations
+
+import functools
+
+import pyarrow as pa
+import pyarrow.orc
+
+from metastore.columns.arrow import columns_from_arrow
+from metastore.columns.column import Column
+from metastore.crawl.files.open import InputFile
+
+__all__ = ["read_orc", "why_not_orc"]
+
+_MAGIC = b"ORC"
+
+
+def read_orc(file: InputFile) -> tuple[tuple[Column, ...], int]:
+    """Return the columns and the number of rows."""
+    with file.arrow() as source:
+        found = pyarrow.orc.ORCFile(source)
+        schema, rows = found.schema, found.nrows
+    return _columns(schema.remove_metadata().serialize().to_pybytes()), rows
+
+
+def why_not_orc(file: InputFile) -> str | None:
+    """Say what is wrong with a file that pyarrow refuses, where its first bytes tell; else None."""
+    with file.arrow() as source:
+        head = source.read(len(_MAGIC))
+    return None if head == _MAGIC else "is not ORC, although its name says so"
+
+
+@functools.lru_cache(maxsize=256)
+def _columns(serialized: bytes) -> tuple[Column, ...]:
+    return columns_from_arrow(pa.ipc.read_schema(pa.BufferReader(serialized)))

@@ -1,0 +1,185 @@
+"""What runs on the executors: files are looked into, and their data sets committed.
+
+Most data sets are *whole*: one task reads all their files and commits them, many at once. One that is too great a
+part of the work is cut into *pieces*, some of its files each, which are read by several tasks; Spark then moves what
+was found to the tasks that commit, one for each *bucket* of data sets. The driver never has what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from metastore.crawl.dataset.candidates import Candidate
+from metastore.crawl.dataset.schemas import Columns
+from metastore.crawl.files.discover import File
+from metastore.crawl.files.filesystems import NO_OPTIONS, Options
+from metastore.crawl.files.formats import format_of
+from metastore.crawl.files.limits import Limits
+from metastore.crawl.policies import Policies
+from metastore.crawl.read.facts import FileFacts, Unreadable
+from metastore.crawl.read.infer import infer_file
+from metastore.crawl.write.catalog import open_catalog
+from metastore.crawl.write.commit import Group, Row, commit_groups
+
+__all__ = ["Piece", "Setting", "crawl_whole", "cut", "groups_of", "look_into", "parted", "shared", "write_bucket"]
+
+_FILE_COST: Final = 1 << 20
+"""What opening a file costs, in bytes of text read meanwhile."""
+_SMALL: Final = 64 * _FILE_COST
+"""What one task always does for one data set."""
+_TOGETHER: Final = 100
+"""How many candidates are read before they are committed."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every task of one crawl must know. ``url`` and ``options``, which open files, are secret."""
+
+    url: str = field(repr=False)
+    principal: str | None
+    crawl_id: str
+    policies: Policies
+    run: str | None = None
+    dry_run: bool = False
+    options: Options = field(default_factory=dict, repr=False)
+    limits: Limits = field(default_factory=Limits)
+
+    def commit(self, groups: Sequence[Group]) -> Iterator[Row]:
+        """Commit data sets whose files were read."""
+        policy = self.policies.on_type_change
+        catalog = open_catalog(self.url, self.principal, self.crawl_id, policy, self.run)
+        return commit_groups(catalog, groups, self.policies, dry_run=self.dry_run, options=self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Files of a candidate, which is without files here."""
+
+    bucket: int
+    candidate: Candidate
+    files: tuple[File, ...]
+
+
+# --- on the driver
+
+
+def parted(candidates: Iterable[Candidate], tasks: int) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates that one task each can do, and those that are too great for one."""
+    costs = [(sum(map(_cost, candidate.files)), candidate) for candidate in candidates]
+    most = max(_SMALL, sum(cost for cost, _ in costs) / tasks)
+    return [c for cost, c in costs if cost <= most], [c for cost, c in costs if cost > most]
+
+
+def shared(candidates: Sequence[Candidate], tasks: int) -> list[list[Candidate]]:
+    """Return whole candidates in about ``tasks`` equal shares."""
+    costs = [_FILE_COST + sum(map(_cost, candidate.files)) for candidate in candidates]
+    fair, shares, cost = sum(costs) / tasks, [list[Candidate]()], 0.0
+    for candidate, own in zip(candidates, costs, strict=True):
+        if cost and cost + own / 2 > fair:
+            shares.append([])
+            cost -= fair
+        shares[-1].append(candidate)
+        cost += own
+    return shares if candidates else []
+
+
+def cut(candidates: Sequence[Candidate], pieces: int, buckets: int) -> tuple[list[list[Piece]], int]:
+    """Return the work of the first stage, as about ``pieces`` equal shares, and the number of buckets.
+
+    ``candidates`` come schema by schema; those of one schema are in one bucket.
+    """
+    places = _buckets(candidates, buckets)
+    total = sum(_cost(file) for candidate in candidates for file in candidate.files)
+    work: list[list[Piece]] = [[]]
+    cost = 0
+    for candidate, bucket in zip(candidates, places, strict=True):
+        bare, files = replace(candidate, files=()), list[File]()
+        for file in candidate.files:
+            if cost and cost + _cost(file) / 2 > total / pieces:
+                work[-1] += [Piece(bucket, bare, tuple(files))] if files else []
+                work.append([])
+                cost, files = 0, []
+            files.append(file)
+            cost += _cost(file)
+        work[-1] += [Piece(bucket, bare, tuple(files))] if files else []
+    return work, places[-1] + 1
+
+
+def _buckets(candidates: Sequence[Candidate], buckets: int) -> list[int]:
+    """Return the bucket of each candidate; what a bucket costs goes by candidates and files."""
+    fill = sum(1 + len(candidate.files) for candidate in candidates) / buckets
+    places: list[int] = []
+    bucket, load = 0, 0
+    for at, candidate in enumerate(candidates):
+        if at and load >= fill and candidate.schema != candidates[at - 1].schema:
+            bucket, load = bucket + 1, 0
+        load += 1 + len(candidate.files)
+        places.append(bucket)
+    return places
+
+
+def _cost(file: File) -> int:
+    """Return what it costs to look into a file: of Parquet only the footer is read."""
+    known = format_of(file.name)
+    return _FILE_COST + file.size if known is not None and known.is_read_whole else _FILE_COST
+
+
+# --- in a task
+
+
+def crawl_whole(work: Iterable[Sequence[Candidate]], setting: Setting) -> Iterator[Row]:
+    """Look into all files of whole candidates, and commit their data sets."""
+    schemas: dict[Columns, Columns] = {}
+    for share in work:
+        for at in range(0, len(share), _TOGETHER):
+            some = share[at : at + _TOGETHER]
+            groups = [(c, _infer(c.location, c.files, schemas, setting.options, setting.limits)) for c in some]
+            yield from setting.commit(groups)
+
+
+def look_into(
+    work: Iterable[Sequence[Piece]], options: Options = NO_OPTIONS, limits: Limits | None = None
+) -> Iterator[tuple[int, Group]]:
+    """Look into the files of pieces. Equal schemas become one object, which Spark moves once."""
+    schemas: dict[Columns, Columns] = {}
+    for share in work:
+        for piece in share:
+            found = _infer(piece.candidate.location, piece.files, schemas, options, limits or Limits())
+            yield piece.bucket, (replace(piece.candidate, files=piece.files), found)
+
+
+def _infer(
+    location: str, files: Iterable[File], schemas: dict[Columns, Columns], options: Options, limits: Limits
+) -> list[FileFacts | Unreadable]:
+    """Look into files; those of a data set that have equal schemas get one object."""
+    found, last = [], None
+    for file in files:
+        facts = infer_file(location, file.name, file.size, options, limits)
+        if isinstance(facts, FileFacts) and facts.columns is not last:
+            last = schemas.setdefault(facts.columns, facts.columns)
+            facts = facts if facts.columns is last else replace(facts, columns=last)
+        found.append(facts)
+    return found
+
+
+def groups_of(found: Iterable[tuple[int, Group]]) -> list[Group]:
+    """Return whole candidates of the pieces that came to one bucket, in order."""
+    groups: dict[Candidate, tuple[list[File], list[Any]]] = {}
+    for _, (candidate, facts) in found:
+        files, all_facts = groups.setdefault(replace(candidate, files=()), ([], []))
+        files += candidate.files
+        all_facts += facts
+    whole: list[Group] = [
+        (replace(bare, files=tuple(sorted(files, key=lambda file: file.name))), facts)
+        for bare, (files, facts) in groups.items()
+    ]
+    return sorted(whole, key=lambda group: (group[0].schema, group[0].location, group[0].partitioned))
+
+
+def write_bucket(found: Iterable[tuple[int, Group]], setting: Setting) -> Iterator[Row]:
+    """Commit the data sets of one bucket."""
+    groups = groups_of(found)
+    if groups:
+        yield from setting.commit(groups)

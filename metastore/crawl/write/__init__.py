@@ -1,0 +1,1 @@
+"""Write data sets into the store."""

@@ -1,0 +1,120 @@
+"""Tables whose files are gone: kept, marked or dropped, as the policy says.
+
+Gone is a data set that was crawled before, lies below a crawled path, and of which no file was listed. Nothing is
+said of what could not be seen: below or above a folder that could not be listed, or that patterns left out.
+
+A mark is the property ``crawl.missing``, which says since when; it goes when files are there again. A table is
+dropped only if nobody but the crawler has changed it, else it is marked. Each is one transaction on fresh reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from metastore.crawl.dataset.candidates import any_below
+from metastore.crawl.files.listing import Listing
+from metastore.crawl.files.places import path_of
+from metastore.crawl.policies import OnMissing
+from metastore.crawl.report import Action, Failure, Note, TableResult
+from metastore.crawl.write.plan import MISSING
+from metastore.crawl.write.registry import Known
+from metastore.errors import MetastoreError
+from metastore.kinds.catalog import Catalog
+from metastore.kinds.change import SetProperty
+from metastore.kinds.source import Source
+from metastore.store import Store
+
+__all__ = ["is_news", "missed", "settle_missing"]
+
+Row = TableResult | Failure | Note
+
+
+def missed(lost: Iterable[Known], listing: Listing) -> list[Known]:
+    """Return which of the rows without files are of data sets that are gone for sure."""
+    unseen = sorted({f.path for f in listing.failures} | {n.path for n in listing.notes} | listing.left_out)
+    return [known for known in lost if not _is_hidden(path_of(known.row.location), unseen)]
+
+
+def _is_hidden(path: str, unseen: list[str]) -> bool:
+    """Whether ``path``, a folder above it, or something below it, was not seen."""
+    if any_below(path, unseen):
+        return True
+    hidden, parts = set(unseen), path.split("/")
+    return any("/".join(parts[:n]) in hidden for n in range(1, len(parts) + 1)) if hidden else False
+
+
+def is_news(known: Known, policy: OnMissing) -> bool:
+    """Whether there is something to write for a data set that is gone."""
+    if policy == "keep":
+        return False
+    if known.path is None or known.row.missing is None:
+        return True
+    return policy == "drop" and not _is_edited(known.row, known.version)
+
+
+def _is_edited(row: Source, version: int) -> bool:
+    return row.edited or row.table_version != version
+
+
+def settle_missing(
+    store: Store, catalog: Catalog, gone: Iterable[Known], policy: OnMissing, now: str, *, dry_run: bool
+) -> Iterator[Row]:
+    """Do what the policy says with each data set that is gone; yield what was done."""
+    for known in gone:
+        try:
+            row = known.row
+            is_new = is_news(known, policy) and not dry_run
+            action = store.run(_settling(catalog, row, policy, now)) if is_new else _action(known, policy)
+            yield from _told(known, action, policy, dry_run=dry_run)
+        except MetastoreError as error:
+            yield Failure(path_of(known.row.location), f"its files are gone: {' '.join(str(error).split())}")
+
+
+def _action(known: Known, policy: OnMissing) -> Action | None:
+    if known.path is None:
+        return None
+    return "dropped" if policy == "drop" and not _is_edited(known.row, known.version) else "missing"
+
+
+def _told(known: Known, action: Action | None, policy: OnMissing, *, dry_run: bool) -> Iterator[Row]:
+    if action is None or known.path is None:
+        return
+    row = known.row
+    first = action == "missing" and policy != "keep" and row.missing is None
+    changes = (f"+ property {MISSING}",) if first else ()
+    yield TableResult(
+        known.path,
+        path_of(row.location),
+        action,
+        attempts=int(not dry_run and (action == "dropped" or first)),
+        changes=changes,
+    )
+    if action == "missing":
+        since = f" since {row.missing}" if row.missing else ""
+        also = "; people have changed it, so it is not dropped" if policy == "drop" else ""
+        yield Note(known.path, f"its files are gone{since}{also}")
+
+
+def _settling(catalog: Catalog, row: Source, policy: OnMissing, now: str) -> Callable[[Any], Action | None]:
+    def settle(tx: Any) -> Action | None:
+        (fresh,) = tx.sources.load_many(catalog, [row.name])
+        if fresh is None or fresh.table != row.table or fresh.signature != row.signature:
+            return None  # another crawl was faster, and knows more
+        (table,) = tx.sources.tables([] if fresh.table is None else [fresh.table]) or [None]
+        if table is None or table.location != fresh.location:
+            tx.sources.put_many(catalog, [], [row.name])
+            return None
+        edited = _is_edited(fresh, table.version)
+        if policy == "drop" and not edited:
+            tx.tables.drop(table)
+            tx.sources.put_many(catalog, [], [row.name])
+            return "dropped"
+        if fresh.missing is None:
+            table = tx.tables.alter(table, SetProperty(MISSING, now))
+            fields = {name: getattr(fresh, name) for name in Source.doc_fields}
+            fields |= {"missing": now, "edited": edited, "table_version": table.version}
+            tx.sources.put_many(catalog, [tx.sources.row(row.name, **fields)])
+        return "missing"
+
+    return settle

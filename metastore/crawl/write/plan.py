@@ -1,0 +1,308 @@
+"""What must change in the catalog, so that a table is as its files have it, and no more. Pure.
+
+Three states are compared: what the *files* have now, what the *catalog* has, and what the crawler saw *before*: the
+statistic ``crawl`` of the table, an owned row that is written in the same commit. What differs between now and before
+is new in the files, and is written; what differs between before and the catalog was edited by people, and stays:
+
+* columns: new ones are added (before the partition columns); a type that changed is kept and noted, or widened where
+  one type holds both, or fails the table, as the policy says; a column that became nullable is. One that people
+  dropped or renamed is not added again; one that no file has any more is kept, and noted. Comments are never touched.
+* properties: only those that begin with ``crawl.``, which say what a reader must know of the files, and of those
+  only the ones that changed in the files. ``crawl.missing`` goes, for the files are back.
+* the format as the properties; the location only where there is none, or where the old one is gone.
+* partitions: those without ``numFiles`` are people's. Of the others, what is new is added, what has other figures is
+  replaced with its other properties kept, what is gone is removed (not where a file or folder could not be read).
+  The partitioning of a table never changes: where it is another, partitions stay as they are, and it is noted.
+
+A table that is unchanged makes an empty plan. Planning again after a lost race is always right: a plan says nothing
+about states that it did not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from metastore.columns.column import Column
+from metastore.crawl.dataset.dataset import Dataset, Part
+from metastore.crawl.dataset.figures import figures
+from metastore.crawl.files.places import location_of
+from metastore.crawl.policies import OnTypeChange
+from metastore.crawl.read.widen import widen
+from metastore.crawl.write.diff import column_lines, lines_of, partition_lines
+from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
+from metastore.kinds.table.changes import FIRST, AddColumn, RetypeColumn, SetColumnNullable, SetFormat, SetLocation
+from metastore.kinds.table.layout import check_partitioning
+from metastore.names import format_path
+
+__all__ = [
+    "MISSING",
+    "PREFIX",
+    "LocationTaken",
+    "Plan",
+    "Refused",
+    "StoredPart",
+    "StoredTable",
+    "TypeChanged",
+    "partitioning_of",
+    "plan",
+    "properties_of",
+]
+
+PREFIX: Final = "crawl."
+"""What the names of the crawler's own properties begin with."""
+
+MISSING: Final = f"{PREFIX}missing"
+"""The property that says since when a table's files are gone."""
+_OWNED_BY: Final = "numFiles"
+_SIGNATURE: Final = "signature"
+
+
+class Refused(Exception):
+    """The table is not written. The message says why, in one line."""
+
+
+class LocationTaken(Refused):
+    """The table at this path is of other files."""
+
+
+class TypeChanged(Refused):
+    """A column has another type in the files now, and the policy is to fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A partition in the catalog."""
+
+    values: Mapping[str, str]
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table in the catalog, called ``names``; ``seen`` is what the crawler saw before, None if it never did."""
+
+    columns: tuple[Column, ...]
+    partitioning: tuple[str, ...] = ()
+    location: str | None = None
+    format: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, StoredPart] = field(default_factory=dict)
+    seen: Mapping[str, Any] | None = None
+    version: int = 0
+    id: int = 0
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to write. ``create``: there is no table yet, and ``changes`` are empty.
+
+    ``parts`` are to be added or replaced, ``replaced`` are the names of those that are there; ``removed`` go.
+    ``open_types``: a type was left as it is. ``diff``: what changes, in lines.
+    """
+
+    create: bool = False
+    changes: tuple[EntityChange, ...] = ()
+    parts: Mapping[str, StoredPart] = field(default_factory=dict)
+    replaced: frozenset[str] = frozenset()
+    removed: tuple[str, ...] = ()
+    seen: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    open_types: bool = False
+    diff: tuple[str, ...] = ()
+    same_figures: bool = field(default=False, compare=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.create or self.changes or self.parts or self.removed or self.seen)
+
+    @property
+    def alters(self) -> bool:
+        """Whether anything but the signature of the files is another."""
+        return bool(self.changes or self.parts or self.removed or (self.seen and not self.same_figures))
+
+
+def properties_of(found: Dataset) -> dict[str, str]:
+    """Return the properties of a new table."""
+    return {PREFIX + key: value for key, value in found.options.items()}
+
+
+def partitioning_of(found: Dataset) -> tuple[str, ...]:
+    """Return the partitioning by the keys of ``found``, spelled as the catalog spells it."""
+    quoted = ["`" + key.replace("`", "``") + "`" for key in found.keys]
+    return tuple(check_partitioning(quoted, [{"name": key} for key in found.keys]))
+
+
+def plan(
+    found: Dataset,
+    stored: StoredTable | None,
+    is_gone: Callable[[str], bool] = lambda _: False,
+    on_type_change: OnTypeChange = "report",
+) -> Plan:
+    """Return what to write. ``is_gone`` says whether a location's files are no longer there.
+
+    Raises LocationTaken if the table is of other files, TypeChanged where a type is another and the policy says so.
+    """
+    parts = {name: StoredPart(dict(part.values), _part_properties(part)) for name, part in found.parts.items()}
+    if stored is None:
+        diff = (*column_lines(found.columns), *partition_lines(parts, frozenset(), ()))
+        return Plan(create=True, parts=parts, seen=figures(found), diff=diff)
+    columns = _Columns(found, stored, on_type_change)
+    changes = (*_place(found, stored, is_gone), *columns.changes(), *_properties(found, stored))
+    seen = figures(found, missing=columns.missing(), kept=columns.kept)
+    changed = Plan(
+        changes=changes,
+        seen=None if seen == stored.seen else seen,
+        notes=tuple(columns.notes),
+        open_types=bool(columns.kept),
+        same_figures=_unsigned(seen) == _unsigned(stored.seen or {}),
+    )
+    if stored.partitioning != partitioning_of(found):
+        changed = replace(changed, notes=(*changed.notes, _other_partitioning(found, stored)))
+    else:
+        changed = replace(changed, **_partitions(parts, found, stored))
+    return changed if changed.is_empty else replace(changed, diff=tuple(_diff(changed, stored, columns)))
+
+
+def _unsigned(seen: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in seen.items() if key != _SIGNATURE}
+
+
+def _diff(changed: Plan, stored: StoredTable, columns: _Columns) -> Iterator[str]:
+    types = {column.name: column.type for column in stored.columns}
+    place = (str(stored.format), str(stored.location))
+    yield from lines_of(changed.changes, types, stored.properties, place)
+    yield from columns.lines()
+    yield from partition_lines(changed.parts, changed.replaced, changed.removed)
+
+
+def _part_properties(part: Part) -> dict[str, str]:
+    return {_OWNED_BY: str(part.files), "numRows": str(part.rows), "totalSize": str(part.bytes)}
+
+
+def _before(stored: StoredTable, key: str, default: Any = None) -> Any:
+    return (stored.seen or {}).get(key, default)
+
+
+def _place(found: Dataset, stored: StoredTable, is_gone: Callable[[str], bool]) -> Iterator[EntityChange]:
+    here = location_of(found.location)
+    if stored.location != here:
+        if stored.location is not None and not _has_moved(stored, here, is_gone):
+            path = format_path(found.path)
+            raise LocationTaken(f"would be {path}, which is the table of {stored.location}; rename one of the two")
+        yield SetLocation(here)
+    if stored.format != found.format and _before(stored, "format") == stored.format:
+        yield SetFormat(found.format)
+
+
+def _has_moved(stored: StoredTable, here: str, is_gone: Callable[[str], bool]) -> bool:
+    """Whether what was crawled is gone; only asked of the kind of place that is being crawled."""
+    there = str(stored.location)
+    return stored.seen is not None and there.partition("://")[0] == here.partition("://")[0] and is_gone(there)
+
+
+def _properties(found: Dataset, stored: StoredTable) -> Iterator[EntityChange]:
+    if MISSING in stored.properties:
+        yield RemoveProperty(MISSING)
+    before: Mapping[str, str] = _before(stored, "options", {})
+    for key in sorted({*found.options, *before}):
+        now, then, there = found.options.get(key), before.get(key), stored.properties.get(PREFIX + key)
+        if now != then and there == then:
+            yield RemoveProperty(PREFIX + key) if now is None else SetProperty(PREFIX + key, now)
+
+
+class _Columns:
+    """The changes of columns, and what there is to say about them."""
+
+    def __init__(self, found: Dataset, stored: StoredTable, on_type_change: OnTypeChange) -> None:
+        self.found, self.stored, self.policy = found, stored, on_type_change
+        self.before: Mapping[str, Any] = _before(stored, "columns", {})
+        self.there = {column.name: column for column in stored.columns}
+        self.notes: list[str] = []
+        self.kept: dict[str, str] = {}
+
+    def missing(self) -> dict[str, str]:
+        """Return the types of the columns that files had before and have no more, in the catalog or dropped there."""
+        names = {column.name for column in self.found.columns}
+        return {name: seen["type"] for name, seen in self.before.items() if name not in names}
+
+    def lines(self) -> Iterator[str]:
+        """Yield what is new in the files and not written, in lines."""
+        for name, kind in self.missing().items():
+            if name in self.there and not self.before[name].get("missing"):
+                yield f"- {name} {kind} (in no file any more; kept)"
+        now = {column.name: column.type for column in self.found.columns}
+        for name, kind in self.kept.items():
+            then = self.before.get(name, {})
+            if (then.get("type"), then.get("kept")) != (now[name], kind):
+                yield f"! {name} {now[name]} in the files ({kind} is kept)"
+
+    def changes(self) -> Iterator[EntityChange]:
+        """Yield the changes, and write the notes."""
+        last = self._last_data_column()
+        for column in self.found.columns:
+            if column.name in self.there:
+                yield from self._change(column, self.there[column.name])
+            elif column.name not in self.before:
+                after = None if column.name in self.found.keys else last
+                yield AddColumn((column.name,), column.type, nullable=column.nullable, after=after)
+                last = column.name if after is not None else last
+        kept = sorted(self.missing().keys() & self.there.keys())
+        self.notes += [f"the column {name!r} is in no file any more; it is kept" for name in kept]
+
+    def _last_data_column(self) -> str | None:
+        """Return the name after which new columns go; None for the end."""
+        keys = set(self.found.keys)
+        if not keys & self.there.keys():
+            return None
+        return next((c.name for c in reversed(self.stored.columns) if c.name not in keys), FIRST)
+
+    def _change(self, now: Column, there: Column) -> Iterator[EntityChange]:
+        then = self.before.get(now.name, {})
+        edited = then.get("type") == now.type and then.get("kept") != there.type
+        if now.type != there.type and not edited:
+            wider = widen(there.type, now.type)
+            if wider == there.type:
+                pass  # what the catalog has holds it
+            elif self.policy == "fail":
+                raise TypeChanged(
+                    f"the column {now.name!r} is {now.type} in the files now, {there.type} in the catalog"
+                )
+            elif wider is None or self.policy == "report":
+                self.kept[now.name] = there.type
+                self.notes.append(f"the column {now.name!r} is {now.type} in the files now; {there.type} is kept")
+            else:
+                yield RetypeColumn((now.name,), wider)
+        if now.nullable and not there.nullable and not then.get("nullable", False):
+            yield SetColumnNullable((now.name,), True)
+
+
+def _other_partitioning(found: Dataset, stored: StoredTable) -> str:
+    here, there = (", ".join(texts) or "none" for texts in (partitioning_of(found), stored.partitioning))
+    return f"the files are partitioned by {here}, the table by {there}; its partitions are left as they are"
+
+
+def _partitions(parts: Mapping[str, StoredPart], found: Dataset, stored: StoredTable) -> dict[str, Any]:
+    """Return the parts of a plan that are about partitions."""
+    wanted = {name: _merged(part, stored.parts.get(name)) for name, part in parts.items()}
+    changed = {name: part for name, part in wanted.items() if part != stored.parts.get(name)}
+    return {
+        "parts": changed,
+        "replaced": frozenset(changed.keys() & stored.parts.keys()),
+        "removed": tuple(_removed(parts.keys(), found, stored)),
+    }
+
+
+def _merged(part: StoredPart, there: StoredPart | None) -> StoredPart:
+    return part if there is None else StoredPart(part.values, {**there.properties, **part.properties})
+
+
+def _removed(names: Iterable[str], found: Dataset, stored: StoredTable) -> Iterator[str]:
+    if found.doubtful is None:
+        return
+    for name in sorted(stored.parts.keys() - set(names) - found.doubtful):
+        if _OWNED_BY in stored.parts[name].properties:
+            yield name
