@@ -11,21 +11,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metastore.cli import (
-    alter,
-    crawling,
-    crawls,
-    create,
-    diff,
-    leases,
-    loadtest,
-    looking,
-    moving_data,
-    past,
-    place,
-    stats,
-    upkeep,
-)
+from metastore.cli import alter, crawls, create, diff, leases, loadtest, place, stats
+from metastore.cli import crawl as crawling
+from metastore.cli import history as past
+from metastore.cli import maintenance as upkeep
+from metastore.cli import show as looking
+from metastore.cli import transfer as moving_data
 from metastore.cli.context import Settings
 from metastore.cli.output import tell
 from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
