@@ -9,9 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from metastore.checker.finding import Finding
+from metastore.checker.operation import Told
 from metastore.checker.records import Lost, Seen
 from metastore.checker.sweep import Sweep
-from metastore.checker.told import Told
 from metastore.checker.tree import Event, Named, Placed, Tree
 
 __all__ = [

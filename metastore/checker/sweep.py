@@ -26,12 +26,12 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from metastore.checker.accounts import account, line
-from metastore.checker.conflicts import Justice
 from metastore.checker.finding import Finding
+from metastore.checker.justified import Justice
+from metastore.checker.once import account, line
+from metastore.checker.operation import Told
 from metastore.checker.records import Seen
 from metastore.checker.timeline import Timelines
-from metastore.checker.told import Told
 from metastore.checker.tree import DEEPEST, Placed
 from metastore.kinds.registry import OWNED_KINDS, kind_named
 from metastore.names import parse_path

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from metastore.checker.finding import Finding
+from metastore.checker.operation import Told
 from metastore.checker.records import Lost, Seen
 from metastore.checker.sweep import Sweep
-from metastore.checker.told import Told
 from metastore.checker.tree import Named, Placed
 
 __all__ = ["created", "dropped", "found", "lost", "operation", "saw", "wrote"]

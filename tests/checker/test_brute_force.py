@@ -11,8 +11,8 @@ from itertools import permutations
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from metastore.checker.operation import Told
 from metastore.checker.records import Seen
-from metastore.checker.told import Told
 from tests.checker.histories import created, dropped, found, operation, saw, wrote
 
 State = tuple[int, int] | None

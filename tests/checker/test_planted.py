@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from metastore.checker.finding import Finding
+from metastore.checker.operation import Told
 from metastore.checker.records import Seen
 from metastore.checker.sweep import Sweep
-from metastore.checker.told import Told
 from metastore.checker.tree import Event, Placed, Tree
 from tests.checker.lanes import FAULTS, Lane, Step, plant
 

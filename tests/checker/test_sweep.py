@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metastore.checker.finding import RULES
-from metastore.checker.told import Told
+from metastore.checker.operation import Told
 from metastore.checker.tree import Named, Placed
 from tests.checker.histories import created, dropped, found, lost, operation, saw, wrote
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
+from metastore.checker.operation import READS
 from metastore.checker.records import OPERATIONS
 from metastore.checker.spark_paths import readable
-from metastore.checker.told import READS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

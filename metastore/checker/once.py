@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from metastore.checker.finding import Finding
-from metastore.checker.told import Told
+from metastore.checker.operation import Told
 from metastore.checker.tree import Placed
 
 __all__ = ["account", "line"]

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from metastore.checker.accounts import line
 from metastore.checker.finding import Finding
+from metastore.checker.once import line
+from metastore.checker.operation import READS, Told
 from metastore.checker.records import Lost
-from metastore.checker.told import READS, Told
 from metastore.checker.tree import Placed
 
 __all__ = ["Justice"]
