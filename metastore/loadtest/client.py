@@ -17,8 +17,8 @@ from typing import Final
 from metastore.checker.recorder import Recorder
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import BackendUnavailable
+from metastore.loadtest.barrier import Meeting
 from metastore.loadtest.calls import Calls
-from metastore.loadtest.meeting import Meeting
 from metastore.loadtest.scenarios.scenario import Me, Scenario
 from metastore.retry.policy import Attempt
 from metastore.store import Store, open_store

@@ -22,7 +22,7 @@ from metastore.arguments import integer, items, positive_integer, positive_secon
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.loadtest.client import Plan
-from metastore.loadtest.ground import check_ground, make_ground, names_of
+from metastore.loadtest.fixture import check_ground, make_ground, names_of
 from metastore.loadtest.masters import check_master
 from metastore.loadtest.run_file import check_new, facts, write_facts
 from metastore.loadtest.scenarios import Ended, Scenario, scenario_named

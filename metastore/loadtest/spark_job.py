@@ -22,9 +22,9 @@ from pyspark.errors import PySparkException
 from metastore.clock import Clock
 from metastore.crawl.spark_job import cause_of
 from metastore.errors import BackendUnavailable, InvalidArgument
+from metastore.loadtest.barrier import Meeting
 from metastore.loadtest.client import Plan, run_client
 from metastore.loadtest.masters import check_master, slots
-from metastore.loadtest.meeting import Meeting
 from metastore.loadtest.watching import Progress, Watch
 from metastore.spark.context import spark_context
 

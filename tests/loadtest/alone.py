@@ -12,7 +12,7 @@ import metastore as ms
 from metastore.checker.recorder import Recorder
 from metastore.checker.records import Lost, Operation, Seen
 from metastore.loadtest.calls import Calls
-from metastore.loadtest.ground import make_ground
+from metastore.loadtest.fixture import make_ground
 from metastore.loadtest.scenarios import Me, Scenario
 from metastore.retry.policy import Attempt
 
