@@ -19,7 +19,7 @@ from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from metastore.loadtest.job import LoadTest
-    from metastore.loadtest.watching import Progress
+    from metastore.loadtest.monitor import Progress
 
 __all__ = ["register"]
 

@@ -24,9 +24,9 @@ from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.loadtest.client import Plan
 from metastore.loadtest.fixture import check_ground, make_ground, names_of
 from metastore.loadtest.masters import check_master
+from metastore.loadtest.monitor import Progress, Watch
 from metastore.loadtest.run_file import check_new, facts, write_facts
 from metastore.loadtest.scenarios import Ended, Scenario, scenario_named
-from metastore.loadtest.watching import Progress, Watch
 from metastore.names import format_path
 from metastore.store import open_store
 from metastore.urls import reachable_url

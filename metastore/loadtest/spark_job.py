@@ -25,7 +25,7 @@ from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.loadtest.barrier import Meeting
 from metastore.loadtest.client import Plan, run_client
 from metastore.loadtest.masters import check_master, slots
-from metastore.loadtest.watching import Progress, Watch
+from metastore.loadtest.monitor import Progress, Watch
 from metastore.spark.context import spark_context
 
 __all__ = ["Tell", "loadtest_context", "run_clients"]

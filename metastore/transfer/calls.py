@@ -14,12 +14,12 @@ from metastore.operation.guards import lookup
 from metastore.operation.request import Session, committed
 from metastore.port.backend import Backend, Lookup
 from metastore.port.unreadable import Unreadable, check_unreadable
-from metastore.transfer import exporting
+from metastore.transfer import export as exporting
 from metastore.transfer.files import Place, reading, writing
-from metastore.transfer.importing import import_lines
+from metastore.transfer.importer import import_lines
 from metastore.transfer.outcomes import Exported, Imported
-from metastore.transfer.reading import Progress, check, read_header
-from metastore.transfer.restoring import restore
+from metastore.transfer.reader import Progress, check, read_header
+from metastore.transfer.restore import restore
 
 __all__ = ["export_to", "has_ids", "import_from", "restore_into"]
 

@@ -22,9 +22,9 @@ from metastore.transfer.lines import (
     OwnedLine,
     entity_row,
 )
-from metastore.transfer.reading import step_problem
+from metastore.transfer.reader import step_problem
 from metastore.transfer.tally import Tally
-from metastore.transfer.walking import GuardRow, Visit, walk
+from metastore.transfer.walk import GuardRow, Visit, walk
 from metastore.verify.history import doc_problem, time_problem
 
 __all__ = ["lines_of"]

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
-from metastore.transfer.resuming import require_export
+from metastore.transfer.resume import require_export
 
 __all__ = ["PARTIAL", "Place", "reading", "writing"]
 

@@ -1,4 +1,4 @@
-"""The lines of an export as values, and how they are written. :mod:`metastore.transfer.parsing` reads them back."""
+"""The lines of an export as values, and how they are written. :mod:`metastore.transfer.parser` reads them back."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from metastore.kinds.registry import kind_named
 from metastore.port.commit import LIVE
-from metastore.transfer.hashing import Sum, of_entity, of_owned
+from metastore.transfer.digest import Sum, of_entity, of_owned
 from metastore.transfer.lines import Body, EntityLine, Footer, OwnedLine
 
 __all__ = ["Tally"]

@@ -14,7 +14,7 @@ import pytest
 
 import metastore as ms
 from metastore.transfer.lines import write
-from metastore.transfer.parsing import parse_header, parse_line
+from metastore.transfer.parser import parse_header, parse_line
 from metastore.transfer.tally import Tally
 from tests.transfer.world import rows
 

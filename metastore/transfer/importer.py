@@ -28,8 +28,8 @@ from metastore.port.backend import Backend, Lookup
 from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
 from metastore.transfer.lines import Header
 from metastore.transfer.outcomes import Imported
-from metastore.transfer.planning import Plan, Standing, plan
-from metastore.transfer.reading import Checked, Progress, body, check_below
+from metastore.transfer.plan import Plan, Standing, plan
+from metastore.transfer.reader import Checked, Progress, body, check_below
 
 __all__ = ["import_lines"]
 

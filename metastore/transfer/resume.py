@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from metastore.errors import InvalidArgument
 from metastore.transfer.lines import Footer, Header
-from metastore.transfer.parsing import parse_header, parse_line
+from metastore.transfer.parser import parse_header, parse_line
 from metastore.transfer.tally import Tally
 
 __all__ = ["Kept", "kept_lines", "require_export"]

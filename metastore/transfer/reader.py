@@ -18,7 +18,7 @@ from metastore.names import clean_name, fold, format_path, parse_path
 from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.port.unreadable import reason
 from metastore.transfer.lines import OPERATION, Body, EntityLine, Footer, Header, Line, OperationLine, OwnedLine
-from metastore.transfer.parsing import parse_header, parse_line
+from metastore.transfer.parser import parse_header, parse_line
 from metastore.transfer.tally import Tally
 from metastore.verify.history import changes_problem, doc_problem, time_problem
 

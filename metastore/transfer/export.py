@@ -22,9 +22,9 @@ from metastore.port.unreadable import Unreadable
 from metastore.transfer.content import lines_of
 from metastore.transfer.lines import Body, Footer, Header, Numbers, write
 from metastore.transfer.outcomes import Exported
-from metastore.transfer.resuming import Kept, kept_lines
+from metastore.transfer.resume import Kept, kept_lines
 from metastore.transfer.tally import Tally
-from metastore.transfer.walking import GuardRow, batched, find
+from metastore.transfer.walk import GuardRow, batched, find
 
 __all__ = ["Progress", "export"]
 

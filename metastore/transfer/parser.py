@@ -1,6 +1,6 @@
 """The lines of an export, read: what is none raises InvalidArgument.
 
-What holds between lines (parents before children, counts, hashes) is checked by :mod:`metastore.transfer.reading`.
+What holds between lines (parents before children, counts, hashes) is checked by :mod:`metastore.transfer.reader`.
 """
 
 from __future__ import annotations

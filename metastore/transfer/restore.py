@@ -22,7 +22,7 @@ from metastore.port.commit import ROOT_ID
 from metastore.port.restore import COLUMNS, Ending, Row
 from metastore.transfer.lines import Body, EntityLine, Numbers, OperationLine, OwnedLine
 from metastore.transfer.outcomes import Imported
-from metastore.transfer.reading import Checked, Progress, body
+from metastore.transfer.reader import Checked, Progress, body
 
 __all__ = ["restore"]
 
