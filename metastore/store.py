@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
-from metastore import feed, stats
 from metastore import gc as collecting
+from metastore import stats
 from metastore.arguments import items, positive_integer, positive_seconds, shown
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM, Clock
@@ -24,7 +24,8 @@ from metastore.errors import (
     MigrationNeeded,
     ScopeFrozen,
 )
-from metastore.feed_page import changes_page
+from metastore.feed import feed
+from metastore.feed.page import changes_page
 from metastore.gc import Collected
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
@@ -92,7 +93,7 @@ class Store(Managers):
     def changes(
         self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
     ) -> Iterator[Change]:
-        """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed`.
+        """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed.feed`.
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error.
         """

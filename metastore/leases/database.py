@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from metastore.deadlines import remaining, until
 from metastore.errors import BackendUnavailable, MetastoreError, outcome_forgotten
-from metastore.feed import position_of
+from metastore.feed.feed import position_of
 from metastore.kinds.change import decode
 from metastore.kinds.entity import utc
 from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Want

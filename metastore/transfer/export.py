@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from metastore.clock import Clock
 from metastore.errors import BackendUnavailable, InvalidArgument
-from metastore.feed import position_of
+from metastore.feed.feed import position_of
 from metastore.kinds.entity import Entity, utc
 from metastore.port.backend import Backend
 from metastore.port.snapshot import Fence, Snapshot

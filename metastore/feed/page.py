@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from metastore.arguments import items, shown
 from metastore.errors import InvalidArgument
-from metastore.feed import changes
+from metastore.feed.feed import changes
 from metastore.kinds.entity import Change, Entity
 from metastore.managers.page import Page, clean_size
 from metastore.names import Path, format_path, parse_path
