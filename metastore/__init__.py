@@ -78,9 +78,10 @@ from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.managers.page import Page
-from metastore.metrics import PoolUse, Snapshot
+from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
+from metastore.port.stats import PoolUse
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open

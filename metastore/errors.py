@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
-from metastore.kinds.plain import plain
+from metastore.plain import plain
 
 __all__ = [
     "BackendRefused",

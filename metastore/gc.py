@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from metastore.port.backend import Backend
 
-__all__ = ["Collected", "delete_steps", "delete_tree"]
+__all__ = ["Collected", "delete_steps"]
 
 _BATCH = 500
 
@@ -28,32 +28,6 @@ class Collected:
     versions: int
     operations: int
     staged: int = 0
-
-
-def delete_tree(backend: Backend, entity_id: int) -> int:
-    """Delete an entity that is purging and all below it; return how many were deleted.
-
-    What another process deletes at this moment is left to it.
-    """
-    deleted = 0
-    stack = [entity_id]
-    tried: set[int] = set()
-    while stack:
-        children = [child for child, _ in backend.below(stack[-1], _BATCH)]
-        if not children:
-            deleted += backend.delete_entities([stack.pop()])
-            continue
-        gone = backend.delete_entities(children)
-        deleted += gone
-        if gone:
-            continue
-        deeper = next((c for c in children if c not in tried), None)
-        if deeper is None:
-            stack.pop()  # somebody else is at it
-        else:
-            tried.add(deeper)
-            stack.append(deeper)
-    return deleted
 
 
 def delete_steps(backend: Backend, before: int, keep: int) -> tuple[int, int]:

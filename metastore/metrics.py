@@ -29,6 +29,8 @@ from collections import Counter
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, Literal
 
+from metastore.port.stats import PoolUse
+
 __all__ = [
     "ATTEMPTS",
     "HOT",
@@ -59,18 +61,6 @@ _WEIGHT: Final = 1 / 64
 
 Decided = Literal["self", "other", "value", "error"]
 Resolution = Literal["applied", "not_applied", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class PoolUse:
-    """A process's connections to the database, at this moment."""
-
-    size: int
-    """How many there may be."""
-    in_use: int
-    """How many a call has."""
-    waiting: int
-    """How many calls wait for one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
-from metastore.backends.sql.stats import DatabaseStats, HotRow, MarkRow
 from metastore.names import format_path
+from metastore.port.stats import DatabaseStats, HotRow, MarkRow
 
 __all__ = ["HotEntity", "MarkInfo", "Stats", "collect"]
 

@@ -36,13 +36,15 @@ from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
+from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.operation import perform
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
-from metastore.operation.request import Call, Fencing, Request, Session
+from metastore.operation.request import Call, Fencing, Request
+from metastore.operation.session import Session
 from metastore.port.backend import FORMAT, Backend, Embedded
 from metastore.port.restore import RESTORING
 from metastore.port.unreadable import Unreadable
@@ -180,7 +182,7 @@ class Store(Managers):
         entities, stuck = 0, set[int]()
         while roots := [r for r in backend.purging(100 + len(stuck)) if r not in stuck]:
             for root in roots:
-                entities += collecting.delete_tree(backend, root)
+                entities += delete_tree(backend, root)
                 stuck.add(root)
         versions, operations = collecting.delete_steps(backend, before, keep_versions)
         backend.leases.forget_waiters(backend.now() - _LONG_DEAD)

@@ -33,9 +33,9 @@ from metastore.checker.operation import Told
 from metastore.checker.records import Seen
 from metastore.checker.timeline import Timelines
 from metastore.checker.tree import DEEPEST, Placed
+from metastore.kinds.families import families_of
 from metastore.kinds.registry import OWNED_KINDS, kind_named
 from metastore.names import parse_path
-from metastore.operation.guards import families_of
 from metastore.port.commit import ROOT_ID
 
 __all__ = ["Sweep"]

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from metastore.checker.finding import Finding
+from metastore.kinds.families import families_of
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
-from metastore.operation.guards import families_of
 from metastore.port.commit import ROOT_ID
 
 __all__ = ["DEEPEST", "EXCLUSIVE", "Event", "Named", "Placed", "Tree"]

@@ -15,11 +15,11 @@ import typer
 from metastore.cli.unregistered import unregistered_at
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
+from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.all import Managers
 from metastore.managers.declared import DeclaredManager
 from metastore.names import format_path, parse_path
-from metastore.operation.guards import families_of
 from metastore.store import Store, open_store
 
 __all__ = ["Json", "KindOption", "Settings", "child_kinds", "find", "kinds_at", "manager_of"]

@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from metastore.kinds.change import EntityChange
-from metastore.kinds.plain import plain
 from metastore.names import format_path
+from metastore.plain import plain
 
 __all__ = [
     "change_text",

@@ -10,10 +10,12 @@ from itertools import islice
 from typing import Final
 
 from metastore.cli.output import tell
-from metastore.kinds.entity import Entity, Node
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import families_of
 from metastore.kinds.installed import GROUP
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.operation.guards import families_of, key_under, lookup
+from metastore.operation.guards import key_under, lookup
+from metastore.port.records import Node
 from metastore.store import Store
 
 __all__ = ["explain", "unregistered_at", "unregistered_below"]

@@ -18,7 +18,8 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Change
 from metastore.managers.history import change_of
 from metastore.names import exact_text
-from metastore.port.backend import Backend, Step
+from metastore.port.backend import Backend
+from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["changes", "position_of"]

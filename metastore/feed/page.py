@@ -10,7 +10,7 @@ from metastore.feed.feed import changes
 from metastore.kinds.entity import Change, Entity
 from metastore.managers.page import Page, clean_size
 from metastore.names import Path, format_path, parse_path
-from metastore.operation.request import Session
+from metastore.operation.session import Session
 
 __all__ = ["changes_page"]
 

@@ -20,17 +20,7 @@ from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.names import clean_text, format_path
 
-__all__ = [
-    "FORMAT",
-    "UNSET",
-    "EntityChange",
-    "RemoveProperty",
-    "SetComment",
-    "SetProperty",
-    "change_class",
-    "decode",
-    "encode",
-]
+__all__ = ["UNSET", "EntityChange", "RemoveProperty", "SetComment", "SetProperty", "change_class", "decode", "encode"]
 
 Doc = dict[str, Any]
 
@@ -47,12 +37,6 @@ class _Unset:
 
 UNSET: Final = _Unset()
 
-FORMAT: Final = 2
-"""The newest format of changes that this program knows; it applies other people's only up to this.
-
-A change that means something else than before, or a new one, or a new kind of entity, counts it up, and carries the
-new number as ``since``.
-"""
 
 _registry: dict[str, type[EntityChange]] = {}
 

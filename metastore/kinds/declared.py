@@ -22,12 +22,14 @@ from typing import Any, ClassVar, Final
 from metastore.arguments import items, shown
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds import kind as built_in
-from metastore.kinds.change import FORMAT, Doc, EntityChange, UnknownChange, decode, encode
-from metastore.kinds.entity import Entity, Origin, Record
+from metastore.kinds.change import Doc, EntityChange, UnknownChange, decode, encode
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import base_doc, to_json
-from metastore.kinds.plain import plain
 from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
 from metastore.names import clean_text
+from metastore.plain import plain
+from metastore.port.commit import FORMAT
+from metastore.port.records import Origin, Record
 
 __all__ = ["Field", "Kind"]
 

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from uuid import UUID
 
 from metastore.errors import UnreadableRow
 from metastore.kinds.change import EntityChange, encode
-from metastore.kinds.plain import plain
 from metastore.names import format_path
+from metastore.plain import plain
+from metastore.port.records import Origin, OwnedRecord, Record
 from metastore.port.unreadable import damaged
 
-__all__ = ["Change", "Entity", "Node", "Origin", "Owned", "OwnedRecord", "Record", "Version", "utc"]
+__all__ = ["Change", "Entity", "Owned", "Version", "utc"]
 
 T = TypeVar("T")
 
@@ -33,58 +34,6 @@ _AUDIT = ("created_by", "created_at", "modified_by", "modified_at")
 def utc(micros: int) -> datetime:
     """Return the aware UTC time of ``micros`` microseconds since 1970, exactly."""
     return _EPOCH + timedelta(microseconds=micros)
-
-
-class Node(NamedTuple):
-    """One step of a path as it was seen: the guard row's content."""
-
-    id: int
-    kind: str
-    name: str
-    scope_version: int
-    in_use: bool
-    fold: bool
-
-
-class Record(NamedTuple):
-    """An entity as it was read: its path (itself last), its version and its document."""
-
-    chain: tuple[Node, ...]
-    version: int
-    doc: str
-    created_by: str | None
-    created_at: int
-    modified_by: str | None
-    modified_at: int
-    live: bool = True
-    """False: it was dropped when it was read, and is no guess for anything but its id."""
-
-
-class OwnedRecord(NamedTuple):
-    """An owned row as it was read."""
-
-    id: int
-    owner_id: int
-    kind: str
-    name: str
-    version: int
-    doc: str
-    created_by: str | None
-    created_at: int
-    modified_by: str | None
-    modified_at: int
-
-
-@dataclass(slots=True, eq=False)
-class Origin:
-    """Where an entity comes from: which database, and whether what the entity says is committed there.
-
-    All entities that a transaction returns share one origin. It becomes committed when the transaction commits, and
-    stays uncommitted if the transaction is refused or its outcome is unknown.
-    """
-
-    database: str
-    committed: bool = True
 
 
 class _Stored:

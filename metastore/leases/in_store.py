@@ -10,7 +10,7 @@ from metastore.leases.database import DatabaseBook
 from metastore.leases.leases import Leases, clean_lease, clean_owner
 from metastore.leases.staging import StoreStaging
 from metastore.names import clean_text
-from metastore.operation.request import Session
+from metastore.operation.session import Session
 from metastore.port.commit import LeaseToken
 
 __all__ = ["StoreLeases"]

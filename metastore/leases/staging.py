@@ -20,7 +20,8 @@ from metastore.kinds.kind import MAX_DOC
 from metastore.kinds.registry import kind_named
 from metastore.leases.lease import Hold
 from metastore.names import clean_text
-from metastore.operation.request import Call, Session, committed
+from metastore.operation.request import Call, committed
+from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.port.commit import LeaseToken
 from metastore.port.leases import Staged

@@ -13,7 +13,7 @@ from metastore.managers.manager import Manager
 from metastore.managers.models import Models
 from metastore.managers.owned import Partitions, Statistics
 from metastore.managers.sources import Crawls, Sources
-from metastore.operation.request import Session
+from metastore.operation.session import Session
 
 __all__ = ["Managers"]
 

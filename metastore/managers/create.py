@@ -1,4 +1,4 @@
-"""How entities come to be: one by one, or many at once. Attempts for :class:`metastore.operation.request.Session`."""
+"""How entities come to be: one by one, or many at once. Attempts for :class:`metastore.operation.session.Session`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from metastore.arguments import shown
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.change import Doc
-from metastore.kinds.entity import Entity, Node, Record
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump
 from metastore.managers.target import check_standing, find_parent, missing_parent, root_or_last, standing
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
@@ -18,8 +18,8 @@ from metastore.operation.helping import own_guards
 from metastore.operation.merge import equal
 from metastore.operation.replace import Replace
 from metastore.operation.request import Merge, Proposal, Results, View
-from metastore.port.backend import Lookup
 from metastore.port.commit import Event, Insert, Update
+from metastore.port.records import Lookup, Node, Record
 
 __all__ = ["Chunk", "IfExists", "Wish", "check_if_exists", "chunks", "create", "create_chunk", "rewrite"]
 

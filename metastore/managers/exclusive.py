@@ -1,7 +1,7 @@
 """Exclusive operations: rename, move, drop, restore, purge, enable, disable.
 
 Each bumps the entity's scope version and changes its rows only, whatever lies below. Attempts
-for :class:`metastore.operation.request.Session`.
+for :class:`metastore.operation.session.Session`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from metastore.errors import (
     NotEmpty,
     VersionConflict,
 )
-from metastore.kinds.entity import Entity, Node, Record
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
 from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
 from metastore.operation.request import Proposal, Results, View
-from metastore.port.backend import Lookup
 from metastore.port.commit import DROPPED, LIVE, PURGING, Event, Guard, Newest, Place, Update
+from metastore.port.records import Lookup, Node, Record
 
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
 

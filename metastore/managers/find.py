@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds.entity import Entity, Record
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target
 from metastore.names import clean_text, parse_path
-from metastore.operation.guards import families_of
-from metastore.port.backend import Backend, Found, Lookup, Search
+from metastore.port.backend import Backend, Found, Search
 from metastore.port.commit import ROOT_ID
+from metastore.port.records import Lookup, Record
 
 __all__ = ["Wanted", "find", "wanted"]
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 
 from metastore.kinds.change import decode
-from metastore.kinds.entity import Change, Origin, Version, utc
+from metastore.kinds.entity import Change, Version, utc
 from metastore.operation.outcome import entity_at
-from metastore.port.backend import Backend, Step
+from metastore.port.backend import Backend
+from metastore.port.records import Origin, Step
 from metastore.port.unreadable import naming
 
 __all__ = ["change_of", "steps_of", "version_of"]

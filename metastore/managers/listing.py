@@ -12,14 +12,16 @@ from typing import TypeVar
 
 from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds.entity import Entity, Node
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import parent_kind
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
 from metastore.managers.target import Target, find
 from metastore.names import format_path, parse_path
-from metastore.operation.guards import guards_of, parent_kind
+from metastore.operation.guards import guards_of
 from metastore.operation.request import View
-from metastore.port.backend import ROOT, Backend, Page
+from metastore.port.backend import Backend
+from metastore.port.records import ROOT, Node, Page
 
 __all__ = ["owner_pages", "pages", "parent_nodes"]
 

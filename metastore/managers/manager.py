@@ -15,9 +15,8 @@ from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.arguments import integer, items, known_keywords, positive_integer, shown
 from metastore.errors import EntityNotFound, InvalidArgument, OutcomeUnknown
-from metastore.gc import delete_tree
 from metastore.kinds.change import EntityChange, encode
-from metastore.kinds.entity import Entity, Node, Record, Version
+from metastore.kinds.entity import Entity, Version
 from metastore.kinds.kind import Kind, dump, dump_changes
 from metastore.kinds.registry import KINDS
 from metastore.managers import exclusive as moving
@@ -28,6 +27,7 @@ from metastore.managers.options import CALL_OPTIONS, BulkOptions, CallOptions, C
 from metastore.managers.page import Listed
 from metastore.managers.page import Page as Listing
 from metastore.managers.pages import clean_prefix, page_after, page_of
+from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target, find, names_of
 from metastore.managers.target import shown as shown_target
 from metastore.names import Path, clean_name, format_path, parse_path
@@ -35,9 +35,10 @@ from metastore.operation.guards import lookup
 from metastore.operation.merge import altered
 from metastore.operation.operation import is_new, perform
 from metastore.operation.outcome import entity_at
-from metastore.operation.request import Attempt, Call, Merge, Proposal, Request, Session, View, committed
-from metastore.port.backend import Child, Page, Step
+from metastore.operation.request import Attempt, Call, Merge, Proposal, Request, View, committed
+from metastore.operation.session import Session
 from metastore.port.commit import DROPPED, LIVE
+from metastore.port.records import Child, Node, Page, Record, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["E", "Manager"]

@@ -9,7 +9,6 @@ from typing import TypeVar
 from metastore.arguments import positive_integer, shown
 from metastore.errors import EntityNotFound, VersionConflict
 from metastore.kinds.change import Doc, EntityChange
-from metastore.kinds.entity import OwnedRecord
 from metastore.kinds.kind import Kind, dump, dump_changes
 from metastore.kinds.model.changes import RemoveAlias, SetAlias, SetLatestVersion
 from metastore.kinds.model.document import clean_alias
@@ -20,6 +19,7 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.merge import altered
 from metastore.operation.request import Proposal, Results, View
 from metastore.port.commit import Delete, Event, Put, Update, Write
+from metastore.port.records import OwnedRecord
 from metastore.retry.runner import Conflict
 
 __all__ = ["ModelEdit", "SeenModel"]

@@ -29,8 +29,9 @@ from metastore.managers.target import shown as shown_target
 from metastore.names import Path
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
-from metastore.operation.request import Attempt, Proposal, Request, Session, View
-from metastore.port.backend import Step
+from metastore.operation.request import Attempt, Proposal, Request, View
+from metastore.operation.session import Session
+from metastore.port.records import Step
 
 __all__ = ["Models"]
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, Unpack, cast
 
 from metastore.arguments import positive_integer
 from metastore.errors import EntityAlreadyExists, EntityNotFound
-from metastore.kinds.entity import Node, Owned, OwnedRecord
+from metastore.kinds.entity import Owned
 from metastore.kinds.kind import Kind, OwnedKind, dump
 from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.statistic import STATISTIC, Statistic
@@ -29,9 +29,11 @@ from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
-from metastore.operation.request import Attempt, Call, Proposal, Request, Results, Session, View
-from metastore.port.backend import Backend, Page, Step
+from metastore.operation.request import Attempt, Call, Proposal, Request, Results, View
+from metastore.operation.session import Session
+from metastore.port.backend import Backend
 from metastore.port.commit import Delete, Event, Put
+from metastore.port.records import Node, OwnedRecord, Page, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["OwnedManager", "Partitions", "Statistics", "still"]

@@ -15,8 +15,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from metastore.arguments import positive_integer, shown
 from metastore.errors import InvalidArgument
-from metastore.kinds.plain import plain
 from metastore.names import clean_text
+from metastore.plain import plain
 
 __all__ = ["MOST", "Listed", "Page", "clean_size", "just_before", "read_token", "write_token"]
 

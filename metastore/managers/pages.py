@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds.entity import Node
 from metastore.managers.page import Listed, Page, clean_size, just_before, read_token, write_token
 from metastore.names import clean_text, fold
 from metastore.operation.guards import guards_of
-from metastore.operation.request import Session, View
-from metastore.port.backend import ROOT
-from metastore.port.backend import Page as Rows
+from metastore.operation.request import View
+from metastore.operation.session import Session
+from metastore.port.records import ROOT, Node
+from metastore.port.records import Page as Rows
 
 __all__ = ["Nodes", "clean_prefix", "page_after", "page_of", "parent_of_page"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Unpack, cast
 from metastore.errors import VersionConflict
 from metastore.kinds.catalog import CATALOG, Catalog
 from metastore.kinds.crawl import CRAWL, Crawl
-from metastore.kinds.entity import Entity, Node, OwnedRecord
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import OwnedKind, dump
 from metastore.kinds.partition import PARTITION
 from metastore.kinds.source import SOURCE, Source
@@ -26,8 +26,10 @@ from metastore.managers.owned import OwnedManager
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform
-from metastore.operation.request import Proposal, Request, Session, View, committed
+from metastore.operation.request import Proposal, Request, View, committed
+from metastore.operation.session import Session
 from metastore.port.commit import Event, Put, Write
+from metastore.port.records import Node, OwnedRecord
 
 __all__ = ["Crawls", "NewTable", "Sources"]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
-from metastore.kinds.entity import Entity, Node, Record
+from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.request import View
-from metastore.port.backend import ROOT
+from metastore.port.records import ROOT, Node, Record
 from metastore.retry.runner import Conflict
 
 __all__ = [

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from metastore.errors import InvalidArgument, NotInUse
-from metastore.kinds.entity import Node
+from metastore.kinds.families import _shape, families_of
 from metastore.kinds.kind import Kind
-from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path
-from metastore.port.backend import ROOT, Lookup
 from metastore.port.commit import Guard
+from metastore.port.records import ROOT, Lookup, Node
 
-__all__ = ["both", "check_in_use", "families_of", "guards_of", "key_under", "lookup", "parent_kind"]
+__all__ = ["both", "check_in_use", "guards_of", "key_under", "lookup"]
 
 
 def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
@@ -26,35 +24,6 @@ def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
             + (", with any depth of nested schemas" if "schema" in shape else "")
         )
     return Lookup(families, names)
-
-
-def families_of(kind: Kind, depth: int) -> tuple[str, ...] | None:
-    """Return the families that a path of ``depth`` names to a ``kind`` runs through; None: there is no such path."""
-    return _families(kind.family, kind.parents, depth)
-
-
-@lru_cache(maxsize=1024)
-def _families(family: str, parents: tuple[str, ...], depth: int) -> tuple[str, ...] | None:
-    found = [family]
-    while parents:
-        above = depth - len(found)
-        if above < 1:
-            return None
-        # of several parents one is the catalog, which is always the second name
-        parent = kind_named(parents[0] if above == 2 else parents[-1])
-        found.append(parent.family)
-        parents = parent.parents
-    return tuple(reversed(found)) if len(found) == depth else None
-
-
-def _shape(kind: Kind) -> tuple[str, ...]:
-    """Return the shortest path of a ``kind``, in kinds."""
-    return (*(_shape(kind_named(kind.parents[0])) if kind.parents else ()), kind.name)
-
-
-def parent_kind(kind: Kind, depth: int) -> Kind | None:
-    """Return the kind of the parent that a path of ``depth`` names means, below which ``kind`` stands."""
-    return next((up for name in kind.parents if families_of(up := kind_named(name), depth)), None)
 
 
 def guards_of(nodes: Sequence[Node]) -> tuple[Guard, ...]:

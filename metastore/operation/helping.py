@@ -1,6 +1,6 @@
 """Helping: everybody's pending intents on one entity, applied in one compare-and-swap.
 
-Pure: from what one snapshot showed (:class:`~metastore.port.backend.Pending`) to a
+Pure: from what one snapshot showed (:class:`~metastore.port.records.Pending`) to a
 :class:`~metastore.port.commit.Help` that resolves each intent. docs/progress.md has the protocol and its
 proof.
 """
@@ -14,16 +14,16 @@ from functools import partial
 from uuid import UUID
 
 from metastore.errors import InvalidArgument, MetastoreError
-from metastore.kinds.change import FORMAT, EntityChange, UnknownChange, decode
-from metastore.kinds.entity import Entity, Node, Record
+from metastore.kinds.change import EntityChange, UnknownChange, decode
+from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.merge import altered
 from metastore.operation.outcome import encode_error, encode_value
 from metastore.operation.replace import Replace
-from metastore.port.backend import Pending, Step
-from metastore.port.commit import Guard, Help, Resolution
+from metastore.port.commit import FORMAT, Guard, Help, Resolution
+from metastore.port.records import Node, Pending, Record, Step
 
 __all__ = ["BATCH", "Batch", "Plan", "leads_to", "own_guards", "plan"]
 

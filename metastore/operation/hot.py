@@ -7,9 +7,8 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from metastore.clock import Clock
-from metastore.kinds.entity import Node
 
-__all__ = ["Hot", "Recent"]
+__all__ = ["Hot"]
 
 V = TypeVar("V")
 _MOST = 1024
@@ -95,34 +94,3 @@ class Hot:
             return None
         until = self._until.get(entity_id)
         return entity_id if until is not None and until > self._clock.monotonic() else None
-
-
-class Recent:
-    """Where scopes were found last: who holds an old entity, or creates by path, need not look them up each time."""
-
-    def __init__(self) -> None:
-        self._chains: _Bounded[tuple[Node, ...]] = _Bounded()
-        self._led: _Bounded[tuple[Node, ...]] = _Bounded()
-
-    def note(self, chain: tuple[Node, ...]) -> None:
-        """Note the nodes that lead to a scope, itself last."""
-        self._chains.set(chain[-1].id, chain)
-
-    def note_path(self, path: Hashable, chain: tuple[Node, ...]) -> None:
-        """Note the nodes that a path led to, all of it."""
-        self._led.set(path, chain)
-
-    def at(self, path: Hashable) -> tuple[Node, ...] | None:
-        """Return the nodes that a path led to when it was followed last. Whether it still does, their guards know."""
-        return self._led.get(path)
-
-    def of(self, entity_id: int) -> tuple[Node, ...] | None:
-        """Return the nodes that led to an entity when it was seen last."""
-        return self._chains.get(entity_id)
-
-    def chain(self, chain: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return the newest nodes known that lead to the last of ``chain``."""
-        if not chain:
-            return chain
-        known = self._chains.get(chain[-1].id)
-        return chain if known is None or known[-1].scope_version < chain[-1].scope_version else known

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.change import EntityChange, encode
-from metastore.kinds.entity import Record
 from metastore.kinds.kind import MAX_CHANGES
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path
@@ -21,9 +20,10 @@ from metastore.operation.helping import BATCH, Batch, Plan, leads_to, plan
 from metastore.operation.marks import in_the_way
 from metastore.operation.outcome import entity_at, replay
 from metastore.operation.record import OperationRow, detail
-from metastore.operation.request import Call, Request, Results, Session
-from metastore.port.backend import Pending, Step
+from metastore.operation.request import Call, Request, Results
+from metastore.operation.session import Session
 from metastore.port.commit import CLAIMABLE, PENDING, Committed, Entry, Resolution, Unknown
+from metastore.port.records import Pending, Record, Step
 from metastore.retry.runner import Conflict
 
 __all__ = ["Announced"]

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from metastore.errors import BackendRefused, BackendUnavailable, DeadlineExceeded, InvalidArgument, OutcomeUnknown
 from metastore.operation.helping import BATCH, Batch, plan
-from metastore.operation.request import Session
+from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.port.commit import Committed
 

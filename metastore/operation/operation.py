@@ -36,7 +36,8 @@ from metastore.operation.keys import began
 from metastore.operation.marks import MARK_TTL, help_others
 from metastore.operation.outcome import encode_error, encode_value, merits
 from metastore.operation.record import detail, refused_id
-from metastore.operation.request import Call, Proposal, Request, Session, View
+from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.session import Session
 from metastore.port.commit import (
     ROOT_ID,
     Caller,

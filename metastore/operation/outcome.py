@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 from metastore import errors
 from metastore.errors import MetastoreError, UnreadableRow
-from metastore.kinds.entity import Entity, Node, Origin, Owned, OwnedRecord, Record
+from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.registry import kind_named, owned_kind_named
 from metastore.names import parse_path
-from metastore.port.backend import Backend, Step
+from metastore.port.backend import Backend
 from metastore.port.commit import CLAIMABLE, PENDING
+from metastore.port.records import Node, Origin, OwnedRecord, Record, Step
 from metastore.port.unreadable import reason
 
 __all__ = [

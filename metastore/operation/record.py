@@ -17,9 +17,10 @@ from metastore.metrics import Decided
 from metastore.operation.keys import began
 from metastore.operation.marks import LATE, ask_until_it_answers
 from metastore.operation.outcome import entity_at, replay, with_origin
-from metastore.operation.request import Call, Merge, Request, Session
-from metastore.port.backend import Step
+from metastore.operation.request import Call, Merge, Request
+from metastore.operation.session import Session
 from metastore.port.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
+from metastore.port.records import Step
 from metastore.retry.runner import Conflict
 
 __all__ = ["OperationRow", "detail", "refused_id"]

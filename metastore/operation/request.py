@@ -10,24 +10,20 @@ operation, however many attempts it takes, is in :mod:`metastore.operation.opera
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from metastore.arguments import positive_seconds, shown
-from metastore.clock import Clock
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.change import EntityChange
-from metastore.kinds.entity import Entity, Node
-from metastore.metrics import Metrics
+from metastore.kinds.entity import Entity
 from metastore.names import clean_text
-from metastore.operation.hot import Hot, Recent
 from metastore.operation.keys import clean_operation_id
-from metastore.port.backend import Backend, Lookup, Step
+from metastore.operation.recent import Recent
+from metastore.port.backend import Backend
 from metastore.port.commit import Guard, LeaseToken, Read, Result, Write
-from metastore.retry.bucket import TokenBucket
-from metastore.retry.policy import RetryPolicy
+from metastore.port.records import Lookup, Node, Step
 
 __all__ = [
     "Attempt",
@@ -37,7 +33,6 @@ __all__ = [
     "Proposal",
     "Request",
     "Results",
-    "Session",
     "View",
     "clean_principal",
     "committed",
@@ -208,44 +203,3 @@ class Request(Generic[T]):
     """What can be announced when it loses; None: it cannot."""
     exclusive: bool = False
     """It bumps a scope version, and may mark the scope when it loses."""
-
-
-@dataclass
-class Session:
-    """One backend, and how it is used. In a transaction nothing in hand is trusted."""
-
-    backend: Backend
-    clock: Clock
-    policy: RetryPolicy
-    principal: str | None
-    in_transaction: bool = False
-    metrics: Metrics = field(default_factory=Metrics)
-    bucket: TokenBucket = field(init=False)
-    hot: Hot = field(init=False)
-    recent: Recent = field(default_factory=Recent)
-    _epoch: str | None = None
-
-    def policy_of(self, call: Call) -> RetryPolicy:
-        """Return the policy with the call's own deadline."""
-        return self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
-
-    def bound(self, principal: str | None, deadline: float | None) -> Session:
-        """Return a session with another principal or deadline that shares all else: the backend, what is remembered."""
-        bound = copy(self)
-        bound.principal = self.principal if principal is None else principal
-        bound.policy = self.policy if deadline is None else replace(self.policy, deadline=float(deadline))
-        return bound
-
-    def epoch(self) -> str:
-        """Return the epoch of the database's feed, asked once: a restored copy is opened again, and has another."""
-        if self._epoch is None:
-            self._epoch = self.backend.feed_start()[0]
-        return self._epoch
-
-    def __post_init__(self) -> None:
-        self.bucket = TokenBucket(_TOKENS, _TOKENS_PER_SECOND, self.clock)
-        self.hot = Hot(self.clock)
-
-
-_TOKENS, _TOKENS_PER_SECOND = 100, 20.0
-"""How many retries without anybody's success a process may make at once, and per second."""

@@ -10,16 +10,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
-from metastore.backends.sql.stats import DatabaseStats
-from metastore.kinds.entity import Node, Origin, OwnedRecord, Record
-from metastore.metrics import PoolUse
-from metastore.port.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
+from metastore.port.commit import Commit, Entry, Help, Mark, Outcome
 from metastore.port.leases import LeaseRows
+from metastore.port.records import (
+    Child,
+    Known,
+    Lookup,
+    Marked,
+    Origin,
+    OwnedRecord,
+    Page,
+    Pending,
+    Record,
+    Resolved,
+    Step,
+    Turn,
+)
 from metastore.port.restore import Restorer
 from metastore.port.snapshot import Fence, Snapshot
+from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = [
     "DRIFT",
@@ -27,27 +39,16 @@ __all__ = [
     "LONGEST_QUIET",
     "MOST_AHEAD",
     "QUIET",
-    "ROOT",
     "TOMBSTONES_STAY",
     "Backend",
-    "Child",
     "Embedded",
     "Fence",
     "Found",
     "Guards",
-    "Known",
-    "Lookup",
-    "Marked",
-    "Page",
-    "Pending",
-    "Resolved",
     "Search",
     "Snapshot",
-    "Step",
-    "Turn",
 ]
 
-T = TypeVar("T")
 
 FORMAT = 4
 """The format of the schema that this program needs; migrations count it up in ``info``."""
@@ -66,57 +67,6 @@ MOST_AHEAD = 5_000_000
 
 DRIFT = 60_000_000
 """How far a caller's clock may be from the database's (µs), for operation ids that callers give."""
-
-ROOT = Node(ROOT_ID, "root", "", 1, True, False)
-"""Where every path starts."""
-
-
-class Lookup(NamedTuple):
-    """A path to resolve: for each level the family and the name, from ``start`` on."""
-
-    families: tuple[str, ...]
-    names: tuple[str, ...]
-    start: Node = ROOT
-
-
-class Resolved(NamedTuple):
-    """The live nodes that a lookup found from its start on; the record if it found the last."""
-
-    nodes: tuple[Node, ...]
-    record: Record | None
-
-
-class Known(NamedTuple):
-    """An entity found by its id, its chain reaching up to the root whatever the states on it."""
-
-    record: Record
-    state: int
-    """Its own state."""
-    live: bool
-    """Whether it and all above it are live."""
-    doomed: bool
-    """Whether it or something above it is purging: gc may be deleting it at this moment."""
-
-
-class Child(NamedTuple):
-    """A child of the parent that was listed, and the key that the next page starts after."""
-
-    key: str
-    node: Node
-    state: int
-    version: int
-    doc: str
-    created_by: str | None
-    created_at: int
-    modified_by: str | None
-    modified_at: int
-
-
-class Page(NamedTuple, Generic[T]):
-    """One page of a listing. ``held``: the guards it was asked under were still true."""
-
-    held: bool
-    rows: list[T]
 
 
 @dataclass(frozen=True)
@@ -148,67 +98,6 @@ class Found(NamedTuple):
     """The id and kind of each."""
     last: tuple[Any, ...] | None
     """Where the next page begins; None: the scan is at its end."""
-
-
-class Step(NamedTuple):
-    """One row of the operation table."""
-
-    operation_id: UUID
-    ordinal: int
-    seq: int | None
-    entity_id: int | None
-    version: int | None
-    owner_id: int | None
-    kind: str | None
-    action: str
-    principal: str | None
-    time: int
-    path_before: str | None
-    path_after: str | None
-    changes: str | None
-    scope_version: int | None
-    in_use: bool | None
-    doc: str | None
-    created_by: str | None
-    created_at: int | None
-    attempt: int | None = None
-    deadline: int | None = None
-    digest: str | None = None
-    result: str | None = None
-    format: int | None = None
-    fences: str | None = None
-
-
-class Pending(NamedTuple):
-    """One entity and its intents, at one instant."""
-
-    known: Known | None
-    """The entity; None: it was purged."""
-    own: Step | None
-    """The row of the operation that asks."""
-    intents: list[Step]
-    """Those that are pending, oldest first; that of the operation that asks is always among them."""
-    now: int
-    """The database's time, in microseconds since 1970."""
-
-
-class Turn(NamedTuple):
-    """Where an intent stands."""
-
-    own: Step | None
-    """Its row, if it is decided or was withdrawn."""
-    ahead: int
-    """How many older intents of the entity are pending."""
-
-
-class Marked(NamedTuple):
-    """What stands in the way of a commit at one guard."""
-
-    id: int
-    mark: UUID | None
-    """The exclusive operation that is announced; None: it is over, and others have their turn."""
-    seconds: float
-    """How long until the mark is expired (then negative), or until the others' turn is over."""
 
 
 Guards = Sequence[tuple[int, int]]

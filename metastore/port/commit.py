@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal
+from typing import Final, Literal
 from uuid import UUID
 
 __all__ = [
     "CLAIMABLE",
     "DROPPED",
+    "FORMAT",
     "LIVE",
     "PENDING",
     "PURGING",
@@ -415,3 +416,11 @@ class Unknown:
 
 
 Outcome = Committed | Conflicted | Unknown
+
+
+FORMAT: Final = 2
+"""The newest format of changes that this program knows; it applies other people's only up to this.
+
+A change that means something else than before, or a new one, or a new kind of entity, counts it up, and carries the
+new number as ``since``.
+"""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from metastore.kinds.entity import Node, Record
 from metastore.port.commit import LIVE
+from metastore.port.records import Node, Record
 
 __all__ = ["Draft", "Drafts"]
 

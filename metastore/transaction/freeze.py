@@ -20,14 +20,15 @@ from typing import Self
 from metastore.arguments import positive_seconds
 from metastore.deadlines import until
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, ScopeFrozen
-from metastore.kinds.entity import Record
 from metastore.managers.builtin import Schemas
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.marks import MARK_TTL, in_the_way
-from metastore.operation.request import Call, Fencing, Session, View
+from metastore.operation.request import Call, Fencing, View
+from metastore.operation.session import Session
 from metastore.port.commit import Committed, Guard, Mark, Unknown
+from metastore.port.records import Record
 from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of
 

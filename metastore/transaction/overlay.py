@@ -19,10 +19,9 @@ from uuid import UUID
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
-from metastore.kinds.entity import Node, Origin, OwnedRecord, Record
 from metastore.kinds.registry import kind_named
 from metastore.names import fold
-from metastore.port.backend import ROOT, Backend, Child, Guards, Known, Lookup, Page, Resolved, Step
+from metastore.port.backend import Backend, Guards
 from metastore.port.commit import (
     DROPPED,
     LIVE,
@@ -40,6 +39,7 @@ from metastore.port.commit import (
     Update,
     Write,
 )
+from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, OwnedRecord, Page, Record, Resolved, Step
 from metastore.transaction.changed import Changed, changed
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.owned import OwnedOverlay

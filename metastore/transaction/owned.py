@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metastore.kinds.entity import OwnedRecord
 from metastore.port.backend import Backend
 from metastore.port.commit import LIVE, Absent, Delete, Listing, Put, Result
+from metastore.port.records import OwnedRecord
 from metastore.transaction.reads import ReadSet
 
 __all__ = ["OwnedOverlay"]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from metastore.kinds.entity import OwnedRecord
 from metastore.port.commit import (
     Absent,
     Children,
@@ -28,6 +27,7 @@ from metastore.port.commit import (
     Update,
     Write,
 )
+from metastore.port.records import OwnedRecord
 
 __all__ = ["ReadSet"]
 

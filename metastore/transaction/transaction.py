@@ -18,7 +18,8 @@ from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, ScopeFrozen, VersionConflict
 from metastore.managers.all import Managers
 from metastore.operation.marks import ask_until_it_answers, in_the_way
-from metastore.operation.request import Call, Session
+from metastore.operation.request import Call
+from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Committed, Unknown, Update
 from metastore.retry.policy import RetryPolicy

@@ -11,8 +11,10 @@ from metastore.managers.create import IfExists, check_if_exists
 from metastore.managers.target import Target, missing
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
-from metastore.operation.request import Session, committed
-from metastore.port.backend import Backend, Lookup
+from metastore.operation.request import committed
+from metastore.operation.session import Session
+from metastore.port.backend import Backend
+from metastore.port.records import Lookup
 from metastore.port.unreadable import Unreadable, check_unreadable
 from metastore.transfer import export as exporting
 from metastore.transfer.files import Place, reading, writing

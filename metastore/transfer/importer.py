@@ -15,7 +15,7 @@ from contextvars import copy_context
 from typing import Any, BinaryIO
 
 from metastore.errors import EntityNotFound, InvalidArgument
-from metastore.kinds.entity import Entity, Node, OwnedRecord, Record
+from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers import exclusive as moving
 from metastore.managers.create import IfExists
@@ -23,8 +23,10 @@ from metastore.managers.target import missing, root_or_last
 from metastore.names import format_path
 from metastore.operation.guards import lookup
 from metastore.operation.operation import perform
-from metastore.operation.request import Call, Proposal, Request, Session, View
-from metastore.port.backend import Backend, Lookup
+from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.session import Session
+from metastore.port.backend import Backend
+from metastore.port.records import Lookup, Node, OwnedRecord, Record
 from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
 from metastore.transfer.lines import Header
 from metastore.transfer.outcomes import Imported

@@ -11,11 +11,11 @@ from metastore.columns.column import Column
 from metastore.columns.types import parse
 from metastore.errors import InvalidArgument
 from metastore.kinds.change import decode
-from metastore.kinds.entity import Node, OwnedRecord, Record
 from metastore.kinds.kind import MAX_DEPTH, is_too_deep
 from metastore.kinds.registry import KINDS, OWNED_KINDS
 from metastore.names import parse_path
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
+from metastore.port.records import Node, OwnedRecord, Record
 from metastore.port.unreadable import MAX_TIME, reason
 from metastore.verify.violations import UNAPPLIED, Violation
 

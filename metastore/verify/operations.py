@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from metastore.kinds.change import FORMAT
 from metastore.port.backend import Snapshot
-from metastore.port.commit import PENDING
+from metastore.port.commit import FORMAT, PENDING
 from metastore.port.unreadable import reason
 from metastore.verify.history import changes_problem, time_problem
 from metastore.verify.violations import UNAPPLIED, Violation

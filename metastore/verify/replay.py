@@ -10,9 +10,9 @@ from array import array
 from collections.abc import Iterator
 
 from metastore.errors import InvalidArgument
+from metastore.kinds.families import families_of
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
-from metastore.operation.guards import families_of
 from metastore.port.commit import ROOT_ID
 from metastore.verify.violations import Places, Violation, is_container
 

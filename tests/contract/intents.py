@@ -9,11 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from metastore.clock import SYSTEM
-from metastore.kinds.change import FORMAT
 from metastore.kinds.entity import Entity
 from metastore.operation.helping import own_guards
-from metastore.port.backend import Step
-from metastore.port.commit import Cause, Committed, Conflicted, Entry, Help, Mark, Outcome, Resolution
+from metastore.port.commit import FORMAT, Cause, Committed, Conflicted, Entry, Help, Mark, Outcome, Resolution
+from metastore.port.records import Step
 from tests.contract.ground import Ground
 
 new_id = SYSTEM.operation_id

@@ -10,9 +10,21 @@ from uuid import UUID
 import pytest
 
 import metastore as ms
-from metastore.kinds.change import FORMAT
 from metastore.kinds.entity import Entity
-from metastore.port.commit import DROPPED, LIVE, ROOT_ID, Caller, Entry, Guard, Mark, Resolution, Result, Update, Write
+from metastore.port.commit import (
+    DROPPED,
+    FORMAT,
+    LIVE,
+    ROOT_ID,
+    Caller,
+    Entry,
+    Guard,
+    Mark,
+    Resolution,
+    Result,
+    Update,
+    Write,
+)
 from tests.contract.ground import (
     NEW_DOC,
     Ground,

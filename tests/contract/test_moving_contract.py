@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 import metastore as ms
-from metastore.port.backend import Backend, Lookup, Resolved
+from metastore.port.backend import Backend
+from metastore.port.records import Lookup, Resolved
 from tests.contract.ground import Ground, interrupted
 
 

@@ -8,8 +8,9 @@ from typing import Any, cast
 from uuid import UUID
 
 from metastore.backends.memory.backend import MemoryBackend
-from metastore.port.backend import Backend, Pending
+from metastore.port.backend import Backend
 from metastore.port.commit import CLAIMABLE, PENDING, Commit, Committed, Entry, Help, Mark, Outcome, Update
+from metastore.port.records import Pending
 from tests.interleaving.mutant import Mutant
 from tests.interleaving.mutants_by_callers import BY_CALLERS
 from tests.interleaving.process import Wrap

@@ -10,7 +10,7 @@ from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Tables
 from metastore.clock import Clock
 from metastore.errors import MetastoreError
-from metastore.kinds.entity import Origin
+from metastore.port.records import Origin
 
 __all__ = ["ORIGIN", "READS", "START", "WRITES", "Answer", "Call", "Database", "Raised", "WorldClock", "frozen"]
 

@@ -16,7 +16,7 @@ import metastore as ms
 from metastore.clock import Clock
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease
-from metastore.operation.request import Session
+from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.kinds.change import FORMAT
-from metastore.port.commit import Entry
+from metastore.port.commit import FORMAT, Entry
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import connect, is_sqlite
 from tests.concurrency.workers import outcome

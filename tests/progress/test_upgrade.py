@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.kinds.change import FORMAT
-from metastore.port.commit import Entry
+from metastore.port.commit import FORMAT, Entry
 from tests.concurrency.checks import seed, violations
 from tests.progress.hooks import announces
 from tests.progress.newer import NewerProgram

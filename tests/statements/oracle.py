@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import MemorySnapshot, Tables
-from metastore.kinds.entity import Origin
+from metastore.port.records import Origin
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.oracle import OracleClock, Which

@@ -17,7 +17,8 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres.settings import SESSION
 from metastore.backends.sql import stats as stats_sql
-from metastore.backends.sql.stats import DatabaseStats, HotRow, MarkRow, postgres_stats, sqlite_stats
+from metastore.backends.sql.stats import postgres_stats, sqlite_stats
+from metastore.port.stats import DatabaseStats, HotRow, MarkRow
 from metastore.stats import HotEntity, MarkInfo, Stats, collect
 from tests.servers.postgres import external_url
 

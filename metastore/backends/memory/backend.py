@@ -21,32 +21,10 @@ from metastore.backends.memory.intents import help_intents, set_mark, write_down
 from metastore.backends.memory.leases import MemoryLeases
 from metastore.backends.memory.restore import MemoryRestorer, require_empty
 from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
-from metastore.backends.sql.stats import DatabaseStats
 from metastore.clock import Clock
 from metastore.errors import StoreClosed, outcome_forgotten
-from metastore.kinds.change import FORMAT as CHANGES
-from metastore.kinds.entity import Node, Origin, OwnedRecord, Record
 from metastore.names import fold
-from metastore.port.backend import (
-    FORMAT,
-    MOST_AHEAD,
-    ROOT,
-    TOMBSTONES_STAY,
-    Child,
-    Fence,
-    Found,
-    Guards,
-    Known,
-    Lookup,
-    Marked,
-    Page,
-    Pending,
-    Resolved,
-    Search,
-    Snapshot,
-    Step,
-    Turn,
-)
+from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY, Fence, Found, Guards, Search, Snapshot
 from metastore.port.commit import (
     CLAIMABLE,
     DROPPED,
@@ -63,8 +41,26 @@ from metastore.port.commit import (
     Outcome,
     Result,
 )
+from metastore.port.commit import FORMAT as CHANGES
 from metastore.port.leases import LeaseRows
+from metastore.port.records import (
+    ROOT,
+    Child,
+    Known,
+    Lookup,
+    Marked,
+    Node,
+    Origin,
+    OwnedRecord,
+    Page,
+    Pending,
+    Record,
+    Resolved,
+    Step,
+    Turn,
+)
 from metastore.port.restore import Restorer
+from metastore.port.stats import DatabaseStats
 from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = ["MemoryBackend"]

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from metastore.backends.memory.tables import Body, Stand, Tables
-from metastore.kinds.change import FORMAT
-from metastore.kinds.entity import OwnedRecord
-from metastore.port.backend import DRIFT, Step
+from metastore.port.backend import DRIFT
 from metastore.port.commit import (
     CLAIMABLE,
     DROPPED,
+    FORMAT,
     LIVE,
     Absent,
     Caller,
@@ -38,6 +37,7 @@ from metastore.port.commit import (
     Write,
 )
 from metastore.port.leases import PUBLISHED, STAGED, fences
+from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["Refused", "apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
 

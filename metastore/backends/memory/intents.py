@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from metastore.backends.memory.commit import Refused, check_caller, check_guards, take_claim
 from metastore.backends.memory.tables import Tables
-from metastore.port.backend import Step
 from metastore.port.commit import PENDING, Entry, Help, Mark, Resolution, Result
+from metastore.port.records import Step
 
 __all__ = ["help_intents", "set_mark", "write_down"]
 

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from metastore.backends.memory.tables import Tables
 from metastore.clock import Clock
-from metastore.port.backend import Step
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import (
     ALIVE,
@@ -25,6 +24,7 @@ from metastore.port.leases import (
     Waker,
     changes_of,
 )
+from metastore.port.records import Step
 
 __all__ = ["MemoryLeases"]
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from metastore.backends.memory.tables import Body, Stand, Tables
-from metastore.kinds.entity import OwnedRecord
-from metastore.port.backend import Step
+from metastore.port.records import OwnedRecord, Step
 from metastore.port.restore import COLUMNS, Ending, Row, Rows, raise_not_empty, raise_overtaken
 
 __all__ = ["MemoryRestorer", "require_empty"]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from metastore.kinds.entity import OwnedRecord
-from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, Step
+from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.leases import LeaseRow, Staged
+from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
 

@@ -28,11 +28,9 @@ from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.reads import from_named
-from metastore.backends.sql.stats import DatabaseStats, postgres_stats
+from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
-from metastore.kinds.entity import Origin
-from metastore.metrics import PoolUse
-from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Marked, Pending, Turn
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.commit import (
     Commit,
     Committed,
@@ -47,7 +45,9 @@ from metastore.port.commit import (
     Update,
 )
 from metastore.port.leases import LeaseRows
+from metastore.port.records import Marked, Origin, Pending, Turn
 from metastore.port.restore import Restorer
+from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = ["PostgresBackend"]
 

@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from metastore.kinds.change import FORMAT
 from metastore.port.backend import DRIFT, LONGEST_QUIET, MOST_AHEAD, QUIET
-from metastore.port.commit import DROPPED
+from metastore.port.commit import DROPPED, FORMAT
 
 __all__ = [
     "ALL_FENCED",

@@ -38,7 +38,7 @@ from metastore.errors import (
     MigrationNeeded,
     StoreClosed,
 )
-from metastore.metrics import PoolUse
+from metastore.port.stats import PoolUse
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["OutOfTime", "Pool", "raise_read_error"]

@@ -17,7 +17,7 @@ from metastore.backends.postgres.batch_sql import (
     THEIR_TURN,
     marked,
 )
-from metastore.kinds.change import FORMAT
+from metastore.port.commit import FORMAT
 
 __all__ = ["ALTER", "ALTER_FENCED", "CREATE", "CREATE_FENCED", "MOVE"]
 

@@ -16,8 +16,7 @@ from metastore.backends.postgres import batch_sql as sql
 from metastore.backends.postgres.parameters import Statement, caller, guards, plain, texts
 from metastore.backends.postgres.read_sql import READ, each
 from metastore.backends.sql.reads import from_named
-from metastore.kinds.change import FORMAT
-from metastore.port.commit import CLAIMABLE, PENDING, Entry, Help, Mark
+from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 
 __all__ = [
     "CANCEL",

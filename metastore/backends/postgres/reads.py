@@ -37,9 +37,9 @@ from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
 from metastore.deadlines import until
-from metastore.kinds.entity import OwnedRecord
-from metastore.port.backend import Child, Fence, Found, Guards, Known, Lookup, Page, Resolved, Search, Step
+from metastore.port.backend import Fence, Found, Guards, Search
 from metastore.port.commit import LIVE
+from metastore.port.records import Child, Known, Lookup, OwnedRecord, Page, Resolved, Step
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["PostgresReads"]

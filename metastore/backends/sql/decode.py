@@ -9,10 +9,10 @@ from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
-from metastore.kinds.entity import Node, OwnedRecord, Record
 from metastore.names import fold
-from metastore.port.backend import Child, Found, Known, Lookup, Page, Pending, Resolved, Search, Step
+from metastore.port.backend import Found, Search
 from metastore.port.commit import LIVE, PENDING, PURGING
+from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Page, Pending, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = [

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metastore.kinds.entity import Node
-from metastore.port.backend import Guards, Lookup, Resolved
+from metastore.port.backend import Guards
+from metastore.port.records import Lookup, Node, Resolved
 
 __all__ = ["DEEP", "resolve_deep"]
 

@@ -14,7 +14,7 @@ from sqlalchemy.util.queue import Queue
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
-from metastore.metrics import PoolUse
+from metastore.port.stats import PoolUse
 
 __all__ = ["WaitingPool"]
 

@@ -14,57 +14,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from metastore.backends.sql.reads import from_named
 from metastore.errors import MetastoreError
+from metastore.port.stats import NEWEST, DatabaseStats, HotRow, MarkRow
 
-__all__ = ["NEWEST", "DatabaseStats", "HotRow", "MarkRow", "postgres_stats", "sqlite_stats"]
-
-NEWEST: Final = 100_000
-"""How many of the feed's newest steps are looked at."""
-
-
-class MarkRow(NamedTuple):
-    """A guard that carries a mark."""
-
-    entity_id: int
-    names: tuple[str, ...] | None
-    """Where it is now, from the root; None: it was purged."""
-    operation_id: str
-    marked_at: int
-    marked_until: int
-
-
-class HotRow(NamedTuple):
-    """An entity, and how often it or a row that it owns was written."""
-
-    entity_id: int
-    names: tuple[str, ...] | None
-    kind: str | None
-    writes: int
-
-
-class DatabaseStats(NamedTuple):
-    """The database's side of things. Times are microseconds since 1970, spans microseconds."""
-
-    now: int
-    format: int
-    pending: int
-    oldest_pending: int | None
-    """When the oldest pending intent was announced."""
-    marks: tuple[MarkRow, ...]
-    """The soonest to expire first."""
-    hot: tuple[HotRow, ...]
-    """The most written first."""
-    undecided: int | None = 0
-    """Changes that are committed and that the feed does not deliver yet; None: not known."""
-    undecided_since: int | None = None
-    """When the first of them was written."""
-    oldest_transaction: int | None = None
-    """When the oldest running transaction began that may write; None: there is none, or it is not known."""
-    multixact_members: int | None = None
-    multixact_age: int | None = None
+__all__ = ["postgres_stats", "sqlite_stats"]
 
 
 Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]

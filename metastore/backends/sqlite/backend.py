@@ -32,7 +32,7 @@ from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.reads import ReadSql
-from metastore.backends.sql.stats import DatabaseStats, sqlite_stats
+from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents
 from metastore.backends.sqlite.commit import UNMARK, Refused, apply
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
@@ -40,28 +40,24 @@ from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.restore import SqliteRestorer
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
-from metastore.kinds.entity import Origin, OwnedRecord
-from metastore.metrics import PoolUse
-from metastore.port.backend import (
-    MOST_AHEAD,
-    TOMBSTONES_STAY,
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Fence, Found, Guards, Search
+from metastore.port.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
+from metastore.port.leases import LeaseRows
+from metastore.port.records import (
     Child,
-    Fence,
-    Found,
-    Guards,
     Known,
     Lookup,
     Marked,
+    Origin,
+    OwnedRecord,
     Page,
     Pending,
     Resolved,
-    Search,
     Step,
     Turn,
 )
-from metastore.port.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
-from metastore.port.leases import LeaseRows
 from metastore.port.restore import Restorer
+from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]

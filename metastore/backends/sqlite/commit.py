@@ -10,11 +10,11 @@ from uuid import UUID
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
-from metastore.kinds.change import FORMAT
 from metastore.port.backend import DRIFT, LONGEST_QUIET, QUIET
 from metastore.port.commit import (
     CLAIMABLE,
     DROPPED,
+    FORMAT,
     LIVE,
     Absent,
     Caller,

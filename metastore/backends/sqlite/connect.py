@@ -30,7 +30,7 @@ from metastore.errors import (
     MigrationNeeded,
     StoreClosed,
 )
-from metastore.metrics import PoolUse
+from metastore.port.stats import PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["DRIVER", "Pool", "raise_read_error"]

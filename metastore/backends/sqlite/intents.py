@@ -8,9 +8,9 @@ from uuid import UUID
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sqlite.commit import CLEARED, STAND, THEIR_TURN, Refused, check_guards, take_row
 from metastore.errors import outcome_forgotten
-from metastore.kinds.change import FORMAT
-from metastore.port.backend import MOST_AHEAD, Marked
-from metastore.port.commit import CLAIMABLE, PENDING, Entry, Help, Mark, Resolution, Result
+from metastore.port.backend import MOST_AHEAD
+from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution, Result
+from metastore.port.records import Marked
 
 __all__ = [
     "AHEAD",

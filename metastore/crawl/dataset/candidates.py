@@ -46,8 +46,8 @@ class Candidate:
     whatever they hold. ``neighbours`` are the names of tables that folders in ``schema`` become. ``incomplete``: a
     folder below ``location`` could not be listed, or files may have been left out. ``signature`` is that of all its
     files. ``unlisted`` are names of its files that cannot be used, as the listing already says. What the catalog says
-    of it (:mod:`metastore.crawl.write.registry`): ``known`` as one table or as many, or new, because there was not even a
-    schema for it; ``others`` are the names of files that need not be read.
+    of it (:mod:`metastore.crawl.write.registry`): ``known`` as one table or as many, or new, because there was not
+    even a schema for it; ``others`` are the names of files that need not be read.
     """
 
     table: Names

@@ -4,8 +4,9 @@
      "sort_orders": [text, …], "indexes": [{"name", "columns", "type"}, …], "location": text | null,
      "format": text | null}
 
-Columns are nodes of :mod:`metastore.columns.column`, the texts of the layout those of :mod:`metastore.kinds.table.layout`. Everything
-in a document was checked when it went in: references of the layout always name a column that is there.
+Columns are nodes of :mod:`metastore.columns.column`, the texts of the layout those of
+:mod:`metastore.kinds.table.layout`. Everything in a document was checked when it went in: references of the layout
+always name a column that is there.
 """
 
 from __future__ import annotations

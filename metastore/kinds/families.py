@@ -1,0 +1,39 @@
+"""The families of the names on a path: which kinds may stand where."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from metastore.kinds.kind import Kind
+from metastore.kinds.registry import kind_named
+
+__all__ = ["families_of", "parent_kind"]
+
+
+def families_of(kind: Kind, depth: int) -> tuple[str, ...] | None:
+    """Return the families that a path of ``depth`` names to a ``kind`` runs through; None: there is no such path."""
+    return _families(kind.family, kind.parents, depth)
+
+
+@lru_cache(maxsize=1024)
+def _families(family: str, parents: tuple[str, ...], depth: int) -> tuple[str, ...] | None:
+    found = [family]
+    while parents:
+        above = depth - len(found)
+        if above < 1:
+            return None
+        # of several parents one is the catalog, which is always the second name
+        parent = kind_named(parents[0] if above == 2 else parents[-1])
+        found.append(parent.family)
+        parents = parent.parents
+    return tuple(reversed(found)) if len(found) == depth else None
+
+
+def _shape(kind: Kind) -> tuple[str, ...]:
+    """Return the shortest path of a ``kind``, in kinds."""
+    return (*(_shape(kind_named(kind.parents[0])) if kind.parents else ()), kind.name)
+
+
+def parent_kind(kind: Kind, depth: int) -> Kind | None:
+    """Return the kind of the parent that a path of ``depth`` names means, below which ``kind`` stands."""
+    return next((up for name in kind.parents if families_of(up := kind_named(name), depth)), None)
