@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java run test check check-lowest lock bench bench-before bench-core bench-contention bench-contention-full bench-crawl bench-leases \
+.PHONY: help setup java run test check check-lowest lock bench bench-before bench-services bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
@@ -74,6 +74,9 @@ bench-core: $(STAMP) ## measure the core: one commit, one connection
 
 bench-before: $(STAMP) ## measure this tree beside an earlier commit, in turns; BEFORE=REV chooses it: 3 minutes
 	$(BIN)/python -m tests.bench.before --before $(or $(BEFORE),HEAD~1) $(ARGS)
+
+bench-services: $(STAMP) ## measure pages at any depth and searches by name, among a million tables: 3 minutes
+	$(BIN)/python -m tests.bench.services $(ARGS)
 
 bench-contention: $(STAMP) ## measure contention: the cells that have a bar, 8 minutes
 	$(BIN)/python -m tests.bench.contention $(ARGS)

@@ -14,7 +14,7 @@ from metastore.store import Store
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, document, new_lake
 from tests.bench.timing import interleaved, ratios, seconds
 
-__all__ = ["measure"]
+__all__ = ["fill", "measure"]
 
 FILL = (
     """INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
@@ -39,8 +39,8 @@ def measure(setting: Setting) -> None:
     """Compare large schemas with small ones; each size has a database of its own, so that no index is shared."""
     large, small = new_lake(setting.durable, "m1", "k100"), new_lake(setting.durable, "k10", "k1", "s10")
     million, many = (200_000, 20_000) if setting.quick else (1_000_000, 100_000)
-    _fill(large, {"m1": million, "k100": many})
-    _fill(small, {"k10": 10_000, "k1": 1_000, "s10": 10})
+    fill(large, {"m1": million, "k100": many})
+    fill(small, {"k10": 10_000, "k1": 1_000, "s10": 10})
     with ms.open(large, principal="bench") as big, ms.open(small, principal="bench") as little:
         _exclusive(setting, big, little)
         _reads(setting, big, little, million)
@@ -67,7 +67,7 @@ def _grown(setting: Setting) -> None:
         for call in calls:
             for _ in range(6):
                 call(early)
-        _fill(url, {"s": 50_000}, analyze=False)
+        fill(url, {"s": 50_000}, analyze=False)
         count = setting.count(300)
         for name, call in zip(("load", "load_by_id"), calls, strict=True):
             found = interleaved({"early": _calls(call, early, count), "late": _calls(call, late, count)}, setting.runs)
@@ -78,7 +78,8 @@ def _calls(call: Callable[[Store], object], store: Store, count: int) -> Callabl
     return lambda: seconds(lambda: [call(store) and None for _ in range(count)])
 
 
-def _fill(url: str, schemas: dict[str, int], *, analyze: bool = True) -> None:
+def fill(url: str, schemas: dict[str, int], *, analyze: bool = True) -> None:
+    """Give each schema so many tables, as ``create_many`` would leave them behind."""
     doc = document(COLUMNS[:2])
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute("SET synchronous_commit = off")
