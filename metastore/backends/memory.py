@@ -266,11 +266,10 @@ class MemoryBackend:
         with self._lock:
             live = [s for s in self._tables.stands.values() if s.state == LIVE and s.id != ROOT_ID]
             keyed: list[tuple[tuple[Any, ...], Stand]]
-            if search.parents is None:
+            if search.by_name:
                 keyed = sorted(((s.name, s.id), s) for s in live if s.name < search.before)
             else:
-                below = [s for s in live if s.parent_id in search.parents]
-                keyed = sorted(((s.parent_id, s.family, s.key), s) for s in below)
+                keyed = sorted(((s.family, s.key), s) for s in live if s.parent_id == search.parent)
             page = [(key, s) for key, s in keyed if key > search.after][: search.limit]
             records = [known.record for _, s in page if (known := self._fitting(s, search)) is not None]
             last = page[-1][0] if len(page) == search.limit else None

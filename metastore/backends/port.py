@@ -126,10 +126,10 @@ class Search:
     glob: str
     parent: int
     """The direct parent; -1: any."""
-    parents: tuple[int, ...] | None
-    """Whose children are scanned; None: names are."""
+    by_name: bool
+    """Names are scanned; otherwise the children of ``parent``."""
     after: tuple[Any, ...]
-    """(name, id), or (parent's id, family, key), after which the scan begins."""
+    """(name, id), or of children (family, key), after which the scan begins."""
     before: str
     """Of names: before which it ends."""
     limit: int

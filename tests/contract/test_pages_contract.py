@@ -284,6 +284,15 @@ def test_what_is_no_prefix(ground: Ground, prefix: Any) -> None:
         ground.store.tables.page(ground.one, prefix=prefix)
 
 
+def test_in_a_transaction(many: Ground) -> None:
+    """It shows the transaction's own writes."""
+    with many.store.transaction() as tx:
+        tx.tables.create("m.c.two.b2")
+        assert tx.tables.drop("m.c.two.z")
+        seen = drain(lambda t: tx.tables.names_page("m.c.two", size=3, token=t))
+    assert seen == sorted({*NAMES, "b2"} - {"z"})
+
+
 def test_a_missing_parent_is_not_found(ground: Ground) -> None:
     for call in (
         lambda: ground.store.tables.page("m.c.none"),
