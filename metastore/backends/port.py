@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from metastore.backends.lease_port import LeaseRows
 from metastore.backends.restorer import Restorer
+from metastore.backends.search import Found, Search
 from metastore.backends.snapshot import Fence, Snapshot
 from metastore.backends.stats_sql import DatabaseStats
 from metastore.commit import ROOT_ID, Commit, Entry, Help, Mark, Outcome
@@ -113,37 +113,6 @@ class Page(NamedTuple, Generic[T]):
 
     held: bool
     rows: list[T]
-
-
-@dataclass(frozen=True)
-class Search:
-    """One page of what is looked for: the part of an index that is scanned, and what must be true of it."""
-
-    scope: int
-    """The entity that must be above; the root's id: any."""
-    kind: str
-    """Empty: any."""
-    glob: str
-    parent: int
-    """The direct parent; -1: any."""
-    by_name: bool
-    """Names are scanned; otherwise the children of ``parent``."""
-    after: tuple[Any, ...]
-    """(name, id), or of children (family, key), after which the scan begins."""
-    before: str
-    """Of names: before which it ends."""
-    limit: int
-    """How many rows are scanned."""
-
-
-class Found(NamedTuple):
-    """What a search found, in the order of its scan, and what it scanned."""
-
-    records: list[Record]
-    scanned: list[tuple[int, str]]
-    """The id and kind of each."""
-    last: tuple[Any, ...] | None
-    """Where the next page begins; None: the scan is at its end."""
 
 
 class Step(NamedTuple):
