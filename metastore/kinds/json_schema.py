@@ -7,6 +7,7 @@ library may add some.
 from __future__ import annotations
 
 import dataclasses
+from copy import deepcopy
 from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from metastore.arguments import shown
@@ -63,7 +64,7 @@ def json_schema(kind: str) -> Schema:
     cls: type[Entity | Owned] = KINDS[kind].entity if kind in KINDS else OWNED_KINDS[kind].row
     common = {name: {"const": kind} if name == "kind" else dict(_COMMON[name]) for name in cls.common_fields}
     properties = common | _own_fields(kind, cls)
-    return {"$schema": _DIALECT, "title": kind, **_object(properties)}
+    return deepcopy({"$schema": _DIALECT, "title": kind, **_object(properties)})  # the caller's own
 
 
 def _own_fields(kind: str, cls: type[Entity | Owned]) -> dict[str, Schema]:

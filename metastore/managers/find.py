@@ -25,8 +25,6 @@ from metastore.port.records import Lookup, Record
 __all__ = ["Wanted", "find", "wanted"]
 
 _PAGE: Final = 500
-_PARENTS: Final = 50
-"""How many containers are listed by one statement."""
 _BEYOND: Final = "\U0010ffff" * 256
 """After every name."""
 
@@ -109,7 +107,7 @@ def _by_name(backend: Backend, looked_for: Wanted, prefix: str) -> Iterator[Reco
     # one name: up to the least text that comes after it
     before = before + "\x01" if before == prefix else before
     scope, kind, glob = looked_for.scope, looked_for.kind, looked_for.glob
-    search = Search(scope, kind, glob, parent, None, (prefix, -1), before, _PAGE)
+    search = Search(scope, kind, glob, parent, True, (prefix, -1), before, _PAGE)
     yield from _pages(backend, search, [])
 
 
@@ -117,9 +115,8 @@ def _by_parent(backend: Backend, looked_for: Wanted) -> Iterator[Record]:
     waiting = [looked_for.scope]
     scope, kind, glob = looked_for.scope, looked_for.kind, looked_for.glob
     while waiting:
-        parents, waiting[:_PARENTS] = tuple(sorted(waiting[:_PARENTS])), []
         below: list[int] = []
-        search = Search(scope, kind, glob, -1, parents, (-1, "", ""), "", _PAGE)
+        search = Search(scope, kind, glob, waiting.pop(), False, ("", ""), "", _PAGE)
         yield from _pages(backend, search, below)
         if looked_for.recursive:
             waiting += below

@@ -11,22 +11,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar, Unpack, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from metastore.arguments import integer, items, known_keywords, positive_integer, shown
 from metastore.errors import EntityNotFound, InvalidArgument, OutcomeUnknown
 from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.entity import Entity, Version
-from metastore.kinds.kind import Kind, dump, dump_changes
+from metastore.kinds.kind import dump, dump_changes
 from metastore.kinds.registry import KINDS
 from metastore.managers import exclusive as moving
 from metastore.managers.create import Chunk, IfExists, Wish, check_if_exists, chunks, create, create_chunk, rewrite
 from metastore.managers.history import steps_of, version_of
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.options import CALL_OPTIONS, BulkOptions, CallOptions, CreateOptions, call_from, call_of
-from metastore.managers.page import Listed
-from metastore.managers.page import Page as Listing
-from metastore.managers.pages import clean_prefix, page_after, page_of
+from metastore.managers.paged import E, Paged
 from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target, find, names_of
 from metastore.managers.target import shown as shown_target
@@ -36,23 +34,17 @@ from metastore.operation.merge import altered
 from metastore.operation.operation import is_new, perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Merge, Proposal, Request, View, committed
-from metastore.operation.session import Session
 from metastore.port.commit import DROPPED, LIVE
 from metastore.port.records import Child, Node, Page, Record, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["E", "Manager"]
 
-E = TypeVar("E", bound=Entity)
 T = TypeVar("T")
 
 
-class Manager(Generic[E]):
+class Manager(Paged[E]):
     """The manager of one kind."""
-
-    def __init__(self, session: Session, kind: Kind) -> None:
-        self._session = session
-        self._kind = kind
 
     # --- making
 
@@ -253,82 +245,6 @@ class Manager(Generic[E]):
         for _, (_, name) in pages(backend, kind, parent, read):
             yield name
 
-    def page(
-        self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
-    ) -> Listing[E]:
-        """Return one page of the direct children, by name; ``token`` is the ``next_token`` of the page before.
-
-        ``prefix`` is taken as it is. Raises InvalidArgument for a token of another listing.
-        """
-        return self._page("children", parent, LIVE, size, token, prefix)
-
-    def dropped_page(
-        self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
-    ) -> Listing[E]:
-        """Return one page of the children that were dropped, by name, then oldest first. See :meth:`page`."""
-        return self._page("dropped", parent, DROPPED, size, token, prefix)
-
-    def _page(
-        self, what: str, parent: Target | None, state: int, size: int, token: str | None, prefix: str | None
-    ) -> Listing[E]:
-        backend, kind = self._session.backend, self._kind
-
-        def read(above: Node, after: Any, limit: int, guards: Any) -> Page[Child]:
-            return backend.children(above.id, kind.name, kind.family, state, tuple(after), limit, guards)
-
-        return page_of(
-            self._session,
-            Listed(what, kind.name, clean_prefix(prefix)),
-            size,
-            token,
-            lambda view: parent_nodes(view, kind, parent),
-            read,
-            lambda child: [child.key, child.node.id],
-            lambda nodes, child: cast(
-                E, kind.entity(Record((*nodes, child.node), *child[3:], live=state == LIVE), backend.origin)
-            ),
-        )
-
-    def names_page(
-        self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
-    ) -> Listing[str]:
-        """Return one page of the children's names, ordered by code point. See :meth:`page`."""
-        backend, kind = self._session.backend, self._kind
-        return page_of(
-            self._session,
-            Listed("names", kind.name, clean_prefix(prefix)),
-            size,
-            token,
-            lambda view: parent_nodes(view, kind, parent),
-            lambda above, after, limit, guards: backend.names(
-                above.id, kind.name, kind.family, after[0], limit, guards
-            ),
-            lambda row: [row[0], 0],
-            lambda _, row: row[1],
-        )
-
-    def history_page(self, target: Target, *, size: int = 100, token: str | None = None) -> Listing[Version]:
-        """Return one page of what happened to the entity, oldest first. See :meth:`page` and :meth:`history`."""
-
-        def entity_of(known: int | None) -> int:
-            try:
-                found = self._with_history(target)
-            except EntityNotFound:
-                if known is None or isinstance(target, Entity):
-                    raise
-                return known
-            if known is not None and found != known:
-                raise InvalidArgument("the token is of another entity's history; begin without a token")
-            return found
-
-        backend = self._session.backend
-        listed = Listed("history", self._kind.name)
-
-        def entry(step: Step) -> Version:
-            return version_of(step, backend.origin)
-
-        return page_after(self._session, listed, size, token, entity_of, backend.history, _version_number, entry)
-
     def history(self, target: Target, *, unreadable: Unreadable | None = None) -> Iterator[Version]:
         """Yield what happened to the entity, oldest first. An entity in hand may be a dropped one.
 
@@ -339,18 +255,6 @@ class Manager(Generic[E]):
         steps = steps_of(backend, self._with_history(target))
         found = (kept(partial(version_of, step, backend.origin), unreadable) for step in steps)
         return (version for version in found if version is not None)
-
-    def _with_history(self, target: Target) -> int:
-        """Return the id of the entity whose history is asked for. Raises EntityNotFound."""
-        backend = self._session.backend
-        if isinstance(target, Entity):
-            names_of(self._kind, target)
-            committed(backend, target)
-            known = backend.by_id([target.id])[0]
-            if known is None:
-                raise EntityNotFound(target.path, f"{target.path} (id {target.id}) was purged; its history is gone")
-            return target.id
-        return find(View(backend, False), self._kind, target).chain[-1].id
 
     # --- changing
 
@@ -509,7 +413,3 @@ def _same(entity: Entity) -> Entity:
 
 def _entity(steps: Sequence[Step]) -> Entity:
     return cast(Entity, entity_at(steps[0]))
-
-
-def _version_number(step: Step) -> int:
-    return step.version or 0

@@ -24,14 +24,16 @@ from metastore.managers.manager import Manager
 from metastore.managers.model_commit import ModelEdit, SeenModel
 from metastore.managers.options import CallOptions, CreateOptions, call_of
 from metastore.managers.owned import OwnedManager, still
-from metastore.managers.target import Target, check_standing, standing
+from metastore.managers.page import Listed, Page
+from metastore.managers.pages import page_after, parent_of_page
+from metastore.managers.target import Target, check_standing, find, standing
 from metastore.managers.target import shown as shown_target
 from metastore.names import Path
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Proposal, Request, View
 from metastore.operation.session import Session
-from metastore.port.records import Step
+from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["Models"]
 
@@ -74,6 +76,40 @@ class Models(Manager[Model]):
     def versions(self, model: Target) -> Iterator[ModelVersion]:
         """Yield the versions by number. Raises EntityNotFound for a missing model."""
         yield from sorted(self._rows.list(model), key=lambda version: version.number)
+
+    def versions_page(self, model: Target, *, size: int = 100, token: str | None = None) -> Page[ModelVersion]:
+        """Return one page of the versions, by number; ``token`` is the ``next_token`` of the page before."""
+        session = self._session
+
+        def entity_of(known: int | None) -> int:
+            view = View(session.backend, trusting=False)
+            return parent_of_page(view, lambda v: find(v, self._kind, model).chain, known)[-1].id
+
+        return page_after(
+            session,
+            Listed("versions", self._kind.name),
+            size,
+            token,
+            entity_of,
+            self._numbered,
+            lambda row: int(row.name),
+            ModelVersion,
+        )
+
+    def _numbered(self, model_id: int, after: int, limit: int) -> list[OwnedRecord]:
+        """Return the rows of the next versions. Numbers are not used again, so that there may be gaps."""
+        backend, rows = self._session.backend, list[OwnedRecord]()
+        while len(rows) < limit:
+            names = [str(number) for number in range(after + 1, after + limit + 1)]
+            found = backend.owned_by_name([model_id] * limit, MODEL_VERSION.name, names)
+            rows += [row for row in found if row is not None]
+            after += limit
+            known = backend.by_id([model_id])[0]  # after the rows: what was added meanwhile is among them, or beyond
+            if known is None or not known.live:
+                raise EntityNotFound(str(model_id), f"the model with the id {model_id} was dropped while it was read")
+            if after >= json.loads(known.record.doc)["latest_version"]:
+                break
+        return rows[:limit]
 
     # --- writing them
 

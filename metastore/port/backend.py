@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from metastore.port.commit import Commit, Entry, Help, Mark, Outcome
@@ -24,12 +23,12 @@ from metastore.port.records import (
     OwnedRecord,
     Page,
     Pending,
-    Record,
     Resolved,
     Step,
     Turn,
 )
 from metastore.port.restore import Restorer
+from metastore.port.search import Found, Search
 from metastore.port.snapshot import Fence, Snapshot
 from metastore.port.stats import DatabaseStats, PoolUse
 
@@ -67,37 +66,6 @@ MOST_AHEAD = 5_000_000
 
 DRIFT = 60_000_000
 """How far a caller's clock may be from the database's (µs), for operation ids that callers give."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """One page of what is looked for: the part of an index that is scanned, and what must be true of it."""
-
-    scope: int
-    """The entity that must be above; the root's id: any."""
-    kind: str
-    """Empty: any."""
-    glob: str
-    parent: int
-    """The direct parent; -1: any."""
-    parents: tuple[int, ...] | None
-    """Whose children are scanned; None: names are."""
-    after: tuple[Any, ...]
-    """(name, id), or (parent's id, family, key), after which the scan begins."""
-    before: str
-    """Of names: before which it ends."""
-    limit: int
-    """How many rows are scanned."""
-
-
-class Found(NamedTuple):
-    """What a search found, in the order of its scan, and what it scanned."""
-
-    records: list[Record]
-    scanned: list[tuple[int, str]]
-    """The id and kind of each."""
-    last: tuple[Any, ...] | None
-    """Where the next page begins; None: the scan is at its end."""
 
 
 Guards = Sequence[tuple[int, int]]

@@ -133,6 +133,31 @@ def test_history_and_changes(many: Ground) -> None:
     assert len(drain(lambda t: store.tables.history_page(many.table, size=2, token=t))) == 9
 
 
+def test_versions_of_a_model(ground: Ground) -> None:
+    """By number, not by text; those that were dropped leave gaps."""
+    models = ground.store.models
+    model = models.create("m.c.two.model")
+    assert models.versions_page(model) == ms.Page((), None)
+    for n in range(1, 24):
+        models.add_version(model, uris={"default": f"s3://b/{n}"})
+    for n in (1, 5, 6, 7, 8, 9, 10, 23):
+        assert models.drop_version(model, n)
+    whole = list(models.versions(model))
+    assert [one.number for one in whole] == [2, 3, 4, *range(11, 23)]
+    for size in (1, 2, 5, 15, 16, 100):
+        assert drain(lambda t, s=size: models.versions_page("m.c.two.model", size=s, token=t), size) == whole  # type: ignore[misc]
+    first = models.versions_page(model, size=4)
+    moved = models.rename(model, "renamed")
+    for target in (model, moved, "m.c.two.model", "m.c.two.renamed"):
+        rest = models.versions_page(target, token=first.next_token)
+        assert [*first.items, *rest.items] == whole
+    with pytest.raises(ms.InvalidArgument, match="another listing"):
+        models.history_page(moved, token=first.next_token)
+    assert models.drop(moved)
+    with pytest.raises(ms.EntityNotFound):
+        models.versions_page(moved, token=first.next_token)
+
+
 def test_changes_of_some_kinds_and_below_a_path(many: Ground) -> None:
     store = many.store
     store.tables.rename("m.c.two.z", "m.c.one.moved")
@@ -257,6 +282,15 @@ def test_what_is_no_size(ground: Ground, size: Any) -> None:
 def test_what_is_no_prefix(ground: Ground, prefix: Any) -> None:
     with pytest.raises(ms.InvalidArgument):
         ground.store.tables.page(ground.one, prefix=prefix)
+
+
+def test_in_a_transaction(many: Ground) -> None:
+    """It shows the transaction's own writes."""
+    with many.store.transaction() as tx:
+        tx.tables.create("m.c.two.b2")
+        assert tx.tables.drop("m.c.two.z")
+        seen = drain(lambda t: tx.tables.names_page("m.c.two", size=3, token=t))
+    assert seen == sorted({*NAMES, "b2"} - {"z"})
 
 
 def test_a_missing_parent_is_not_found(ground: Ground) -> None:

@@ -94,7 +94,6 @@ SCOPES = [None, "m", "m.c", "m.c.two", "m.c.two.deep", "m.c.old2", "orders", "m.
 @pytest.fixture(params=[3, 500], ids=["small pages", "usual pages"])
 def _pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metastore.managers.find._PAGE", request.param)
-    monkeypatch.setattr("metastore.managers.find._PARENTS", 2 if request.param == 3 else 50)
 
 
 @pytest.mark.usefixtures("_pages")
@@ -209,21 +208,24 @@ def test_a_prefix_is_looked_up_in_the_index(chosen: str, request: pytest.Fixture
     """Whatever the tree's size: one scan of a part of the index of names, and look-ups by id."""
     with ms.open(request.getfixturevalue(f"{chosen}_url")) as store:
         backend: Any = store._session.backend
-        plan = _plan(backend, chosen)
-        assert "guard_name" in plan
-        assert "Seq Scan" not in plan
-        assert "SCAN g" not in plan
+        for by_name, index in ((True, "guard_name"), (False, "guard_live_name")):
+            plan = _plan(backend, chosen, by_name)
+            assert index in plan
+            assert "Seq Scan" not in plan
+            assert "SCAN g" not in plan
 
 
-def _plan(backend: Backend, chosen: str) -> str:
+def _plan(backend: Backend, chosen: str, by_name: bool) -> str:
     from metastore.backends.postgres import reads as postgres_asking
     from metastore.backends.sqlite import backend as sqlite
 
-    asked: dict[str, Any] = {"scope": 0, "kind": "", "parent": -1, "page_size": 5, "before": "p"}
-    asked |= {"after_name": "o", "after_id": -1}
+    asked: dict[str, Any] = {"scope": 0, "kind": "", "parent": -1, "page_size": 5}
+    asked |= {"before": "p", "after_name": "o", "after_id": -1} if by_name else {"after_family": "", "after_key": ""}
     port: Any = backend
     if chosen == "sqlite":
-        rows = port._rows(f"EXPLAIN QUERY PLAN {sqlite._BY_NAME}", asked | {"pattern": "o*"})
+        text = sqlite._BY_NAME if by_name else sqlite._BY_PARENT
+        rows = port._rows(f"EXPLAIN QUERY PLAN {text}", asked | {"pattern": "o*"})
     else:
-        rows = port._rows(f"EXPLAIN {postgres_asking._BY_NAME}", asked | {"pattern": "o%"})
+        text = postgres_asking._BY_NAME if by_name else postgres_asking._BY_PARENT
+        rows = port._rows(f"EXPLAIN {text}", asked | {"pattern": "o%"})
     return "\n".join(str(row[-1]) for row in rows)

@@ -23,7 +23,7 @@ SECRET = "s3cr3t-geheim"
 
 @pytest.fixture
 def ground(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Ground]:
-    caplog.set_level(logging.DEBUG, "metastore")
+    caplog.set_level(logging.DEBUG, "metastore.operations")
     with ms.open(f"sqlite:///{tmp_path / 'metastore.db'}", principal="ada") as store:
         found = prepare(store)
         caplog.clear()
@@ -116,7 +116,7 @@ def test_giving_up_and_being_slow(caplog: pytest.LogCaptureFixture) -> None:
     from metastore.retry.policy import RetryPolicy
     from tests.retry.fake import FakeClock
 
-    caplog.set_level(logging.DEBUG, "metastore")
+    caplog.set_level(logging.DEBUG, "metastore.operations")
     clock, own = FakeClock(), SYSTEM.operation_id()
 
     def effort(**policy: Any) -> Effort:

@@ -9,7 +9,6 @@ gone with the object, and belongs to one process.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -17,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 from metastore.backends.memory.commit import Refused, apply, newest_dropped
+from metastore.backends.memory.find import find
 from metastore.backends.memory.intents import help_intents, set_mark, write_down
 from metastore.backends.memory.leases import MemoryLeases
 from metastore.backends.memory.restore import MemoryRestorer, require_empty
@@ -24,7 +24,7 @@ from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
 from metastore.clock import Clock
 from metastore.errors import StoreClosed, outcome_forgotten
 from metastore.names import fold
-from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY, Fence, Found, Guards, Search, Snapshot
+from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY, Fence, Guards, Snapshot
 from metastore.port.commit import (
     CLAIMABLE,
     DROPPED,
@@ -60,6 +60,7 @@ from metastore.port.records import (
     Turn,
 )
 from metastore.port.restore import Restorer
+from metastore.port.search import Found, Search
 from metastore.port.stats import DatabaseStats
 from metastore.port.unreadable import DEEPEST, too_deep
 
@@ -270,26 +271,7 @@ class MemoryBackend:
 
     def find(self, search: Search) -> Found:
         with self._lock:
-            live = [s for s in self._tables.stands.values() if s.state == LIVE and s.id != ROOT_ID]
-            keyed: list[tuple[tuple[Any, ...], Stand]]
-            if search.parents is None:
-                keyed = sorted(((s.name, s.id), s) for s in live if s.name < search.before)
-            else:
-                below = [s for s in live if s.parent_id in search.parents]
-                keyed = sorted(((s.parent_id, s.family, s.key), s) for s in below)
-            page = [(key, s) for key, s in keyed if key > search.after][: search.limit]
-            records = [known.record for _, s in page if (known := self._fitting(s, search)) is not None]
-            last = page[-1][0] if len(page) == search.limit else None
-            return Found(records, [(s.id, s.kind) for _, s in page], last)
-
-    def _fitting(self, stand: Stand, search: Search) -> Known | None:
-        known = self._known(stand.id)
-        if known is None or not known.live or search.kind not in ("", stand.kind):
-            return None
-        pattern = re.escape(search.glob).replace(r"\*", ".*").replace(r"\?", ".")
-        above = [ROOT_ID, *(node.id for node in known.record.chain[:-1])]
-        fits = re.fullmatch(pattern, stand.name, re.DOTALL) and search.parent in (-1, stand.parent_id)
-        return known if fits and search.scope in above else None
+            return find(self._tables, search, self._known)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         with self._lock:

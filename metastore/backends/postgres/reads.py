@@ -49,7 +49,6 @@ T = TypeVar("T")
 _resolve = cache(_READ.resolve)
 _FIND = FindSql(
     parameter="%(name)s",
-    parents="SELECT unnest(%(parents)s::bigint[])",
     fits="g.name LIKE %(pattern)s::text",
     by_id=each("guard", "g", "g.id = {}"),
     entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
@@ -125,9 +124,7 @@ class PostgresReads:
 
     def find(self, search: Search) -> Found:
         parameters = {**find_parameters(search), "pattern": like_of(search.glob)}
-        if search.parents is not None:
-            parameters["parents"] = list(search.parents)
-        return found(self._rows(_BY_NAME if search.parents is None else _BY_PARENT, parameters), search)
+        return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         rows = self._rows(_READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})

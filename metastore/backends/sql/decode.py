@@ -78,13 +78,12 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
 
 
 def find_parameters(search: Search) -> dict[str, Any]:
-    """Return the parameters of a search, but for its pattern and its parents."""
+    """Return the parameters of a search, but for its pattern."""
     shared = {"scope": search.scope, "kind": search.kind, "parent": search.parent, "page_size": search.limit}
-    if search.parents is None:
-        name, last = search.after
-        return {**shared, "after_name": name, "after_id": last, "before": search.before}
-    parent, family, key = search.after
-    return {**shared, "after_parent": parent, "after_family": family, "after_key": key}
+    first, second = search.after
+    if search.by_name:
+        return {**shared, "after_name": first, "after_id": second, "before": search.before}
+    return {**shared, "after_family": first, "after_key": second}
 
 
 def found(rows: Iterable[Row], search: Search) -> Found:
@@ -92,12 +91,12 @@ def found(rows: Iterable[Row], search: Search) -> Found:
     records: list[Record] = []
     scanned: list[tuple[int, str]] = []
     last: tuple[Any, ...] = ()
-    for (entity_id, kind, *key), group in groupby(rows, key=itemgetter(0, 1, 2, 3, 4)):
+    for (entity_id, kind, a, b), group in groupby(rows, key=itemgetter(0, 1, 2, 3)):
         scanned.append((entity_id, kind))
-        last = (key[0], entity_id) if search.parents is None else tuple(key)
-        chain = [row for row in group if row[5] is not None]
+        last = (a, entity_id) if search.by_name else (a, b)
+        chain = [row for row in group if row[4] is not None]
         if chain:
-            records.append(Record(tuple([_node(row, 5) for row in chain]), *chain[-1][11:]))
+            records.append(Record(tuple([_node(row, 4) for row in chain]), *chain[-1][10:]))
     return Found(records, scanned, last if len(scanned) == search.limit else None)
 
 

@@ -1,6 +1,6 @@
 """The statement that finds entities, on both SQL backends: one page, true at one instant.
 
-It scans a bounded part of an index (of names, or of the children of some parents), keeps what fits, climbs from each
+It scans a bounded part of an index (of names, or of the children of one parent), keeps what fits, climbs from each
 of these up to the root, and drops what is not live, or not below the scope. So a page costs no more than its scan,
 however large the tree is. Each scanned row comes back, with the nodes from the root down to it if it is wanted.
 """
@@ -13,13 +13,12 @@ from metastore.backends.sql.reads import ENTITY, NODE, from_named
 
 __all__ = ["FindSql", "glob_of", "like_of"]
 
-_NAMES = """SELECT g.id, g.kind, g.name AS a, '' AS b, '' AS c FROM guard g
+_NAMES = """SELECT g.id, g.kind, g.name AS a, '' AS b FROM guard g
   WHERE g.state = 0 AND g.id <> 0 AND (g.name, g.id) > (:after_name, :after_id) AND g.name < :before
   ORDER BY g.name, g.id LIMIT :page_size"""
-_CHILDREN = """SELECT g.id, g.kind, g.parent_id AS a, g.family AS b, g.key AS c FROM guard g
-  WHERE g.state = 0 AND g.id <> 0 AND g.parent_id IN ({parents})
-    AND (g.parent_id, g.family, g.key) > (:after_parent, :after_family, :after_key)
-  ORDER BY g.parent_id, g.family, g.key LIMIT :page_size"""
+_CHILDREN = """SELECT g.id, g.kind, g.family AS a, g.key AS b FROM guard g
+  WHERE g.state = 0 AND g.id <> 0 AND g.parent_id = :parent AND (g.family, g.key) > (:after_family, :after_key)
+  ORDER BY g.family, g.key LIMIT :page_size"""
 _COLUMNS = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
 
 
@@ -28,8 +27,6 @@ class FindSql:
     """The statements in one dialect."""
 
     parameter: str
-    parents: str
-    """A sub-select of the ids in the parameter ``:parents``."""
     fits: str
     """Whether the name of the guard ``g`` has the pattern ``:pattern``."""
     by_id: str
@@ -42,8 +39,8 @@ class FindSql:
         return self._statement(_NAMES, "s.a, s.id")
 
     def by_parent(self) -> str:
-        """Scan children of ``parents``."""
-        return self._statement(_CHILDREN.format(parents=self.parents), "s.a, s.b, s.c")
+        """Scan the children of ``parent``, from the one after ``after_family``, ``after_key``."""
+        return self._statement(_CHILDREN, "s.a, s.b")
 
     def _statement(self, scan: str, order: str) -> str:
         return from_named(
@@ -58,7 +55,7 @@ good AS (
   SELECT wanted FROM up GROUP BY wanted
   HAVING max(state) = 0 AND min(state) = 0
     AND (:scope = 0 OR max(CASE WHEN id = :scope AND height > 0 THEN 1 ELSE 0 END) = 1))
-SELECT s.id, s.kind, s.a, s.b, s.c, {NODE.format("up")}, {ENTITY}
+SELECT s.id, s.kind, s.a, s.b, {NODE.format("up")}, {ENTITY}
 FROM scanned s LEFT JOIN good ON good.wanted = s.id LEFT JOIN up ON up.wanted = good.wanted
 LEFT JOIN {self.entity}
 ORDER BY {order}, up.height DESC""",

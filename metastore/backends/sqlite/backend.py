@@ -75,7 +75,6 @@ _READ = ReadSql(
 _resolve = cache(_READ.resolve)
 _FIND = FindSql(
     parameter=":name",
-    parents="SELECT value FROM json_each(:parents)",
     fits="g.name GLOB :pattern",
     by_id="guard g ON g.id = {}",
     entity="entity e ON e.id = up.id AND up.height = 0",
@@ -232,9 +231,7 @@ class SqliteBackend:
 
     def find(self, search: Search) -> Found:
         parameters = {**find_parameters(search), "pattern": glob_of(search.glob)}
-        if search.parents is not None:
-            parameters["parents"] = json.dumps(search.parents)
-        return found(self._rows(_BY_NAME if search.parents is None else _BY_PARENT, parameters), search)
+        return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         rows = self._rows(_READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})

@@ -1,0 +1,39 @@
+"""How the memory model finds entities: it looks at all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from metastore.backends.memory.tables import Stand, Tables
+from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.records import Known, Record
+from metastore.port.search import Found, Search
+
+__all__ = ["find"]
+
+
+def find(tables: Tables, search: Search, known_of: Callable[[int], Known | None]) -> Found:
+    """Return one page of what is looked for."""
+    page = [pair for pair in _scanned(tables, search) if pair[0] > search.after][: search.limit]
+    found = [record for _, stand in page if (record := _fitting(stand, search, known_of)) is not None]
+    last = page[-1][0] if len(page) == search.limit else None
+    return Found(found, [(stand.id, stand.kind) for _, stand in page], last)
+
+
+def _scanned(tables: Tables, search: Search) -> list[tuple[tuple[Any, ...], Stand]]:
+    live = [s for s in tables.stands.values() if s.state == LIVE and s.id != ROOT_ID]
+    if search.by_name:
+        return sorted(((s.name, s.id), s) for s in live if s.name < search.before)
+    return sorted(((s.family, s.key), s) for s in live if s.parent_id == search.parent)
+
+
+def _fitting(stand: Stand, search: Search, known_of: Callable[[int], Known | None]) -> Record | None:
+    known = known_of(stand.id)
+    if known is None or not known.live or search.kind not in ("", stand.kind):
+        return None
+    pattern = re.escape(search.glob).replace(r"\*", ".*").replace(r"\?", ".")
+    above = [ROOT_ID, *(node.id for node in known.record.chain[:-1])]
+    fits = re.fullmatch(pattern, stand.name, re.DOTALL) and search.parent in (-1, stand.parent_id)
+    return known.record if fits and search.scope in above else None
