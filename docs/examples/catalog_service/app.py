@@ -35,11 +35,8 @@ app = FastAPI(title="A catalog service", lifespan=lifespan)
 @app.exception_handler(ms.MetastoreError)
 async def failed(request: Request, error: ms.MetastoreError) -> JSONResponse:
     """Answer every error of the library: it knows its status, its code, and when to come again."""
-    status = error.http_status
-    if isinstance(error, ms.VersionConflict) and "if-match" in request.headers:
-        status = 412  # the client's own precondition failed
     headers = {} if error.retry_after is None else {"Retry-After": str(max(1, round(error.retry_after)))}
-    return JSONResponse({"error": error.to_dict()}, status, headers)
+    return JSONResponse({"error": error.to_dict()}, error.http_status, headers)
 
 
 def caller(request: Request, user: Annotated[str, Header(alias="X-User")] = "anonymous") -> ms.Store:
