@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.servers.pgbouncer import PgBouncer, pgbouncer_path
 from tests.servers.postgres import Databases, ExternalPostgres, PostgresServer, external_url
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from metastore import Store
 
 ROOT = Path(__file__).resolve().parent.parent
+# A machine that others use too is slow at times: what a property says holds on it all the same
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
+
 MARKED_BY_FIXTURE = {"postgres": ("postgres_server", "postgres_databases"), "spark": ("spark",)}
 
 

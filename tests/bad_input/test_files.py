@@ -164,6 +164,7 @@ def seed(path: Path, journal: str = "wal") -> Path:
         prepare(store)
         with store._session.backend.pool.connection() as connection:  # type: ignore[attr-defined]
             connection.execute(f"PRAGMA journal_mode = {journal}")
+    path.chmod(0o644)  # the store makes it for its owner alone; here others read it too
     return path
 
 
@@ -260,6 +261,7 @@ def test_an_immutable_file_that_changes_all_the_same(open_folder: Path) -> None:
     thread = threading.Thread(target=write)
     thread.start()
     found = as_nobody(path, changes_seen)
+    go.touch()  # also where nobody could open the file: else the thread waits for ever
     thread.join()
     assert found == ["s", "new", "s"]
 

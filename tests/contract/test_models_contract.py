@@ -175,7 +175,7 @@ def test_a_repeat_returns_the_first_result(models: Any) -> None:
         lambda m: m.add_version(M, uris=URIS, properties={"k": 1}),
         lambda m: m.set_alias(M, "x", 0),
         lambda m: m.set_alias(M, "x", True),
-        lambda m: m.set_alias(M, " x", 1),
+        lambda m: m.set_alias(M, "x\t", 1),
         lambda m: m.load_version(M, 0),
         lambda m: m.load_version(M, 1.0),
         lambda m: m.create_many("m.c.one", [{"name": "x", "latest_version": 7}]),

@@ -141,7 +141,7 @@ def test_an_id_is_shown_but_not_compared() -> None:
         ({"name": ""}, "must not be empty"),
         ({"name": 3}, "a name must be a string"),
         ({"type": "integer"}, "expected a type"),
-        ({"type": ["int"]}, "a type must be a string"),
+        ({"type": ["int"]}, "a type is a string"),
         ({"nullable": None}, "nullable must be True or False"),
         ({"auto_increment": 1}, "auto_increment must be True or False"),
         ({"default": 0}, "a default must be a string"),

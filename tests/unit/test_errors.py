@@ -30,6 +30,7 @@ SAMPLES = [
     ms.LeaseLost("nightly", 4),
     ms.OutcomeUnknown(OPERATION),
     ms.BackendUnavailable("away"),
+    ms.UnreadableRow("version 2 of lake.a", "no JSON", kind="table", entity_id=7, version=2),
     ms.MigrationNeeded("old"),
 ]
 
