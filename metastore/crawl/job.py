@@ -32,7 +32,7 @@ from metastore.crawl.tasks import Setting
 from metastore.crawl.write.catalog import check_target, prepare
 from metastore.crawl.write.commit import Row
 from metastore.crawl.write.missing import is_news, missed, settle_missing
-from metastore.crawl.write.registry import Known, Sorted, known_below, sort_out
+from metastore.crawl.write.registry import Entry, Selection, registry_below, select_unsettled
 from metastore.crawl.write.runs import Run
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.catalog import Catalog
@@ -120,10 +120,10 @@ class _Job:
         self.dry_run, self.tell, self.clock = dry_run, tell, clock
         self.id = f"metastore-crawl-{clock.operation_id()}"
         self.began, self.began_at = clock.monotonic(), datetime.fromtimestamp(clock.micros() / 1e6, UTC)
-        self.listing, self.sorted = Listing(), Sorted()
+        self.listing, self.selection = Listing(), Selection()
         self.catalog: Catalog | None = None
         self.run: Run | None = None
-        self.gone: list[Known] = []
+        self.gone: list[Entry] = []
         self.rows: list[Row] = []
         self.profiled = 0
 
@@ -141,19 +141,19 @@ class _Job:
             prepare(self.store, self.target)
         (self.catalog,) = self.store.catalogs.load_many([self.target[:2]])
         self.tell("looking into the catalog", 0.0)
-        self.sorted = self._sort(found)
-        self.sorted.todo = self._new(self.sorted.todo)
-        self.gone = missed(self.sorted.lost, listing)
-        news = self.sorted.fresh or any(is_news(known, self.policies.on_missing) for known in self.gone)
+        self.selection = self._select(found)
+        self.selection.todo = self._new(self.selection.todo)
+        self.gone = missed(self.selection.lost, listing)
+        news = self.selection.fresh or any(is_news(entry, self.policies.on_missing) for entry in self.gone)
         if news and self.catalog is not None and not self.dry_run:
             self._begin_record()
 
-    def _sort(self, found: Sequence[Candidate]) -> Sorted:
+    def _select(self, found: Sequence[Candidate]) -> Selection:
         registry = {}
         if (catalog := self.catalog) is not None:
             sources = self.store.sources
-            registry = known_below(self.listing.roots, lambda prefix: sources.below(catalog, prefix), sources.tables)
-        return sort_out(found, registry, self.policies.on_type_change)
+            registry = registry_below(self.listing.roots, lambda prefix: sources.below(catalog, prefix), sources.tables)
+        return select_unsettled(found, registry, self.policies.on_type_change)
 
     def _new(self, todo: Sequence[Candidate]) -> list[Candidate]:
         """Say of which candidates there can be nothing, as not even a schema for them is there."""
@@ -175,16 +175,16 @@ class _Job:
             **{name: list(texts) for name, texts in self.patterns.items()},
         }
         self.run = Run(self.store, self.catalog, self.began_at, asked)
-        self.run.start(found=len(self.sorted.settled) + len(self.sorted.todo), unread=len(self.sorted.settled))
+        self.run.start(found=len(self.selection.settled) + len(self.selection.todo), unread=len(self.selection.settled))
 
     # --- the work
 
     def work(self, setting: Setting, master: str, *, profile: bool) -> None:
         """Read, write, and see to what is gone; whatever happens, the record says so."""
         try:
-            if self.sorted.todo:
+            if self.selection.todo:
                 profiling = _profiling(setting) if profile and not self.dry_run else None
-                self.rows, self.profiled = _spark_job()(self.sorted.todo, setting, master, self.tell, profiling)
+                self.rows, self.profiled = _spark_job()(self.selection.todo, setting, master, self.tell, profiling)
             if self.catalog is not None:
                 now = f"{self.began_at:%Y-%m-%dT%H:%M:%SZ}"
                 policy = self.policies.on_missing
@@ -201,12 +201,12 @@ class _Job:
 
     def _ended(self, state: str, reason: str) -> tuple[int, list[str]]:
         """Write what is missing; return how many data sets were written, and which were not, as far as is known."""
-        written, left = 0, [candidate.location for candidate in self.sorted.todo]
+        written, left = 0, [candidate.location for candidate in self.selection.todo]
         if self.dry_run:
             return written, left
         with suppress(MetastoreError):  # the database may be what has failed
-            left = [candidate.location for candidate in self._sort(self.sorted.todo).todo]
-            written = len(self.sorted.todo) - len(left)
+            left = [candidate.location for candidate in self._select(self.selection.todo).todo]
+            written = len(self.selection.todo) - len(left)
             if self.run is not None:
                 self.run.ended(state, self.clock.monotonic() - self.began, reason, left, written)
         return written, left
@@ -215,14 +215,14 @@ class _Job:
 
     def report(self, unnamed: Iterable[Failure]) -> CrawlReport:
         """Add up, and end the record."""
-        results = [*self.sorted.settled, *(row for row in self.rows if isinstance(row, TableResult))]
+        results = [*self.selection.settled, *(row for row in self.rows if isinstance(row, TableResult))]
         wrote = any(row.attempts for row in results)
         if self.run is None and wrote and self.catalog is not None and not self.dry_run:
             self._begin_record()  # what was to be read again only, has changed after all
         report = summed(
             results,
             [*self.listing.failures, *unnamed, *(row for row in self.rows if isinstance(row, Failure))],
-            [*self.listing.notes, *self.sorted.notes, *(row for row in self.rows if isinstance(row, Note))],
+            [*self.listing.notes, *self.selection.notes, *(row for row in self.rows if isinstance(row, Note))],
             skipped=self.listing.skipped,
             seconds=self.clock.monotonic() - self.began,
             profiled=self.profiled,

@@ -1,10 +1,10 @@
-"""What a crawl tells: one row per table, one per file that could not be used, and the sums.
+"""The report of a crawl: one row per table, one per file that could not be used, and the sums.
 
 Everything here is small and can be pickled: rows come back from Spark's executors, and the report goes to the
-caller (``to_json`` for ``--json``). A failure is something that is *not* in the catalog, a note something that is,
-but not as the files have it (a column kept although no file has it any more).
+caller (``to_json`` for ``--json``). A *failure* is something that is not in the catalog. A *note* is something that
+is in the catalog, but not as the files have it (a column that is kept although no file has it any more).
 
-What a dry run would write has the same rows, with no version.
+A dry run has the same rows, without versions.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableResult:
-    """What became of one data set. ``path`` is the table's, ``location`` where its files are.
+    """The result of one data set. ``path`` is its table's, ``location`` where its files are.
 
-    ``missing``: its files are gone, and the table stays; ``dropped``: it does not. ``changes`` are the lines of the
-    table's diff (:mod:`metastore.crawl.write.diff`).
+    The action is ``missing`` if its files are gone and the table stays, ``dropped`` if the table was dropped.
+    ``changes`` are the lines of the table's diff (:mod:`metastore.crawl.write.diff`).
     """
 
     path: str
@@ -63,9 +63,10 @@ class TableResult:
 class CrawlReport:
     """The whole crawl. ``failures`` and ``notes`` are sorted by path, ``results`` by table.
 
-    ``files``, ``rows`` and ``bytes`` count what stands behind the tables; ``skipped`` the files of no known format;
-    ``attempts`` the commits that were sent, ``conflicts`` those that lost a race and were decided anew; ``profiled``
-    the tables of which a profile was written. ``run`` is the name of the crawl's record, None if there is none.
+    ``files``, ``rows`` and ``bytes`` count what the tables hold, ``skipped`` the files of no known format.
+    ``attempts`` counts this crawl's own attempts to commit, ``conflicts`` those that lost a race and were planned
+    again. A commit of several tables counts once. ``profiled`` counts the tables whose profile was written. ``run``
+    is the name of the crawl's record, None if there is none.
     """
 
     created: int

@@ -169,11 +169,32 @@ def test_edits_during_the_crawl_are_kept(crawler: Crawler, meanwhile: Any, other
         lambda: other.tables.alter(table, ms.AddColumn("new", "decimal(20,0)", comment="ours"), ms.DropColumn("y"))
     )
     report = crawler.crawl()
-    assert report.conflicts >= 1
+    assert (report.attempts, report.conflicts) == (2, 1)
     assert crawler.columns("nyc.flights") == {"x": "long", "newer": "long", "month": "int", "new": "decimal(20,0)"}
     writes = crawler.writes()
     assert crawler.crawl().unchanged == 1
     assert crawler.writes() == writes
+
+
+def test_a_crawl_counts_its_own_commits(crawler: Crawler, meanwhile: Any, other: ms.Store) -> None:
+    """Other work of the same store neither adds to a table's attempts nor to its conflicts."""
+    months(crawler.lake, 1)
+    crawler.crawl()
+    months(crawler.lake, 2)
+
+    def busy() -> None:
+        for name in "ab":
+            crawler.store.tables.create(f"lake.main.others.{name}", parents=True)
+        tx = crawler.store.transaction().__enter__()
+        table = tx.tables.load("lake.main.others.a")
+        other.tables.alter(table.path, ms.SetProperty("k", "v"))
+        tx.tables.alter(table, ms.SetProperty("k", "w"))
+        with pytest.raises(ms.VersionConflict):
+            tx.__exit__(None, None, None)
+
+    meanwhile(busy)
+    report = crawler.crawl()
+    assert [(row.path, row.attempts, row.conflicts) for row in report.results] == [("lake.main.nyc.flights", 1, 0)]
 
 
 def test_a_table_created_during_the_crawl(crawler: Crawler, meanwhile: Any, other: ms.Store) -> None:
@@ -182,6 +203,7 @@ def test_a_table_created_during_the_crawl(crawler: Crawler, meanwhile: Any, othe
     meanwhile(lambda: other.tables.create(path, columns=[ms.Column("x", "long", comment="ours")], parents=True))
     report = crawler.crawl()
     assert (report.failures, report.altered) == ((), 1)
+    assert (report.attempts, report.conflicts) == (2, 1)
     assert crawler.columns("nyc.flights") == {"x": "long", "y": "string", "month": "int"}
     assert crawler.table("nyc.flights").columns[0].comment == "ours"
 

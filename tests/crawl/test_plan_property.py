@@ -13,7 +13,7 @@ import metastore as ms
 from metastore.columns.column import Column, decode_columns
 from metastore.crawl.dataset.dataset import Dataset
 from metastore.crawl.policies import OnTypeChange
-from metastore.crawl.write.plan import Plan, StoredTable, TypeChanged, partitioning_of, plan, properties_of
+from metastore.crawl.write.plan import StoredTable, TablePlan, TypeChanged, partitioning_of, plan_table, properties_of
 from metastore.kinds.change import EntityChange
 from metastore.kinds.kind import dump
 from metastore.kinds.table.kind import TABLE
@@ -77,19 +77,19 @@ class World:
         found = Dataset(NAMES, "/lake/t", "parquet", columns, signature=str(hash(columns)))
         before = None if self.doc is None else self.columns()
         try:
-            made = plan(found, None if self.doc is None else self.stored, on_type_change=self.policy)
+            made = plan_table(found, None if self.doc is None else self.stored, on_type_change=self.policy)
         except TypeChanged:
             assert self.policy == "fail"
             return
         self.write(found, made)
         self.in_files |= set(files)
         self.types = {name: kind for name, (kind, _) in files.items()}
-        again = plan(found, self.stored, on_type_change=self.policy)
+        again = plan_table(found, self.stored, on_type_change=self.policy)
         assert (again.is_empty, again.diff) == (True, ())
         assert again.notes == made.notes
         self.check(before, found)
 
-    def write(self, found: Dataset, made: Plan) -> None:
+    def write(self, found: Dataset, made: TablePlan) -> None:
         if made.create:
             fields = {
                 "columns": found.columns,

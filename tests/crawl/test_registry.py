@@ -14,7 +14,7 @@ from metastore.crawl.files.discover import File
 from metastore.crawl.policies import Policies
 from metastore.crawl.read import infer
 from metastore.crawl.read.signatures import prefix_of, row_name, signature_of
-from metastore.crawl.write.commit import Found
+from metastore.crawl.write.commit import CatalogState
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name
 from tests.crawl.conftest import Crawler, Lake, paths_of
@@ -185,8 +185,8 @@ def test_a_row_that_came_after_it_was_looked_for_is_followed(full: Crawler, monk
     touch(full.lake.root / "s/one/a.parquet")
     find, blind = full.catalog.find, [True, True]
 
-    def found_nothing(wanted: Any, *rest: Any) -> list[Found]:
-        return [Found()] * len(wanted) if blind and blind.pop() else find(wanted, *rest)
+    def found_nothing(wanted: Any, *rest: Any) -> list[CatalogState]:
+        return [CatalogState()] * len(wanted) if blind and blind.pop() else find(wanted, *rest)
 
     monkeypatch.setattr(full.catalog, "find", found_nothing)
     report = full.crawl()

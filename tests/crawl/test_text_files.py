@@ -151,7 +151,7 @@ def test_what_is_no_csv(lake: Lake) -> None:
         "page.csv": (b"<!DOCTYPE html><html>", "is HTML or XML"),
         "rows.csv": (b'{"a": 1}\n{"a": 2}\n', "looks like JSON"),
         "array.csv": (b'[{"a": 1}]', "looks like JSON"),
-        "ragged.csv": (b"a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
+        "ragged.csv": (b"a,b\n1,2\n3\n", "damaged: 1 value in line 3, where 2 are expected"),
         "twice.csv": (b"a,b,a\n1,2,3\n", "two columns named 'a'"),
         "long.csv": (("n" * 300 + ",b\n1,2\n").encode(), "at most 255"),
         "zip.csv": (b"PK\x03\x04abc", "is a zip archive"),
@@ -364,14 +364,33 @@ def test_what_is_no_json(lake: Lake) -> None:
         "cut.json": (b'{"a": 1}\n{"a": ', "truncated"),
         "cut2.json": (b'[{"a": 1}, {"a": 2}', "truncated"),
         "cut3.json": (b'[{"a": 1}, {"a', "truncated"),
-        "numbers.json": (b"[1, 2, 3]", "not JSON objects"),
-        "lines.json": (b'{"a": 1}\n[1]\n', "not JSON objects"),
+        "numbers.json": (b"[1, 2, 3]", "no JSON object"),
+        "lines.json": (b'{"a": 1}\n[1]\n', "no JSON object"),
         "latin.json": ('{"a": "ö"}'.encode("latin-1"), "not valid UTF-8"),
         "binary.json": (b"\x00\x01\x02", "is not text"),
         "too.json": (b'{"a": 1}]', "]"),
         "name.json": (b'{"": 1}', "cannot be stored"),
         "control.json": (b'{"\\ta": 1}', "cannot be stored"),
         "page.json": (b"<html>", "is HTML or XML"),
+    }
+    for name, (content, part) in cases.items():
+        assert part in reason(lake.text(name, content)), name
+
+
+def test_broken_records_are_named_by_their_line(lake: Lake) -> None:
+    many = b'{"a": 1}\n' * 1_200_000  # more than one block
+    cases = {
+        "quoted.csv": (b'a,b\n"x\ny",2\n\n3,4,5\n', "damaged: 3 values in line 5, where 2 are expected"),
+        "long.csv": (b"a,b\n" + b"1,2\n" * 2_000_000 + b"3\n", "damaged: 1 value in line 2,000,002, where 2 are expected"),
+        "packed.csv.gz": (gzip.compress(b"a;b\n1;2\n3\n"), "in line 3,"),
+        "lines.json": (b'{"a": 1}\n{"a" 2}\n', "in line 2: Expecting ':' delimiter"),
+        "blocks.json": (many + b'{"a" 2}\n', "in line 1,200,001: Expecting ':' delimiter"),
+        "cut.json": (b'{"a": 1}\n{"a": ', "in line 2: "),
+        "array.json": (b'[{"a": 1},\n\n{"a" 2}]', "in line 3: "),
+        "pretty.json": (b'{\n"a": 1\n}\n{\n"a" 2\n}\n', "in line 5: "),
+        "number.json": (b'{"a": 1}\n\n[1]\n', "has a row that is no JSON object in line 3"),
+        "bytes.json": (many + b'{"a": "\xff"}\n', "is not valid UTF-8 in line 1,200,001"),
+        "latin.json": (b'{"a": 1}\n{"a": "\xf6"}', "is not valid UTF-8 in line 2"),
     }
     for name, (content, part) in cases.items():
         assert part in reason(lake.text(name, content)), name

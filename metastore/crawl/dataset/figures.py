@@ -31,29 +31,29 @@ _NAMES: Final = 1000
 
 
 def figures(
-    found: Dataset, *, missing: Mapping[str, str] | None = None, kept: Mapping[str, str] | None = None
+    dataset: Dataset, *, missing: Mapping[str, str] | None = None, kept: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return what there is to say of ``found``; see above for ``missing`` and ``kept``, types by column."""
+    """Return the statistic of ``dataset``. ``missing`` and ``kept`` are types by column, as the module describes."""
     gone = {name: {"type": kind, "missing": True} for name, kind in (missing or {}).items()}
-    columns = {c.name: _column(c, found.stats.get(c.name), kept or {}) for c in found.columns}
-    seen = _figures(found, columns | gone)
+    columns = {c.name: _column(c, dataset.stats.get(c.name), kept or {}) for c in dataset.columns}
+    seen = _figures(dataset, columns | gone)
     if len(json.dumps(seen)) <= _LARGEST:
         return seen
-    return _figures(found, {c.name: _column(c, None, kept or {}) for c in found.columns} | gone)
+    return _figures(dataset, {c.name: _column(c, None, kept or {}) for c in dataset.columns} | gone)
 
 
-def _figures(found: Dataset, columns: dict[str, Any]) -> dict[str, Any]:
+def _figures(dataset: Dataset, columns: dict[str, Any]) -> dict[str, Any]:
     shown = {
-        "rows": found.rows,
-        "bytes": found.bytes,
-        "files": found.files,
-        "format": found.format,
-        "options": dict(found.options),
+        "rows": dataset.rows,
+        "bytes": dataset.bytes,
+        "files": dataset.files,
+        "format": dataset.format,
+        "options": dict(dataset.options),
         "columns": columns,
     }
-    if found.left_out:
-        shown["left_out"] = list(found.left_out) if len(found.left_out) <= _NAMES else len(found.left_out)
-    return shown if found.signature is None else {**shown, "signature": found.signature}
+    if dataset.left_out:
+        shown["left_out"] = list(dataset.left_out) if len(dataset.left_out) <= _NAMES else len(dataset.left_out)
+    return shown if dataset.signature is None else {**shown, "signature": dataset.signature}
 
 
 def _column(column: Column, stats: ColumnStats | None, kept: Mapping[str, str]) -> dict[str, Any]:

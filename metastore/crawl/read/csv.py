@@ -8,6 +8,8 @@ fit every type. A column without any value is of the null type until files are m
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -110,13 +112,16 @@ def _guess(file: TextFile, dialect: Dialect, encoding: str) -> tuple[int, list[_
         return 0, [_Guess() for _ in dialect.names]
     for block in _BLOCKS:
         rows, guesses = 0, [_Guess() for _ in dialect.names]
+        broken: list[Any] = []
         try:
             with file.open() as stream:
-                for batch in _open(stream, dialect, encoding, block):
+                for batch in _open(stream, dialect, encoding, block, broken):
                     rows += batch.num_rows
                     for guess, cells in zip(guesses, batch.columns, strict=True):
                         _look(guess, cells)
         except pa.ArrowInvalid as error:
+            if broken:
+                raise NotThisFormat(_row_error(file, dialect, encoding, broken[0])) from None
             # likewise
             if "straddl" not in str(error):
                 raise
@@ -125,7 +130,13 @@ def _guess(file: TextFile, dialect: Dialect, encoding: str) -> tuple[int, list[_
     raise NotThisFormat(_TOO_LONG.format(_BLOCKS[-1] >> 20))
 
 
-def _open(stream: Any, dialect: Dialect, encoding: str, block: int) -> Iterator[Any]:
+def _open(stream: Any, dialect: Dialect, encoding: str, block: int, broken: list[Any]) -> Iterator[Any]:
+    """Yield the rows in batches; put the first row with another number of cells into ``broken``, and raise."""
+
+    def stop(row: Any) -> str:
+        broken.append(row)
+        return "error"
+
     names = [str(at) for at in range(len(dialect.names))]
     reader = pyarrow.csv.open_csv(
         pa.PythonFile(stream, mode="r"),
@@ -136,11 +147,36 @@ def _open(stream: Any, dialect: Dialect, encoding: str, block: int) -> Iterator[
             skip_rows_after_names=dialect.skip,
             encoding=encoding,
         ),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=stop
+        ),
         convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
     )
     with reader:
         yield from reader
+
+
+def _row_error(file: TextFile, dialect: Dialect, encoding: str, row: Any) -> str:
+    """Say which row has another number of cells than the first: its line, or its number where no line shows it."""
+    line = _line_of(file, dialect, encoding, row.expected_columns)
+    where = f"row {row.number:,}" if line is None else f"line {line:,}"
+    cells = "1 value" if row.actual_columns == 1 else f"{row.actual_columns:,} values"
+    return f"is not CSV, or damaged: {cells} in {where}, where {row.expected_columns:,} are expected"
+
+
+def _line_of(file: TextFile, dialect: Dialect, encoding: str, cells: int) -> int | None:
+    """Return the line in which the first row begins that has not so many cells: pyarrow counts rows, not lines."""
+    with file.open() as stream:
+        lines = csv.reader(io.TextIOWrapper(stream, encoding, "replace", newline=""), delimiter=dialect.delimiter)
+        begin = 1
+        try:
+            for row in lines:
+                if row and len(row) != cells:
+                    return begin
+                begin = lines.line_num + 1
+        except csv.Error:  # a cell is longer than Python's parser takes
+            pass
+    return None
 
 
 def _look(guess: _Guess, cells: Any) -> None:

@@ -21,7 +21,7 @@ from metastore.columns.arrow import columns_from_arrow
 from metastore.columns.column import Column
 from metastore.crawl.files.text import LARGEST, NotThisFormat, Sample, TextFile, encoding_of, samples_of
 from metastore.crawl.read.csv import TextFacts
-from metastore.crawl.read.json_values import columns_of, values
+from metastore.crawl.read.json_values import columns_of, objects
 from metastore.crawl.read.widen import widest
 
 __all__ = ["read_json"]
@@ -34,7 +34,7 @@ def read_json(file: TextFile) -> TextFacts:
     """Return the columns of all rows, the number of rows, and how the file is to be read."""
     encoding, lines = _form(file)
     with file.open() as stream:
-        columns, rows = _merged(map(_line_block, _blocks(stream)) if lines else _value_blocks(stream, encoding))
+        columns, rows = _merged(_line_blocks(stream) if lines else _value_blocks(stream, encoding))
     dialect = {} if lines else {"multiLine": "true"}
     if encoding != "UTF-8":
         dialect["encoding"] = encoding
@@ -46,7 +46,7 @@ def _form(file: TextFile) -> tuple[str, bool]:
     for sample in samples_of(file):
         encoding = encoding_of(sample)
         if encoding == "ISO-8859-1":
-            raise NotThisFormat("is not JSON: it is not valid UTF-8")
+            _check_utf8(sample.data, 1)
         line = _first_line(sample) if encoding == "UTF-8" else b""
         if line is not None:
             return encoding, _is_object(line)
@@ -71,13 +71,13 @@ _Block = tuple[tuple[Column, ...], int]
 
 
 def _merged(blocks: Iterable[_Block]) -> _Block:
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     rows = 0
     for columns, count in blocks:
         rows += count
         for column in columns:
-            found[column.name] = widest(found.get(column.name, column.type), column.type)
-    return tuple(Column(name, kind) for name, kind in found.items()), rows
+            types[column.name] = widest(types.get(column.name, column.type), column.type)
+    return tuple(Column(name, kind) for name, kind in types.items()), rows
 
 
 def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
@@ -96,22 +96,39 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _line_block(block: bytes) -> _Block:
-    block.decode()  # pyarrow does not look whether it is UTF-8
+def _line_blocks(stream: IO[bytes]) -> Iterator[_Block]:
+    line = 1
+    for block in _blocks(stream):
+        yield _line_block(block, line)
+        line += block.count(b"\n")
+
+
+def _line_block(block: bytes, line: int) -> _Block:
+    """Return the columns of a block that begins with the line of this number."""
+    _check_utf8(block, line)
     if not block.strip():
         return (), 0
     options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
     try:
         table = pyarrow.json.read_json(io.BytesIO(block), read_options=options)
     except pa.ArrowInvalid:
-        rows = list(values(io.BytesIO(block), "utf-8"))
+        rows = list(objects(io.BytesIO(block), "utf-8", line))
         return columns_of(rows), len(rows)
     return columns_from_arrow(pa.schema([_plain_field(field) for field in table.schema])), table.num_rows
 
 
+def _check_utf8(block: bytes, line: int) -> None:
+    """Raise NotThisFormat, with the line, if ``block`` is not UTF-8: pyarrow does not check it."""
+    try:
+        block.decode()
+    except UnicodeDecodeError as error:
+        before = block.count(b"\n", 0, error.start)
+        raise NotThisFormat(f"is not valid UTF-8 in line {line + before:,}") from None
+
+
 def _value_blocks(stream: IO[bytes], encoding: str) -> Iterator[_Block]:
-    found = values(stream, encoding)
-    while rows := list(itertools.islice(found, _ROWS)):
+    stream_rows = objects(stream, encoding)
+    while rows := list(itertools.islice(stream_rows, _ROWS)):
         yield columns_of(rows), len(rows)
 
 

@@ -1,8 +1,8 @@
-"""JSON text as a stream of values, and the columns that values have: for what pyarrow's reader does not take.
+"""JSON text as a stream of objects, and the columns of objects: for text that pyarrow's reader does not take.
 
-``values`` reads one array of values, or values one after another over any number of lines, with one of them in memory
-at a time. ``columns_of`` types rows as Spark does: boolean, long (decimal(38,0) where it is too great), double,
-string, list, struct; a field whose values do not agree is a string.
+``objects`` reads one array of objects, or objects one after another over any number of lines. It holds one of them in
+memory at a time. ``columns_of`` types rows as Spark does: boolean, long (decimal(38,0) where it is too great),
+double, string, list, struct. A field whose values do not agree is a string.
 """
 
 from __future__ import annotations
@@ -18,22 +18,29 @@ from metastore.columns.types import Field, Nested, parse
 from metastore.crawl.files.text import NotThisFormat
 from metastore.crawl.read.widen import NULL_TYPE, widest
 
-__all__ = ["columns_of", "values"]
+__all__ = ["columns_of", "objects"]
 
 _CHUNK: Final = 1 << 20
 _LARGEST: Final = 1 << 26
 _BETWEEN: Final = " \t\r\n,"
 
 
-def values(stream: IO[bytes], encoding: str) -> Iterator[Any]:
-    """Yield the values of ``stream``; NotThisFormat where the text is damaged or ends too early."""
+def objects(stream: IO[bytes], encoding: str, line: int = 1) -> Iterator[dict[str, Any]]:
+    """Yield the objects of ``stream``, whose text begins with the line of the number ``line``.
+
+    Raises NotThisFormat, with the line, for a value that is no object and for text that is damaged or ends too early.
+    """
     decoder = json.JSONDecoder()
-    text = _Text(stream, encoding)
+    text = _Text(stream, encoding, line)
     in_array = text.skip(" \t\r\n\ufeff") == "["
     if in_array:
         text.at += 1
     while (char := text.skip(_BETWEEN)) not in ("", "]"):
-        yield text.value(decoder)
+        line = text.line()
+        value = text.value(decoder)
+        if not isinstance(value, dict):
+            raise NotThisFormat(f"has a row that is no JSON object in line {line:,}")
+        yield value
     if in_array != (char == "]"):
         raise NotThisFormat("is truncated: its array is never closed" if in_array else "is not JSON: a ']' too many")
 
@@ -41,9 +48,17 @@ def values(stream: IO[bytes], encoding: str) -> Iterator[Any]:
 class _Text:
     """The part of the text that is in memory, and the place in it that is read next."""
 
-    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+    def __init__(self, stream: IO[bytes], encoding: str, line: int) -> None:
         self.stream, self.decoder = stream, codecs.getincrementaldecoder(encoding)("strict")
         self.buffer, self.at, self.ended = "", 0, False
+        self._counted, self._line = 0, line
+
+    def line(self, at: int | None = None) -> int:
+        """Return the line of a place in the buffer, which is not before one that was asked for; None: the next one."""
+        at = self.at if at is None else at
+        self._line += self.buffer.count("\n", self._counted, at)
+        self._counted = at
+        return self._line
 
     def skip(self, chars: str) -> str:
         """Pass over ``chars``; return the character that stands next, or "" at the end."""
@@ -59,6 +74,8 @@ class _Text:
         """Read on; forget what was read before."""
         if self.ended:
             return False
+        self.line()  # counts what is forgotten
+        self._counted = 0
         data = self.stream.read(max(_CHUNK, len(self.buffer) - self.at))
         self.ended = not data
         self.buffer, self.at = self.buffer[self.at :] + self.decoder.decode(data, final=self.ended), 0
@@ -68,28 +85,27 @@ class _Text:
         """Read one value."""
         while True:
             try:
-                found, end = decoder.raw_decode(self.buffer, self.at)
+                value, end = decoder.raw_decode(self.buffer, self.at)
             except json.JSONDecodeError as error:
                 if len(self.buffer) - self.at > _LARGEST:
                     raise NotThisFormat(f"has a value of more than {_LARGEST >> 20} MiB, or is damaged") from None
                 if not self.more():
-                    raise NotThisFormat(f"is not JSON, or truncated: {error.msg}") from None
+                    reason = f"in line {self.line(error.pos):,}: {error.msg}"
+                    raise NotThisFormat(f"is not JSON, or truncated, {reason}") from None
                 continue
             if end < len(self.buffer) or not self.more():
                 self.at = end
-                return found
+                return value
 
 
-def columns_of(rows: Iterable[Any]) -> tuple[Column, ...]:
-    """Return the columns of ``rows``, which must be objects."""
-    found: dict[str, str] = {}
+def columns_of(rows: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
+    """Return the columns of ``rows``."""
+    types: dict[str, str] = {}
     for row in rows:
-        if not isinstance(row, dict):
-            raise NotThisFormat("has rows that are not JSON objects")
         for name, value in row.items():
             kind = _type_of(value)
-            found[name] = kind if name not in found else widest(found[name], kind)
-    return tuple(Column(name, kind) for name, kind in found.items())
+            types[name] = kind if name not in types else widest(types[name], kind)
+    return tuple(Column(name, kind) for name, kind in types.items())
 
 
 def _type_of(value: Any) -> str:  # noqa: PLR0911 (a table of cases)

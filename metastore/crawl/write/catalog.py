@@ -1,17 +1,16 @@
-"""The only part of the crawler that calls the store for tables: what it needs of it, and nothing else.
+"""The crawler's access to the store: the only part that reads and writes tables.
 
-:class:`StoreCatalog` finds many data sets in few round trips, makes many new tables in one commit, and writes any
-other plan in one transaction: the table, its partitions, the statistic ``crawl`` and the row of the data set. The
-transaction validates what was read, so that a plan never overwrites what it did not see: it is made anew on what is
-there then. The row's unique name keeps two crawls from making two tables for one location.
+:class:`StoreCatalog` finds many data sets in few round trips and creates many new tables in one commit. It writes
+any other plan in one transaction: the table, its partitions, the statistic ``crawl`` and the row of the data set.
+The transaction validates what it read, so a plan never overwrites what it did not see; after a lost race the crawler
+plans again. The row's unique name keeps two crawls from creating two tables for one location.
 
-``open_catalog`` keeps one store open per worker process and crawl: Spark uses a worker for many tasks.
+``open_catalog`` keeps one store open for each worker process and crawl, for Spark uses a worker for many tasks.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -22,8 +21,8 @@ from metastore.crawl.dataset.figures import STATISTIC
 from metastore.crawl.files.places import location_of
 from metastore.crawl.policies import OnTypeChange
 from metastore.crawl.read.signatures import location_row, row_name
-from metastore.crawl.write.commit import Applied, Decide, Found
-from metastore.crawl.write.plan import Plan, StoredPart, StoredTable, partitioning_of, properties_of
+from metastore.crawl.write.commit import Applied, CatalogState, Decide, NewDataset, Request
+from metastore.crawl.write.plan import StoredPart, StoredTable, TablePlan, partitioning_of, properties_of
 from metastore.crawl.write.sources import is_same, source_fields, unused_fields
 from metastore.errors import EntityAlreadyExists, EntityNotFound, NotInUse, VersionConflict
 from metastore.kinds.catalog import Catalog
@@ -37,13 +36,13 @@ __all__ = ["StoreCatalog", "check_target", "open_catalog", "prepare"]
 
 Names = tuple[str, ...]
 _TRIES: Final = 10
-"""How often a table is planned anew because others changed it, before it is given up."""
+"""How often a table is planned again because another process changed it, before the crawler gives up."""
 
 _open: dict[tuple[int, str], StoreCatalog] = {}
 
 
 def check_target(store: metastore.Store, target: Names) -> None:
-    """Raise NotInUse where nothing can be written, before anything is read."""
+    """Raise NotInUse if the metalake or the catalog is disabled. Runs before any file is read."""
     metalake, catalog = store.metalakes.load_many([target[:1]])[0], store.catalogs.load_many([target[:2]])[0]
     for above in (metalake, catalog):
         if above is not None and not above.in_use:
@@ -51,7 +50,7 @@ def check_target(store: metastore.Store, target: Names) -> None:
 
 
 def prepare(store: metastore.Store, target: Names) -> None:
-    """Create the metalake, catalog and schema of ``target``, as far as they are missing."""
+    """Create those of the metalake, catalog and schema of ``target`` that are missing."""
     if not store.metalakes.exists(target[:1]):
         store.metalakes.create(target[:1], if_exists="return")
     if not store.catalogs.exists(target[:2]):
@@ -63,7 +62,7 @@ def prepare(store: metastore.Store, target: Names) -> None:
 def open_catalog(
     url: str, principal: str | None, crawl_id: str, policy: OnTypeChange = "report", run: str | None = None
 ) -> StoreCatalog:
-    """Return this process's catalog on ``url`` for one crawl; close that of the crawl before it."""
+    """Return this process's catalog on ``url`` for one crawl; close the previous crawl's catalog."""
     key = (os.getpid(), crawl_id)
     if key not in _open:
         for old in [old for old in _open if old[0] == key[0]]:
@@ -73,7 +72,7 @@ def open_catalog(
 
 
 class StoreCatalog:
-    """The catalog behind an open store. ``run`` is the name of the crawl's record."""
+    """The catalog in an open store. ``run`` is the name of the crawl's record."""
 
     def __init__(self, store: metastore.Store, policy: OnTypeChange = "report", run: str | None = None) -> None:
         self.store = store
@@ -89,76 +88,76 @@ class StoreCatalog:
     # --- reading
 
     def locations(self, paths: Sequence[Names]) -> dict[Names, str | None]:
-        """Return the locations of the tables that are at these paths."""
-        found = self.store.tables.load_many(paths) if paths else []
-        return {path: table.location for path, table in zip(paths, found, strict=True) if table is not None}
+        """Return the location of each table that exists at one of these paths."""
+        tables = self.store.tables.load_many(paths) if paths else []
+        return {path: table.location for path, table in zip(paths, tables, strict=True) if table is not None}
 
     def schemas(self, paths: Sequence[Names]) -> set[Names]:
-        """Return which of these schemas there are."""
-        found = self.store.schemas.load_many(paths) if paths else []
-        there = {path: schema for path, schema in zip(paths, found, strict=True) if schema is not None}
+        """Return which of these schemas exist."""
+        schemas = self.store.schemas.load_many(paths) if paths else []
+        there = {path: schema for path, schema in zip(paths, schemas, strict=True) if schema is not None}
         self._schemas |= there
         return set(there)
 
     def catalog(self, names: Names) -> Catalog | None:
-        """Return the catalog at ``names``, as it was when it was first asked for."""
+        """Return the catalog at ``names``, as it was at the first call; None if there is none."""
         if names not in self._catalogs:
-            (found,) = self.store.catalogs.load_many([names])
-            if found is None:
+            (catalog,) = self.store.catalogs.load_many([names])
+            if catalog is None:
                 return None
-            self._catalogs[names] = found
+            self._catalogs[names] = catalog
         return self._catalogs[names]
 
-    def find(self, wanted: Sequence[Dataset], unseen: AbstractSet[str] = frozenset()) -> list[Found]:
-        """Return what there is of data sets: by location, else by path, but for the locations in ``unseen``."""
-        catalog = self.catalog(wanted[0].path[:2]) if wanted else None
+    def find(self, datasets: Sequence[Dataset], unseen: AbstractSet[str] = frozenset()) -> list[CatalogState]:
+        """Return the state of each data set, looked up by location, else by path unless its location is ``unseen``."""
+        catalog = self.catalog(datasets[0].path[:2]) if datasets else None
         if catalog is None:
-            return [Found()] * len(wanted)
-        rows = self.store.sources.load_many(catalog, [row_name(found.location) for found in wanted])
-        tables = self._tables(wanted, rows, unseen)
+            return [CatalogState()] * len(datasets)
+        rows = self.store.sources.load_many(catalog, [row_name(dataset.location) for dataset in datasets])
+        tables = self._tables(datasets, rows, unseen)
         figures = self._figures([table for table in tables if table is not None])
         return [
-            Found(None if t is None else _stored(t, _parts(self.store, t), figures.get(t.id)), row)
+            CatalogState(None if t is None else _stored(t, _parts(self.store, t), figures.get(t.id)), row)
             for t, row in zip(tables, rows, strict=True)
         ]
 
     def _tables(
-        self, wanted: Sequence[Dataset], rows: Sequence[Source | None], unseen: AbstractSet[str]
+        self, datasets: Sequence[Dataset], rows: Sequence[Source | None], unseen: AbstractSet[str]
     ) -> list[Table | None]:
-        """Return the table that each row leads to, if it is of that location still; else the one at the path."""
+        """Return the table that each row leads to if it still has that location, else the table at the path."""
         ids = [row.table for row in rows if row is not None and row.table is not None]
         by_id = {table.id: table for table in self.store.sources.tables(ids) if table is not None}
         tables = [None if row is None or row.table is None else by_id.get(row.table) for row in rows]
-        for at, found in enumerate(wanted):
+        for at, dataset in enumerate(datasets):
             table = tables[at]
-            if table is not None and table.location != location_of(found.location):
+            if table is not None and table.location != location_of(dataset.location):
                 tables[at] = None
-        missing = [at for at, found in enumerate(wanted) if tables[at] is None and found.location not in unseen]
-        there = self.store.tables.load_many([wanted[at].path for at in missing]) if missing else []
+        missing = [at for at, dataset in enumerate(datasets) if tables[at] is None and dataset.location not in unseen]
+        there = self.store.tables.load_many([datasets[at].path for at in missing]) if missing else []
         for at, table in zip(missing, there, strict=True):
             tables[at] = table
         return tables
 
     def _figures(self, tables: Sequence[Table]) -> dict[int, Mapping[str, Any]]:
-        found = self.store.sources.figures([table.id for table in tables], STATISTIC)
-        return {t.id: dict(s.values) for t, s in zip(tables, found, strict=True) if s is not None}
+        statistics = self.store.sources.figures([table.id for table in tables], STATISTIC)
+        return {t.id: dict(s.values) for t, s in zip(tables, statistics, strict=True) if s is not None}
 
     # --- writing
 
-    def is_settled(self, found: Dataset, known: Found, made: Plan) -> bool:
-        """Whether neither table nor row would be another with this plan."""
-        if not made.is_empty or known.table is None:
+    def is_settled(self, dataset: Dataset, state: CatalogState, plan: TablePlan) -> bool:
+        """Return whether the plan would change neither the table nor its row."""
+        if not plan.is_empty or state.table is None:
             return False
-        fields = source_fields(found, made, known.table, known.source, self.policy, self.run)
-        return is_same({**fields, "table": known.table.id, "table_version": known.table.version}, known.source)
+        fields = source_fields(dataset, plan, state.table, state.source, self.policy, self.run)
+        return is_same({**fields, "table": state.table.id, "table_version": state.table.version}, state.source)
 
-    def create(self, new: Sequence[tuple[Dataset, Found, Plan]]) -> bool:
-        """Make new tables in one commit; False: something was in the way, and nothing was written."""
+    def create(self, new: Sequence[NewDataset]) -> bool:
+        """Create new tables in one commit. Return False if another process was faster: then nothing is written."""
         catalog = self.catalog(new[0][0].path[:2])
         if catalog is None:
             return False
-        parents = self._ensure_schemas({found.path[:-1] for found, _, _ in new})
-        rows = [self._new_table(found, known, made, parents[found.path[:-1]]) for found, known, made in new]
+        parents = self._ensure_schemas({dataset.path[:-1] for dataset, _, _ in new})
+        rows = [self._new_table(dataset, state, plan, parents[dataset.path[:-1]]) for dataset, state, plan in new]
         try:
             self.store.sources.register(catalog, rows)
         except (EntityAlreadyExists, EntityNotFound, VersionConflict):
@@ -168,29 +167,29 @@ class StoreCatalog:
         return True
 
     def _ensure_schemas(self, paths: Iterable[Names]) -> dict[Names, Entity]:
-        """Return the schemas, created where they are missing."""
+        """Return the schemas; create those that are missing."""
         wanted = [path for path in sorted(paths) if path not in self._schemas]
         for path in sorted(set(wanted) - self.schemas(wanted)):
             self._schemas[path] = self.store.schemas.create(path, parents=True, if_exists="return")
         return self._schemas
 
-    def _new_table(self, found: Dataset, known: Found, made: Plan, parent: Entity) -> NewTable:
-        fields = source_fields(found, made, None, known.source, self.policy, self.run)
+    def _new_table(self, dataset: Dataset, state: CatalogState, plan: TablePlan, parent: Entity) -> NewTable:
+        fields = source_fields(dataset, plan, None, state.source, self.policy, self.run)
         return NewTable(
             parent=parent,
-            name=found.path[-1],
-            fields=_fields(found),
-            properties=properties_of(found),
-            partitions={name: (part.values, part.properties) for name, part in made.parts.items()},
-            statistics={} if made.seen is None else {STATISTIC: made.seen},
-            source=row_name(found.location),
-            source_id=0 if known.source is None else known.source.id,
-            source_version=0 if known.source is None else known.source.version,
+            name=dataset.path[-1],
+            fields=_fields(dataset),
+            properties=properties_of(dataset),
+            partitions={name: (part.values, part.properties) for name, part in plan.parts.items()},
+            statistics={} if plan.seen is None else {STATISTIC: plan.seen},
+            source=row_name(dataset.location),
+            source_id=0 if state.source is None else state.source.id,
+            source_version=0 if state.source is None else state.source.version,
             source_of=lambda table_id: {**fields, "table": table_id, "table_version": 1},
         )
 
     def note_unused(self, path: Names, unused: Sequence[tuple[str, str | None]]) -> None:
-        """Write down which files could not be used, by location and signature."""
+        """Record the files that could not be used, by location and signature."""
         catalog = self.catalog(path[:2])
         if catalog is None:
             return
@@ -207,89 +206,94 @@ class StoreCatalog:
         if differing(self.store.sources.load_many(catalog, names)):
             self.store.run(note)
 
-    def apply(self, found: Dataset, known: Found, decide: Decide) -> Applied:
-        """Decide, and write the plan, in one transaction; again when a race is lost."""
-        before = Counter(self.store.counters)
-        for left in reversed(range(_TRIES)):
+    def apply(self, dataset: Dataset, state: CatalogState, decide: Decide) -> Applied:
+        """Plan and write one data set in a transaction; plan again when a race is lost.
+
+        Raises VersionConflict, EntityAlreadyExists or EntityNotFound when other processes win the race ten times.
+        """
+        attempts = 0
+
+        def write(tx: Any) -> tuple[TablePlan, Names, int]:
+            nonlocal attempts
+            attempts += 1  # the store calls this once for each attempt: the count is this data set's alone
+            (written,) = self._write_all(tx, [(dataset, state, decide)])
+            return written
+
+        left = _TRIES
+        while True:
             try:
-                ((plan, names, version),) = self.store.run(
-                    lambda tx: self._write_all(tx, [(found, known, decide)])  # noqa: B023
-                )
-                break
+                return Applied(*self.store.run(write), attempts=attempts, conflicts=attempts - 1)
             except (EntityAlreadyExists, EntityNotFound, VersionConflict):
+                left -= 1
                 if not left:
                     raise
             self._catalogs.clear()
-            (known,) = self.find([found])  # others were faster
-        after = Counter(self.store.counters)
-        after.subtract(before)
-        lost = sum(count for cause, count in after.items() if cause.startswith("conflicts_"))
-        return Applied(plan, names, version, after["attempts"], lost)
+            (state,) = self.find([dataset])  # another process was faster
 
-    def apply_together(self, wishes: Sequence[tuple[Dataset, Found, Decide]]) -> list[Applied] | None:
-        """Decide, and write all plans in one transaction; None: something was in the way, and nothing was written."""
+    def apply_together(self, requests: Sequence[Request]) -> list[Applied] | None:
+        """Plan and write several data sets in one transaction. Return None if a race is lost: nothing is written."""
         try:
             with self.store.transaction() as tx:
-                done = self._write_all(tx, wishes)
+                done = self._write_all(tx, requests)
         except (EntityAlreadyExists, EntityNotFound, VersionConflict):
             self._catalogs.clear()
             return None
         return [Applied(*one, attempts=int(at == 0)) for at, one in enumerate(done)]
 
-    def _write_all(self, tx: Any, wishes: Sequence[tuple[Dataset, Found, Decide]]) -> list[tuple[Plan, Names, int]]:
-        """Plan on what the transaction reads, and write that.
+    def _write_all(self, tx: Any, requests: Sequence[Request]) -> list[tuple[TablePlan, Names, int]]:
+        """Plan on what the transaction reads, and write the plans.
 
-        What is read here is validated when it commits. So an absent table is not read but created, and partitions
-        were listed before: validating a missing name or a listing would keep others out of the schema for that time.
+        The commit validates what is read here. So an absent table is created without a read, and the partitions come
+        from an earlier listing: to validate a missing name or a listing would block other writers of the schema.
         """
-        first = wishes[0][0].path
+        first = requests[0][0].path
         catalog = self.catalog(first[:2])
         if catalog is None:
             raise EntityNotFound(format_path(first[:2]))
-        sources = tx.sources.load_many(catalog, [row_name(found.location) for found, _, _ in wishes])
-        ids = [known.table.id for _, known, _ in wishes if known.table is not None]
+        sources = tx.sources.load_many(catalog, [row_name(dataset.location) for dataset, _, _ in requests])
+        ids = [state.table.id for _, state, _ in requests if state.table is not None]
         tables = {table.id: table for table in tx.sources.tables(ids) if table is not None}
         figures = dict(zip(ids, tx.sources.figures(ids, STATISTIC), strict=True))
-        done, rows, drop = list[tuple[Plan, Names, int]](), [], list[str]()
-        for (found, known, decide), source in zip(wishes, sources, strict=True):
-            if _version(source) != _version(known.source):
-                raise _changed(found, "its row is another")
+        done, rows, drop = list[tuple[TablePlan, Names, int]](), [], list[str]()
+        for (dataset, state, decide), source in zip(requests, sources, strict=True):
+            if _version(source) != _version(state.source):
+                raise _changed(dataset, "its row has changed")
             table, stored = None, None
-            if known.table is not None:
-                table, seen = tables.get(known.table.id), figures[known.table.id]
+            if state.table is not None:
+                table, seen = tables.get(state.table.id), figures[state.table.id]
                 if table is None:
-                    raise _changed(found, "its table was dropped")
-                stored = _stored(table, known.table.parts, None if seen is None else dict(seen.values))
+                    raise _changed(dataset, "its table was dropped")
+                stored = _stored(table, state.table.parts, None if seen is None else dict(seen.values))
             plan = decide(stored)
-            table = _write_table(tx, found, table, plan)
+            table = _write_table(tx, dataset, table, plan)
             done.append((plan, table.names, table.version))
-            fields = source_fields(found, plan, stored, source, self.policy, self.run)
+            fields = source_fields(dataset, plan, stored, source, self.policy, self.run)
             fields |= {"table": table.id, "table_version": table.version}
             if not is_same(fields, source):
-                rows.append(tx.sources.row(row_name(found.location), **fields))
-                drop += _left_behind(found, stored)
+                rows.append(tx.sources.row(row_name(dataset.location), **fields))
+                drop += _left_behind(dataset, stored)
         if rows:
             tx.sources.put_many(catalog, rows, drop)
         return done
 
 
-def _left_behind(found: Dataset, stored: StoredTable | None) -> list[str]:
-    """Return the name of the row of the location that the table had before."""
+def _left_behind(dataset: Dataset, stored: StoredTable | None) -> list[str]:
+    """Return the row name of the table's previous location, if it has moved."""
     there = None if stored is None else stored.location
-    return [] if there in (None, location_of(found.location)) else [location_row(str(there))]
+    return [] if there in (None, location_of(dataset.location)) else [location_row(str(there))]
 
 
-def _write_table(tx: Any, found: Dataset, table: Table | None, plan: Plan) -> Table:
+def _write_table(tx: Any, dataset: Dataset, table: Table | None, plan: TablePlan) -> Table:
     """Write the table, its partitions and its statistic; return it."""
     if table is None:
-        table = tx.tables.create(found.path, properties=properties_of(found), parents=True, **_fields(found))
+        table = tx.tables.create(dataset.path, properties=properties_of(dataset), parents=True, **_fields(dataset))
     elif plan.changes:
         table = tx.tables.alter(table, *plan.changes)
     _write_owned(tx, table, plan)
     return table
 
 
-def _write_owned(tx: Any, table: Table, plan: Plan) -> None:
+def _write_owned(tx: Any, table: Table, plan: TablePlan) -> None:
     if plan.parts or plan.removed:
         rows = [tx.partitions.row(name, part.values, part.properties) for name, part in plan.parts.items()]
         tx.partitions.put_many(table, rows, plan.removed)
@@ -301,26 +305,28 @@ def _version(row: Source | None) -> int:
     return 0 if row is None else row.version
 
 
-def _changed(found: Dataset, why: str) -> VersionConflict:
-    return VersionConflict(found.location, None, None, f"{found.location}: {why}; somebody was faster")
+def _changed(dataset: Dataset, why: str) -> VersionConflict:
+    return VersionConflict(
+        dataset.location, None, None, f"{dataset.location}: {why}: another process was faster; crawl again"
+    )
 
 
-def _fields(found: Dataset) -> dict[str, Any]:
+def _fields(dataset: Dataset) -> dict[str, Any]:
     return {
-        "columns": found.columns,
-        "partitioning": partitioning_of(found),
-        "location": location_of(found.location),
-        "format": found.format,
+        "columns": dataset.columns,
+        "partitioning": partitioning_of(dataset),
+        "location": location_of(dataset.location),
+        "format": dataset.format,
     }
 
 
 def _parts(managers: Any, table: Table) -> dict[str, StoredPart]:
-    found = managers.partitions.list(table) if table.partitioning else ()
-    return {part.name: StoredPart(dict(part.values), dict(part.properties)) for part in found}
+    parts = managers.partitions.list(table) if table.partitioning else ()
+    return {part.name: StoredPart(dict(part.values), dict(part.properties)) for part in parts}
 
 
 def _stored(table: Table, parts: Mapping[str, StoredPart], seen: Mapping[str, Any] | None) -> StoredTable:
-    """Return what the crawler compares with."""
+    """Return the table as the plan compares it."""
     return StoredTable(
         columns=table.columns,
         partitioning=table.partitioning,

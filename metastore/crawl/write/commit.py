@@ -1,19 +1,20 @@
-"""From files that were read to tables in the catalog, on the executors: concurrent, and safe to run twice.
+"""Write the data sets of a task to the catalog, on the executors: concurrently, and safely when run twice.
 
-A task loads what the catalog has of its data sets in a few round trips, decides what the files become, plans each
-table against what was loaded, and is done with those that are unchanged. New tables are made many at once, in one
-commit; where somebody was faster, and for all that is there already, each data set has a transaction of its own,
-planned on fresh reads as often as others win the race: what people write meanwhile is merged. Run again (Spark
-repeats a task whose executor died), it finds its own work done and writes nothing.
+1. Load what the catalog has of the task's data sets, in a few round trips.
+2. Decide what the files become, and plan each table against what was loaded. Unchanged tables end here.
+3. Create new tables many at once, in one commit. Change existing tables a few at once.
+4. Where another process wins the race, write each data set in a transaction of its own. It plans again on fresh
+   reads until it commits, so edits of people are merged.
 
-What fails, fails alone. Only when the database is gone, the rest of the task is not tried.
+Spark repeats a task whose executor died. The repeated task finds its tables in place and writes nothing.
+A data set that fails stops no other. Only when the database is gone, the rest of the task is not tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -25,36 +26,45 @@ from metastore.crawl.files.places import is_gone, join, location_of
 from metastore.crawl.policies import Policies
 from metastore.crawl.read.facts import FileFacts, Unreadable
 from metastore.crawl.report import Action, Failure, Note, TableResult
-from metastore.crawl.write.plan import Plan, Refused, StoredTable, plan
+from metastore.crawl.write.plan import PlanError, StoredTable, TablePlan, plan_table
 from metastore.errors import BackendUnavailable, MetastoreError
 from metastore.kinds.source import Source
 from metastore.names import format_path
 
-__all__ = ["Applied", "Catalog", "Found", "Group", "Row", "commit_groups"]
+__all__ = ["Applied", "Catalog", "CatalogState", "Group", "NewDataset", "Request", "Row", "commit_groups"]
 
 Group = tuple[Candidate, Sequence[FileFacts | Unreadable]]
 Row = TableResult | Failure | Note
-Decide = Callable[[StoredTable | None], Plan]
+Decide = Callable[[StoredTable | None], TablePlan]
 _TOGETHER: Final = 100
-"""How many new tables are made in one commit."""
+"""How many new tables one commit creates."""
 _ALTERED_TOGETHER: Final = 25
-"""How many tables are changed in one commit: the more, the likelier it is that somebody is at one of them."""
+"""How many tables one commit changes. The more there are, the likelier another process changes one of them."""
 _NO_POLICIES: Final = Policies()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What the catalog has of a data set: its table, and the row that leads there."""
+class CatalogState:
+    """What the catalog has of a data set: its table, and the row that leads from the location to the table."""
 
     table: StoredTable | None = None
     source: Source | None = None
 
 
+NewDataset = tuple[Dataset, CatalogState, TablePlan]
+"""A data set without a table, and the plan that creates it."""
+Request = tuple[Dataset, CatalogState, Decide]
+"""A data set to write, and the function that plans it on fresh reads."""
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a transaction came to: the last plan, the table and its version, attempts that were sent and races lost."""
+    """The result of a transaction: its plan, and the path and version of the table.
 
-    plan: Plan
+    ``attempts`` counts how often the crawler planned and sent it, ``conflicts`` how many of these lost a race.
+    """
+
+    plan: TablePlan
     names: Names
     version: int
     attempts: int = 0
@@ -62,38 +72,38 @@ class Applied:
 
 
 class Catalog(Protocol):
-    """What the crawler asks of a store; see :mod:`metastore.crawl.write.catalog`."""
+    """The operations of a store that the crawler uses; see :mod:`metastore.crawl.write.catalog`."""
 
     def locations(self, paths: Sequence[Names]) -> dict[Names, str | None]:
-        """Return the locations of the tables that are at these paths."""
+        """Return the location of each table that exists at one of these paths."""
         ...
 
     def schemas(self, paths: Sequence[Names]) -> set[Names]:
-        """Return which of these schemas there are."""
+        """Return which of these schemas exist."""
         ...
 
-    def find(self, wanted: Sequence[Dataset], unseen: AbstractSet[str] = frozenset()) -> list[Found]:
-        """Return what there is of data sets: by location, else by path, but for the locations in ``unseen``."""
+    def find(self, datasets: Sequence[Dataset], unseen: AbstractSet[str] = frozenset()) -> list[CatalogState]:
+        """Return the state of each data set, looked up by location, else by path unless its location is ``unseen``."""
         ...
 
-    def is_settled(self, found: Dataset, known: Found, made: Plan) -> bool:
-        """Whether neither table nor row would be another with this plan."""
+    def is_settled(self, dataset: Dataset, state: CatalogState, plan: TablePlan) -> bool:
+        """Return whether the plan would change neither the table nor its row."""
         ...
 
-    def create(self, new: Sequence[tuple[Dataset, Found, Plan]]) -> bool:
-        """Make new tables in one commit; False: something was in the way, and nothing was written."""
+    def create(self, new: Sequence[NewDataset]) -> bool:
+        """Create new tables in one commit. Return False if another process was faster: then nothing is written."""
         ...
 
-    def apply(self, found: Dataset, known: Found, decide: Decide) -> Applied:
-        """Decide, and write the plan, in one transaction; again when a race is lost."""
+    def apply(self, dataset: Dataset, state: CatalogState, decide: Decide) -> Applied:
+        """Plan and write one data set in a transaction; plan again when a race is lost."""
         ...
 
-    def apply_together(self, wishes: Sequence[tuple[Dataset, Found, Decide]]) -> list[Applied] | None:
-        """Decide, and write all plans in one transaction; None: something was in the way, and nothing was written."""
+    def apply_together(self, requests: Sequence[Request]) -> list[Applied] | None:
+        """Plan and write several data sets in one transaction. Return None if a race is lost: nothing is written."""
         ...
 
     def note_unused(self, path: Names, unused: Sequence[tuple[str, str | None]]) -> None:
-        """Write down which files could not be used, by location and signature."""
+        """Record the files that could not be used, by location and signature."""
         ...
 
 
@@ -118,12 +128,12 @@ class _Task:
             self.looked.update(new)
 
     def is_stored(self, path: Names, location: str) -> bool:
-        """Whether the table at ``path`` is of the files at ``location``."""
+        """Return whether the table at ``path`` has the files at ``location``."""
         return self.there.get(path) == location_of(location)
 
-    def decide(self, found: Dataset) -> Decide:
+    def decide(self, dataset: Dataset) -> Decide:
         gone = partial(is_gone, options=self.options)
-        return lambda stored: plan(found, stored, gone, self.policies.on_type_change)
+        return lambda stored: plan_table(dataset, stored, gone, self.policies.on_type_change)
 
 
 def commit_groups(
@@ -134,12 +144,12 @@ def commit_groups(
     dry_run: bool = False,
     options: Options = NO_OPTIONS,
 ) -> Generator[Row]:
-    """Write the tables of ``groups``; yield a row for each, and one for all that went wrong."""
+    """Write the tables of ``groups``; yield a row for each table, and one for each failure."""
     groups = list(groups)
     task = _Task(catalog, policies, dry_run, options)
     try:
         datasets, failures = _shapes(task, groups)
-        known = catalog.find(datasets, task.unseen)
+        states = catalog.find(datasets, task.unseen)
         if task.unused and not dry_run:
             catalog.note_unused(groups[0][0].table, task.unused)
     except MetastoreError as error:
@@ -147,7 +157,7 @@ def commit_groups(
             yield Failure(candidate.location, f"could not be written: {_line(error)}")
         return
     yield from failures
-    yield from _settle_or_write(task, _unclaimed(task, datasets, known))
+    yield from _settle_or_write(task, _unclaimed(task, datasets, states))
 
 
 def _shapes(task: _Task, groups: Sequence[Group]) -> tuple[list[Dataset], list[Failure]]:
@@ -156,10 +166,10 @@ def _shapes(task: _Task, groups: Sequence[Group]) -> tuple[list[Dataset], list[F
     many = _already_many(task, groups)
     datasets: list[Dataset] = []
     failures: list[Failure] = []
-    for candidate, found in groups:
+    for candidate, facts in groups:
         is_one = candidate.known == "one" or task.is_stored(candidate.table, candidate.location)
         is_many = candidate.known == "many" or candidate.location in many
-        shaped, failed = shape(candidate, found, is_one=is_one, is_many=is_many)
+        shaped, failed = shape(candidate, facts, is_one=is_one, is_many=is_many)
         datasets += shaped
         task.unseen.update(dataset.location for dataset in shaped if candidate.known == "new")
         failures += failed
@@ -168,10 +178,10 @@ def _shapes(task: _Task, groups: Sequence[Group]) -> tuple[list[Dataset], list[F
 
 
 def _already_many(task: _Task, groups: Sequence[Group]) -> set[str]:
-    """Return the locations whose files are tables of their own in the catalog, without rows that say so."""
+    """Return the locations whose files are separate tables in the catalog although no row says so."""
     undecided = [
-        (candidate, file_tables(candidate, [file.name for file in found]))
-        for candidate, found in groups
+        (candidate, file_tables(candidate, [file.name for file in facts]))
+        for candidate, facts in groups
         if not (candidate.apart or candidate.partitioned or candidate.known)
         and not task.is_stored(candidate.table, candidate.location)
     ]
@@ -185,39 +195,41 @@ def _already_many(task: _Task, groups: Sequence[Group]) -> set[str]:
     }
 
 
-Wish = tuple[Dataset, Found]
+Wish = tuple[Dataset, CatalogState]
 
 
-def _unclaimed(task: _Task, datasets: Sequence[Dataset], known: Sequence[Found]) -> Iterator[Wish | Failure]:
-    """Yield the data sets; a failure for the second of two that would have one path."""
-    for found, there in zip(datasets, known, strict=True):
-        owner = found.location if there.table is not None else task.claims.setdefault(found.path, found.location)
-        if owner == found.location:
-            yield found, there
+def _unclaimed(task: _Task, datasets: Sequence[Dataset], states: Sequence[CatalogState]) -> Iterator[Wish | Failure]:
+    """Yield the data sets. Of two data sets with one path, yield a failure for the second."""
+    for dataset, state in zip(datasets, states, strict=True):
+        claimed = state.table is None
+        owner = task.claims.setdefault(dataset.path, dataset.location) if claimed else dataset.location
+        if owner == dataset.location:
+            yield dataset, state
         else:
-            path = format_path(found.path)
-            yield Failure(found.location, f"would be {path}, which is the table of {owner} already")
+            path = format_path(dataset.path)
+            yield Failure(dataset.location, f"would be {path}, which is the table of {owner} already")
 
 
 def _settle_or_write(task: _Task, wishes: Iterable[Wish | Failure]) -> Iterator[Row]:
     """Plan all data sets on what was loaded; write those that need it."""
-    new: list[tuple[Dataset, Found, Plan]] = []
+    new: list[NewDataset] = []
     rest: list[Wish] = []
     for wish in wishes:
         if isinstance(wish, Failure):
             yield wish
             continue
-        found, known = wish
+        dataset, state = wish
         try:
-            made = task.decide(found)(known.table)
-        except Refused as error:
-            yield from _failed(found, known, _line(error))
+            plan = task.decide(dataset)(state.table)
+        except PlanError as error:
+            yield from _failed(dataset, state, _line(error))
             continue
-        if task.dry_run or task.catalog.is_settled(found, known, made):
-            names = known.table.names if known.table else found.path
-            yield from _rows(found, Applied(made, names, known.table.version if known.table else 0), task.dry_run)
-        elif made.create:
-            new.append((found, known, made))
+        if task.dry_run or task.catalog.is_settled(dataset, state, plan):
+            names = state.table.names if state.table else dataset.path
+            version = state.table.version if state.table else 0
+            yield from _rows(dataset, Applied(plan, names, version), task.dry_run)
+        elif plan.create:
+            new.append((dataset, state, plan))
         else:
             rest.append(wish)
     writer = _Writer(task)
@@ -229,89 +241,95 @@ def _settle_or_write(task: _Task, wishes: Iterable[Wish | Failure]) -> Iterator[
 
 @dataclass
 class _Writer:
-    """Writes, until the database is gone."""
+    """Writes data sets until the database is gone."""
 
     task: _Task
     lost: BackendUnavailable | None = None
+    races: int = 0
+    """Commits of several tables that lost a race; the next row that is written reports them."""
 
-    def create(self, new: Sequence[tuple[Dataset, Found, Plan]]) -> Iterator[Row]:
-        """Make new tables at once; where that does not work, those one by one that nobody else has made."""
-        catalog, rest = self.task.catalog, [(found, known) for found, known, _ in new]
+    def create(self, new: Sequence[NewDataset]) -> Iterator[Row]:
+        """Create new tables at once. If that fails, write each on its own, on what others have created meanwhile."""
+        catalog, rest = self.task.catalog, [(dataset, state) for dataset, state, _ in new]
         try:
             if self.lost is None and catalog.create(new):
-                for at, (found, _, made) in enumerate(new):
-                    yield from _rows(found, Applied(made, found.path, 1, attempts=int(at == 0)))
+                for at, (dataset, _, plan) in enumerate(new):
+                    yield from _rows(dataset, Applied(plan, dataset.path, 1, attempts=int(at == 0)))
                 return
-            fresh = catalog.find([found for found, _ in rest])
-            rest = [(found, known) for (found, _), known in zip(rest, fresh, strict=True)]
+            self.races += self.lost is None
+            fresh = catalog.find([dataset for dataset, _ in rest])
+            rest = [(dataset, state) for (dataset, _), state in zip(rest, fresh, strict=True)]
         except BackendUnavailable as error:
             self.lost = error
         except MetastoreError:
-            pass  # which of them is wrong will show
-        for found, known in rest:
-            yield from self.write(found, known)
+            pass  # writing each on its own shows which of them fails
+        for dataset, state in rest:
+            yield from self.write(dataset, state)
 
     def alter(self, wishes: Sequence[Wish]) -> Iterator[Row]:
-        """Write what is there already in one transaction; one by one where others are at work."""
+        """Change existing tables in one transaction. If that loses a race, write each on its own."""
         done: list[Applied] | None = None
         if self.lost is None and len(wishes) > 1:
             try:
-                found_all = [(found, known, self.task.decide(found)) for found, known in wishes]
-                done = self.task.catalog.apply_together(found_all)
+                requests = [(dataset, state, self.task.decide(dataset)) for dataset, state in wishes]
+                done = self.task.catalog.apply_together(requests)
+                self.races += done is None
             except BackendUnavailable as error:
                 self.lost = error
-            except (Refused, MetastoreError):
-                pass  # whose it is will show
-        for at, (found, known) in enumerate(wishes):
-            yield from self.write(found, known) if done is None else _rows(found, done[at])
+            except (PlanError, MetastoreError):
+                pass  # writing each on its own shows which of them fails
+        for at, (dataset, state) in enumerate(wishes):
+            yield from self.write(dataset, state) if done is None else _rows(dataset, done[at])
 
-    def write(self, found: Dataset, known: Found) -> Iterator[Row]:
+    def write(self, dataset: Dataset, state: CatalogState) -> Iterator[Row]:
         """Write one data set in a transaction of its own."""
         if self.lost is not None:
-            yield from _failed(found, known, f"could not be written: {_line(self.lost)}")
+            yield from _failed(dataset, state, f"could not be written: {_line(self.lost)}")
             return
-        decide = self.task.decide(found)
+        decide = self.task.decide(dataset)
         try:
-            made = decide(known.table)
-            if known.table is not None and self.task.catalog.is_settled(found, known, made):
-                done = Applied(made, known.table.names, known.table.version)
+            plan = decide(state.table)
+            if state.table is not None and self.task.catalog.is_settled(dataset, state, plan):
+                done = Applied(plan, state.table.names, state.table.version)
             else:
-                done = self.task.catalog.apply(found, known, decide)
-            yield from _rows(found, done)
+                done = self.task.catalog.apply(dataset, state, decide)
+            done = replace(done, attempts=done.attempts + self.races, conflicts=done.conflicts + self.races)
+            self.races = 0
+            yield from _rows(dataset, done)
         except BackendUnavailable as error:
             self.lost = error
-            yield from _failed(found, known, f"could not be written: {_line(error)}")
-        except (Refused, MetastoreError) as error:
-            yield from _failed(found, known, _line(error))
+            yield from _failed(dataset, state, f"could not be written: {_line(error)}")
+        except (PlanError, MetastoreError) as error:
+            yield from _failed(dataset, state, _line(error))
 
 
-def _rows(found: Dataset, done: Applied, dry_run: bool = False) -> Iterator[Row]:
-    made, path = done.plan, format_path(done.names)
-    action: Action = "created" if made.create else "altered" if made.alters else "unchanged"
+def _rows(dataset: Dataset, done: Applied, dry_run: bool = False) -> Iterator[Row]:
+    plan, path = done.plan, format_path(done.names)
+    action: Action = "created" if plan.create else "altered" if plan.alters else "unchanged"
     yield TableResult(
         path=path,
-        location=found.location,
+        location=dataset.location,
         action=action,
         version=None if dry_run else done.version,
-        files=found.files,
-        rows=found.rows,
-        bytes=found.bytes,
-        partitions=len(found.parts),
-        partitions_added=len(made.parts) - len(made.replaced),
-        partitions_changed=len(made.replaced),
-        partitions_removed=len(made.removed),
+        files=dataset.files,
+        rows=dataset.rows,
+        bytes=dataset.bytes,
+        partitions=len(dataset.parts),
+        partitions_added=len(plan.parts) - len(plan.replaced),
+        partitions_changed=len(plan.replaced),
+        partitions_removed=len(plan.removed),
         attempts=done.attempts,
         conflicts=done.conflicts,
-        changes=made.diff,
+        changes=plan.diff,
     )
-    for text in made.notes:
+    for text in plan.notes:
         yield Note(path, text)
 
 
-def _failed(found: Dataset, known: Found, reason: str) -> Iterator[Row]:
-    path = format_path(known.table.names if known.table is not None else found.path)
-    yield TableResult(path, found.location, "failed")
-    yield Failure(found.location, reason)
+def _failed(dataset: Dataset, state: CatalogState, reason: str) -> Iterator[Row]:
+    path = format_path(state.table.names if state.table is not None else dataset.path)
+    yield TableResult(path, dataset.location, "failed")
+    yield Failure(dataset.location, reason)
 
 
 def _line(error: Exception) -> str:

@@ -18,7 +18,7 @@ from metastore.crawl.files.places import path_of
 from metastore.crawl.policies import OnMissing
 from metastore.crawl.report import Action, Failure, Note, TableResult
 from metastore.crawl.write.plan import MISSING
-from metastore.crawl.write.registry import Known
+from metastore.crawl.write.registry import Entry
 from metastore.errors import MetastoreError
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.change import SetProperty
@@ -30,10 +30,10 @@ __all__ = ["is_news", "missed", "settle_missing"]
 Row = TableResult | Failure | Note
 
 
-def missed(lost: Iterable[Known], listing: Listing) -> list[Known]:
+def missed(lost: Iterable[Entry], listing: Listing) -> list[Entry]:
     """Return which of the rows without files are of data sets that are gone for sure."""
     unseen = sorted({f.path for f in listing.failures} | {n.path for n in listing.notes} | listing.left_out)
-    return [known for known in lost if not _is_hidden(path_of(known.row.location), unseen)]
+    return [entry for entry in lost if not _is_hidden(path_of(entry.row.location), unseen)]
 
 
 def _is_hidden(path: str, unseen: list[str]) -> bool:
@@ -44,13 +44,13 @@ def _is_hidden(path: str, unseen: list[str]) -> bool:
     return any("/".join(parts[:n]) in hidden for n in range(1, len(parts) + 1)) if hidden else False
 
 
-def is_news(known: Known, policy: OnMissing) -> bool:
+def is_news(entry: Entry, policy: OnMissing) -> bool:
     """Whether there is something to write for a data set that is gone."""
     if policy == "keep":
         return False
-    if known.path is None or known.row.missing is None:
+    if entry.path is None or entry.row.missing is None:
         return True
-    return policy == "drop" and not _is_edited(known.row, known.version)
+    return policy == "drop" and not _is_edited(entry.row, entry.version)
 
 
 def _is_edited(row: Source, version: int) -> bool:
@@ -58,33 +58,33 @@ def _is_edited(row: Source, version: int) -> bool:
 
 
 def settle_missing(
-    store: Store, catalog: Catalog, gone: Iterable[Known], policy: OnMissing, now: str, *, dry_run: bool
+    store: Store, catalog: Catalog, gone: Iterable[Entry], policy: OnMissing, now: str, *, dry_run: bool
 ) -> Iterator[Row]:
     """Do what the policy says with each data set that is gone; yield what was done."""
-    for known in gone:
+    for entry in gone:
         try:
-            row = known.row
-            is_new = is_news(known, policy) and not dry_run
-            action = store.run(_settling(catalog, row, policy, now)) if is_new else _action(known, policy)
-            yield from _told(known, action, policy, dry_run=dry_run)
+            row = entry.row
+            is_new = is_news(entry, policy) and not dry_run
+            action = store.run(_settling(catalog, row, policy, now)) if is_new else _action(entry, policy)
+            yield from _rows(entry, action, policy, dry_run=dry_run)
         except MetastoreError as error:
-            yield Failure(path_of(known.row.location), f"its files are gone: {' '.join(str(error).split())}")
+            yield Failure(path_of(entry.row.location), f"its files are gone: {' '.join(str(error).split())}")
 
 
-def _action(known: Known, policy: OnMissing) -> Action | None:
-    if known.path is None:
+def _action(entry: Entry, policy: OnMissing) -> Action | None:
+    if entry.path is None:
         return None
-    return "dropped" if policy == "drop" and not _is_edited(known.row, known.version) else "missing"
+    return "dropped" if policy == "drop" and not _is_edited(entry.row, entry.version) else "missing"
 
 
-def _told(known: Known, action: Action | None, policy: OnMissing, *, dry_run: bool) -> Iterator[Row]:
-    if action is None or known.path is None:
+def _rows(entry: Entry, action: Action | None, policy: OnMissing, *, dry_run: bool) -> Iterator[Row]:
+    if action is None or entry.path is None:
         return
-    row = known.row
+    row = entry.row
     first = action == "missing" and policy != "keep" and row.missing is None
     changes = (f"+ property {MISSING}",) if first else ()
     yield TableResult(
-        known.path,
+        entry.path,
         path_of(row.location),
         action,
         attempts=int(not dry_run and (action == "dropped" or first)),
@@ -93,7 +93,7 @@ def _told(known: Known, action: Action | None, policy: OnMissing, *, dry_run: bo
     if action == "missing":
         since = f" since {row.missing}" if row.missing else ""
         also = "; people have changed it, so it is not dropped" if policy == "drop" else ""
-        yield Note(known.path, f"its files are gone{since}{also}")
+        yield Note(entry.path, f"its files are gone{since}{also}")
 
 
 def _settling(catalog: Catalog, row: Source, policy: OnMissing, now: str) -> Callable[[Any], Action | None]:

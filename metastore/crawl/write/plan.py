@@ -40,13 +40,13 @@ __all__ = [
     "MISSING",
     "PREFIX",
     "LocationTaken",
-    "Plan",
-    "Refused",
+    "PlanError",
     "StoredPart",
     "StoredTable",
+    "TablePlan",
     "TypeChanged",
     "partitioning_of",
-    "plan",
+    "plan_table",
     "properties_of",
 ]
 
@@ -59,15 +59,15 @@ _OWNED_BY: Final = "numFiles"
 _SIGNATURE: Final = "signature"
 
 
-class Refused(Exception):
+class PlanError(Exception):
     """The table is not written. The message says why, in one line."""
 
 
-class LocationTaken(Refused):
+class LocationTaken(PlanError):
     """The table at this path is of other files."""
 
 
-class TypeChanged(Refused):
+class TypeChanged(PlanError):
     """A column has another type in the files now, and the policy is to fail."""
 
 
@@ -96,7 +96,7 @@ class StoredTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TablePlan:
     """What to write. ``create``: there is no table yet, and ``changes`` are empty.
 
     ``parts`` are to be added or replaced, ``replaced`` are the names of those that are there; ``removed`` go.
@@ -125,45 +125,45 @@ class Plan:
         return bool(self.changes or self.parts or self.removed or (self.seen and not self.same_figures))
 
 
-def properties_of(found: Dataset) -> dict[str, str]:
+def properties_of(dataset: Dataset) -> dict[str, str]:
     """Return the properties of a new table."""
-    return {PREFIX + key: value for key, value in found.options.items()}
+    return {PREFIX + key: value for key, value in dataset.options.items()}
 
 
-def partitioning_of(found: Dataset) -> tuple[str, ...]:
-    """Return the partitioning by the keys of ``found``, spelled as the catalog spells it."""
-    quoted = ["`" + key.replace("`", "``") + "`" for key in found.keys]
-    return tuple(check_partitioning(quoted, [{"name": key} for key in found.keys]))
+def partitioning_of(dataset: Dataset) -> tuple[str, ...]:
+    """Return the partitioning by the keys of ``dataset``, spelled as the catalog spells it."""
+    quoted = ["`" + key.replace("`", "``") + "`" for key in dataset.keys]
+    return tuple(check_partitioning(quoted, [{"name": key} for key in dataset.keys]))
 
 
-def plan(
-    found: Dataset,
+def plan_table(
+    dataset: Dataset,
     stored: StoredTable | None,
     is_gone: Callable[[str], bool] = lambda _: False,
     on_type_change: OnTypeChange = "report",
-) -> Plan:
+) -> TablePlan:
     """Return what to write. ``is_gone`` says whether a location's files are no longer there.
 
     Raises LocationTaken if the table is of other files, TypeChanged where a type is another and the policy says so.
     """
-    parts = {name: StoredPart(dict(part.values), _part_properties(part)) for name, part in found.parts.items()}
+    parts = {name: StoredPart(dict(part.values), _part_properties(part)) for name, part in dataset.parts.items()}
     if stored is None:
-        diff = (*column_lines(found.columns), *partition_lines(parts, frozenset(), ()))
-        return Plan(create=True, parts=parts, seen=figures(found), diff=diff)
-    columns = _Columns(found, stored, on_type_change)
-    changes = (*_place(found, stored, is_gone), *columns.changes(), *_properties(found, stored))
-    seen = figures(found, missing=columns.missing(), kept=columns.kept)
-    changed = Plan(
+        diff = (*column_lines(dataset.columns), *partition_lines(parts, frozenset(), ()))
+        return TablePlan(create=True, parts=parts, seen=figures(dataset), diff=diff)
+    columns = _Columns(dataset, stored, on_type_change)
+    changes = (*_place(dataset, stored, is_gone), *columns.changes(), *_properties(dataset, stored))
+    seen = figures(dataset, missing=columns.missing(), kept=columns.kept)
+    changed = TablePlan(
         changes=changes,
         seen=None if seen == stored.seen else seen,
         notes=tuple(columns.notes),
         open_types=bool(columns.kept),
         same_figures=_unsigned(seen) == _unsigned(stored.seen or {}),
     )
-    if stored.partitioning != partitioning_of(found):
-        changed = replace(changed, notes=(*changed.notes, _other_partitioning(found, stored)))
+    if stored.partitioning != partitioning_of(dataset):
+        changed = replace(changed, notes=(*changed.notes, _other_partitioning(dataset, stored)))
     else:
-        changed = replace(changed, **_partitions(parts, found, stored))
+        changed = replace(changed, **_partitions(parts, dataset, stored))
     return changed if changed.is_empty else replace(changed, diff=tuple(_diff(changed, stored, columns)))
 
 
@@ -171,7 +171,7 @@ def _unsigned(seen: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in seen.items() if key != _SIGNATURE}
 
 
-def _diff(changed: Plan, stored: StoredTable, columns: _Columns) -> Iterator[str]:
+def _diff(changed: TablePlan, stored: StoredTable, columns: _Columns) -> Iterator[str]:
     types = {column.name: column.type for column in stored.columns}
     place = (str(stored.format), str(stored.location))
     yield from lines_of(changed.changes, types, stored.properties, place)
@@ -187,15 +187,15 @@ def _before(stored: StoredTable, key: str, default: Any = None) -> Any:
     return (stored.seen or {}).get(key, default)
 
 
-def _place(found: Dataset, stored: StoredTable, is_gone: Callable[[str], bool]) -> Iterator[EntityChange]:
-    here = location_of(found.location)
+def _place(dataset: Dataset, stored: StoredTable, is_gone: Callable[[str], bool]) -> Iterator[EntityChange]:
+    here = location_of(dataset.location)
     if stored.location != here:
         if stored.location is not None and not _has_moved(stored, here, is_gone):
-            path = format_path(found.path)
+            path = format_path(dataset.path)
             raise LocationTaken(f"would be {path}, which is the table of {stored.location}; rename one of the two")
         yield SetLocation(here)
-    if stored.format != found.format and _before(stored, "format") == stored.format:
-        yield SetFormat(found.format)
+    if stored.format != dataset.format and _before(stored, "format") == stored.format:
+        yield SetFormat(dataset.format)
 
 
 def _has_moved(stored: StoredTable, here: str, is_gone: Callable[[str], bool]) -> bool:
@@ -204,12 +204,12 @@ def _has_moved(stored: StoredTable, here: str, is_gone: Callable[[str], bool]) -
     return stored.seen is not None and there.partition("://")[0] == here.partition("://")[0] and is_gone(there)
 
 
-def _properties(found: Dataset, stored: StoredTable) -> Iterator[EntityChange]:
+def _properties(dataset: Dataset, stored: StoredTable) -> Iterator[EntityChange]:
     if MISSING in stored.properties:
         yield RemoveProperty(MISSING)
     before: Mapping[str, str] = _before(stored, "options", {})
-    for key in sorted({*found.options, *before}):
-        now, then, there = found.options.get(key), before.get(key), stored.properties.get(PREFIX + key)
+    for key in sorted({*dataset.options, *before}):
+        now, then, there = dataset.options.get(key), before.get(key), stored.properties.get(PREFIX + key)
         if now != then and there == then:
             yield RemoveProperty(PREFIX + key) if now is None else SetProperty(PREFIX + key, now)
 
@@ -217,8 +217,8 @@ def _properties(found: Dataset, stored: StoredTable) -> Iterator[EntityChange]:
 class _Columns:
     """The changes of columns, and what there is to say about them."""
 
-    def __init__(self, found: Dataset, stored: StoredTable, on_type_change: OnTypeChange) -> None:
-        self.found, self.stored, self.policy = found, stored, on_type_change
+    def __init__(self, dataset: Dataset, stored: StoredTable, on_type_change: OnTypeChange) -> None:
+        self.dataset, self.stored, self.policy = dataset, stored, on_type_change
         self.before: Mapping[str, Any] = _before(stored, "columns", {})
         self.there = {column.name: column for column in stored.columns}
         self.notes: list[str] = []
@@ -226,7 +226,7 @@ class _Columns:
 
     def missing(self) -> dict[str, str]:
         """Return the types of the columns that files had before and have no more, in the catalog or dropped there."""
-        names = {column.name for column in self.found.columns}
+        names = {column.name for column in self.dataset.columns}
         return {name: seen["type"] for name, seen in self.before.items() if name not in names}
 
     def lines(self) -> Iterator[str]:
@@ -234,7 +234,7 @@ class _Columns:
         for name, kind in self.missing().items():
             if name in self.there and not self.before[name].get("missing"):
                 yield f"- {name} {kind} (in no file any more; kept)"
-        now = {column.name: column.type for column in self.found.columns}
+        now = {column.name: column.type for column in self.dataset.columns}
         for name, kind in self.kept.items():
             then = self.before.get(name, {})
             if (then.get("type"), then.get("kept")) != (now[name], kind):
@@ -243,11 +243,11 @@ class _Columns:
     def changes(self) -> Iterator[EntityChange]:
         """Yield the changes, and write the notes."""
         last = self._last_data_column()
-        for column in self.found.columns:
+        for column in self.dataset.columns:
             if column.name in self.there:
                 yield from self._change(column, self.there[column.name])
             elif column.name not in self.before:
-                after = None if column.name in self.found.keys else last
+                after = None if column.name in self.dataset.keys else last
                 yield AddColumn((column.name,), column.type, nullable=column.nullable, after=after)
                 last = column.name if after is not None else last
         kept = sorted(self.missing().keys() & self.there.keys())
@@ -255,7 +255,7 @@ class _Columns:
 
     def _last_data_column(self) -> str | None:
         """Return the name after which new columns go; None for the end."""
-        keys = set(self.found.keys)
+        keys = set(self.dataset.keys)
         if not keys & self.there.keys():
             return None
         return next((c.name for c in reversed(self.stored.columns) if c.name not in keys), FIRST)
@@ -280,19 +280,19 @@ class _Columns:
             yield SetColumnNullable((now.name,), True)
 
 
-def _other_partitioning(found: Dataset, stored: StoredTable) -> str:
-    here, there = (", ".join(texts) or "none" for texts in (partitioning_of(found), stored.partitioning))
+def _other_partitioning(dataset: Dataset, stored: StoredTable) -> str:
+    here, there = (", ".join(texts) or "none" for texts in (partitioning_of(dataset), stored.partitioning))
     return f"the files are partitioned by {here}, the table by {there}; its partitions are left as they are"
 
 
-def _partitions(parts: Mapping[str, StoredPart], found: Dataset, stored: StoredTable) -> dict[str, Any]:
+def _partitions(parts: Mapping[str, StoredPart], dataset: Dataset, stored: StoredTable) -> dict[str, Any]:
     """Return the parts of a plan that are about partitions."""
     wanted = {name: _merged(part, stored.parts.get(name)) for name, part in parts.items()}
     changed = {name: part for name, part in wanted.items() if part != stored.parts.get(name)}
     return {
         "parts": changed,
         "replaced": frozenset(changed.keys() & stored.parts.keys()),
-        "removed": tuple(_removed(parts.keys(), found, stored)),
+        "removed": tuple(_removed(parts.keys(), dataset, stored)),
     }
 
 
@@ -300,9 +300,9 @@ def _merged(part: StoredPart, there: StoredPart | None) -> StoredPart:
     return part if there is None else StoredPart(part.values, {**there.properties, **part.properties})
 
 
-def _removed(names: Iterable[str], found: Dataset, stored: StoredTable) -> Iterator[str]:
-    if found.doubtful is None:
+def _removed(names: Iterable[str], dataset: Dataset, stored: StoredTable) -> Iterator[str]:
+    if dataset.doubtful is None:
         return
-    for name in sorted(stored.parts.keys() - set(names) - found.doubtful):
+    for name in sorted(stored.parts.keys() - set(names) - dataset.doubtful):
         if _OWNED_BY in stored.parts[name].properties:
             yield name

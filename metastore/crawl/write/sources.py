@@ -1,7 +1,7 @@
-"""What the catalog's row of a data set says after it was crawled. Pure.
+"""The catalog's row of a data set after its crawl. Pure.
 
-The row (:mod:`metastore.kinds.source`) leads from a location to its table, wherever people have moved it, and makes
-the next crawl cheap: it holds what the report needs, so that neither file nor table is read while nothing changed.
+The row (:mod:`metastore.kinds.source`) leads from a location to its table, also after people have moved the table.
+It holds what the report needs, so the next crawl reads neither files nor tables while nothing has changed.
 """
 
 from __future__ import annotations
@@ -12,35 +12,45 @@ from typing import Any, Final
 from metastore.crawl.dataset.dataset import Dataset
 from metastore.crawl.files.places import location_of
 from metastore.crawl.policies import OnTypeChange
-from metastore.crawl.write.plan import Plan, StoredTable
+from metastore.crawl.write.plan import StoredTable, TablePlan
 from metastore.kinds.source import Source
 
 __all__ = ["is_same", "source_fields", "unused_fields", "was_edited"]
 
 _NOTES: Final = 20
-"""How many notes are kept. A data set with more of them is read again each time."""
+"""How many notes are kept. A data set with more notes is read again by each crawl."""
 _LONGEST: Final = 500
 
 
 def source_fields(
-    found: Dataset, plan: Plan, stored: StoredTable | None, before: Source | None, policy: OnTypeChange, run: str | None
+    dataset: Dataset,
+    plan: TablePlan,
+    stored: StoredTable | None,
+    before: Source | None,
+    policy: OnTypeChange,
+    run: str | None,
 ) -> dict[str, Any]:
-    """Return the row's fields but the table's id and version. ``stored`` is what was planned against."""
+    """Return the row's fields except the table's id and version. The plan was made against ``stored``."""
     kept = len(plan.notes) <= _NOTES and all(len(note) <= _LONGEST for note in plan.notes)
     return {
-        "location": location_of(found.location),
-        "signature": found.signature if kept else None,
-        "again": found.again,
+        "location": location_of(dataset.location),
+        "signature": dataset.signature if kept else None,
+        "again": dataset.again,
         "edited": was_edited(before, stored),
         "policy": policy if plan.open_types else None,
         "notes": plan.notes if kept else (),
-        "counts": {"files": found.files, "rows": found.rows, "bytes": found.bytes, "partitions": len(found.parts)},
+        "counts": {
+            "files": dataset.files,
+            "rows": dataset.rows,
+            "bytes": dataset.bytes,
+            "partitions": len(dataset.parts),
+        },
         "run": run,
     }
 
 
 def was_edited(before: Source | None, stored: StoredTable | None) -> bool:
-    """Whether anybody but the crawler has changed the table since it was made."""
+    """Return whether the table was changed by anything but the crawler."""
     if stored is None:
         return False
     if before is not None and before.table == stored.id:
@@ -49,7 +59,7 @@ def was_edited(before: Source | None, stored: StoredTable | None) -> bool:
 
 
 def unused_fields(location: str, signature: str | None, before: Source | None, run: str | None) -> dict[str, Any]:
-    """Return the row of a location of which no table could be made; one that it has already stays its table."""
+    """Return the row of a location that cannot become a table. A table that it has already stays."""
     fields = {"location": location_of(location), "signature": signature, "again": True, "run": run}
     if before is None:
         return fields
@@ -58,7 +68,7 @@ def unused_fields(location: str, signature: str | None, before: Source | None, r
 
 
 def is_same(fields: Mapping[str, Any], before: Source | None) -> bool:
-    """Whether the row says so already, whichever crawl wrote it."""
+    """Return whether the row has these values already, whichever crawl wrote it."""
     if before is None:
         return False
     defaults = {"table": None, "table_version": None, "edited": False, "policy": None, "missing": None, "notes": ()}
