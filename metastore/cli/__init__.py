@@ -1,6 +1,6 @@
-"""The command line, ``metastore``. Nothing is imported until it is used; :mod:`metastore.cli.app` has the commands.
+"""Run the command line, ``metastore``. :mod:`metastore.cli.app` has the commands, and is imported only when needed.
 
-Exit codes: 0 done, 1 a user's error or a violation found, 130 interrupted.
+Exit codes: 0 done, 1 an error, or a violation that verify found, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["app", "main"]
 def main() -> None:
     """Run the command line, and exit with its code."""
     try:
-        from metastore.cli.app import run  # noqa: PLC0415  (an interrupt while it is imported is one too)
+        from metastore.cli.app import run  # noqa: PLC0415  (Ctrl-C during the import must be reported too)
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

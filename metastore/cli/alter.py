@@ -44,7 +44,9 @@ def alter(
         list[str] | None, typer.Option("--retype-column", help="NAME:TYPE; can be repeated.", show_default=False)
     ] = None,
     location: Annotated[str | None, typer.Option("--location", help="Where the data is.", show_default=False)] = None,
-    data_format: Annotated[str | None, typer.Option("--format", help="Of the data.", show_default=False)] = None,
+    data_format: Annotated[
+        str | None, typer.Option("--format", help="The format of the data.", show_default=False)
+    ] = None,
     changes: Annotated[
         str | None,
         typer.Option("--changes", help='Any changes, as JSON: [{"change": "SetComment", …}].', show_default=False),
@@ -54,7 +56,10 @@ def alter(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Change an entity, such as: alter lake.sales.shop.orders --set owner=ann --add-column city:string."""
+    """Change an entity.
+
+    Example: metastore alter lake.sales.shop.orders --set owner=ann --add-column city:string
+    """
     wanted: list[EntityChange] = [] if changes is None else json_changes(changes)
     wanted += [SetProperty(key, value) for key, value in pairs(properties or (), "--set").items()]
     wanted += [RemoveProperty(key) for key in unset or ()]
@@ -68,11 +73,11 @@ def alter(
     wanted += [] if location is None else [SetLocation(location or None)]
     wanted += [] if data_format is None else [SetFormat(data_format or None)]
     if not wanted:
-        raise InvalidArgument("nothing is to be changed; give --set, --comment, --add-column or another option")
+        raise InvalidArgument("there is nothing to change; give --set, --comment, --add-column or another option")
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         with trial(store, dry_run) as managers:
-            # by path, not by the entity in hand: the path is resolved at the instant of the change
+            # by path, not by the loaded entity: the path is resolved at the instant of the change
             manager = manager_of(managers, entity.kind)
             altered = manager.alter(path, *wanted, expected_version=expected_version)
     say("unchanged" if altered.version == entity.version else "altered", altered, dry_run, json)

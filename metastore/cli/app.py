@@ -1,4 +1,4 @@
-"""The commands put together, and what every one of them does when something goes wrong."""
+"""Put the commands together, and turn what goes wrong in any command into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metastore.cli import alter, crawls, create, diff, leases, loadtest, place, stats
-from metastore.cli import crawl as crawling
-from metastore.cli import history as past
-from metastore.cli import maintenance as upkeep
-from metastore.cli import show as looking
-from metastore.cli import transfer as moving_data
+from metastore.cli import (
+    alter,
+    crawl,
+    crawls,
+    create,
+    diff,
+    find,
+    history,
+    leases,
+    loadtest,
+    maintenance,
+    place,
+    show,
+    stats,
+    transfer,
+)
 from metastore.cli.context import Settings
 from metastore.cli.output import tell
 from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
@@ -25,11 +35,11 @@ from metastore.kinds.installed import load_installed_kinds
 __all__ = ["app", "run"]
 
 _CODES: dict[type[MetastoreError], int] = {LeaseHeld: 75, LeaseLost: 124}
-"""Errors on which a script acts differently: `try again later` of sysexits.h, and `over time` of timeout(1)."""
+"""The errors on which a script acts differently: EX_TEMPFAIL of sysexits.h, and the code of timeout(1)."""
 
 
 class _Interrupted(Exception):
-    """Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
 
 class _Group(TyperGroup):
@@ -51,10 +61,10 @@ app = typer.Typer(
 def _show_version(wanted: bool) -> None:
     if wanted:
         try:
-            found = version("versioned-metastore")
+            installed = version("versioned-metastore")
         except PackageNotFoundError:
-            found = "(not installed)"
-        typer.echo(f"metastore {found}")
+            installed = "(not installed)"
+        typer.echo(f"metastore {installed}")
         raise typer.Exit
 
 
@@ -66,7 +76,7 @@ def _settings(
         typer.Option("--url", help="The database: METASTORE_URL, else sqlite:///metastore.db.", show_default=False),
     ] = None,
     principal: Annotated[
-        str | None, typer.Option("--principal", help="Who asks; history shows it.", show_default=False)
+        str | None, typer.Option("--principal", help="Who acts; history shows it.", show_default=False)
     ] = None,
     _version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
@@ -79,18 +89,19 @@ def _settings(
 
 
 for _commands in (
-    upkeep,
+    maintenance,
     create,
     alter,
     place,
-    looking,
-    past,
+    show,
+    find,
+    history,
     diff,
     stats,
-    crawling,
+    crawl,
     crawls,
     leases,
-    moving_data,
+    transfer,
     loadtest,
 ):
     _commands.register(app)
@@ -102,7 +113,7 @@ for _info in (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; return its exit code. What a user did wrong is one line on stderr."""
+    """Run one command line and return its exit code. A user's error is one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -110,7 +121,7 @@ def run(arguments: Sequence[str]) -> int:
         code = typer.main.get_command(app).main(list(arguments), prog_name="metastore", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:  # whoever read has read enough
+    except BrokenPipeError:  # the reader, such as head, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (_Interrupted, KeyboardInterrupt):
@@ -122,7 +133,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        return _say(f"{error.format_message()} See: metastore --help", 1)  # click's, whichever click typer uses
+        return _say(f"{error.format_message()} See: metastore --help", 1)  # typer may bring its own click
 
 
 def _say(message: str, code: int) -> int:

@@ -1,4 +1,4 @@
-"""What all commands share: the database, the managers by kind, and how a path becomes an entity."""
+"""Open the database, and turn the path that a user gave into an entity. All commands share this."""
 
 from __future__ import annotations
 
@@ -27,60 +27,60 @@ __all__ = ["Json", "KindOption", "Settings", "child_kinds", "find", "kinds_at", 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 KindOption = Annotated[
     str | None,
-    typer.Option("--kind", help="Which kind is meant, where several share the name.", show_default=False),
+    typer.Option("--kind", help="The kind, where several share the name.", show_default=False),
 ]
 
 
-_LOOKED_AT = 1000
-"""How many siblings of each kind are compared with a name that is not there."""
+_SIBLINGS = 1000
+"""How many siblings of each kind are compared with a name that does not exist."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options that stand before the command."""
+    """The options before the command."""
 
     url: str | None
     principal: str | None
 
     @contextmanager
     def open(self) -> Iterator[Store]:
-        """Open the store; warnings about the machine are for programs that go on running."""
+        """Open the store. Log records are not shown: warnings about the machine concern programs that run for long."""
         logging.getLogger("metastore").addHandler(logging.NullHandler())
         with open_store(self.url, principal=self.principal) as store:
             yield store
 
 
 def manager_of(store: Managers, kind: str) -> DeclaredManager:
-    """Return the manager of a kind; of one that is not registered, what all managers have in common."""
+    """Return the manager of a kind. A kind that is not registered gets a manager with the common methods."""
     return store.manager(kind) if kind in KINDS else DeclaredManager(store._session, kind_named(kind))  # noqa: SLF001
 
 
 def child_kinds(kind: str | None) -> list[str]:
-    """Return the kinds that may stand below one; None is the root."""
+    """Return the kinds whose entities can have a parent of ``kind``; None is the root."""
     return [k.name for k in KINDS.values() if (kind in k.parents if kind else not k.parents)]
 
 
 def find(store: Store, path: str, wanted: str | None) -> Entity:
-    """Return what is at ``path``. Raises EntityNotFound, or InvalidArgument where several kinds share the name."""
+    """Return the entity at ``path``. Raises EntityNotFound, or InvalidArgument where several kinds share the name."""
     names = parse_path(path)
     if wanted is not None:
         return _of_kind(store, names, wanted)
     kinds = kinds_at(len(names))
-    there: list[Entity] = [e for kind in kinds if (e := manager_of(store, kind).load_many([names])[0]) is not None]
-    there = there or unregistered_at(store, names)
-    if len(there) > 1:
+    entities: list[Entity] = [e for kind in kinds if (e := manager_of(store, kind).load_many([names])[0]) is not None]
+    entities = entities or unregistered_at(store, names)
+    if len(entities) > 1:
         raise InvalidArgument(
-            f"{format_path(names)} is the name of a {' and of a '.join(e.kind for e in there)}; "
-            f"choose one: --kind {' or --kind '.join(e.kind for e in there)}"
+            f"{format_path(names)} is the name of a {' and of a '.join(e.kind for e in entities)}; "
+            f"choose one: --kind {' or --kind '.join(e.kind for e in entities)}"
         )
-    if there:
-        return there[0]
+    if entities:
+        return entities[0]
     try:
         manager_of(store, kinds[-1]).load(names)
     except EntityNotFound as error:
-        hint = _meant(store, kinds, names)
+        hint = _suggestion(store, kinds, names)
         raise EntityNotFound(error.path, f"{error}; {hint or 'see: metastore ls'}") from None
-    return find(store, path, wanted)  # it came a moment ago
+    return find(store, path, wanted)  # another process created it a moment ago
 
 
 def _of_kind(store: Store, names: tuple[str, ...], wanted: str) -> Entity:
@@ -88,22 +88,22 @@ def _of_kind(store: Store, names: tuple[str, ...], wanted: str) -> Entity:
         for entity in unregistered_at(store, names):
             if entity.kind == wanted:
                 return entity
-    found: Entity = store.manager(wanted).load(names)
-    return found
+    loaded: Entity = store.manager(wanted).load(names)
+    return loaded
 
 
-def _meant(store: Store, kinds: list[str], names: tuple[str, ...]) -> str:
-    """Return a question that names the siblings which are called much alike, or nothing."""
+def _suggestion(store: Store, kinds: list[str], names: tuple[str, ...]) -> str:
+    """Return a question that names the siblings with similar names, or nothing."""
     siblings: list[str] = []
     for kind in kinds:
         try:
-            siblings += islice(manager_of(store, kind).names(names[:-1] or None), _LOOKED_AT)
-        except MetastoreError:  # the parent is missing too: the error says so
+            siblings += islice(manager_of(store, kind).names(names[:-1] or None), _SIBLINGS)
+        except MetastoreError:  # the parent is missing too, and the error already says so
             return ""
     alike = get_close_matches(names[-1], siblings, n=3, cutoff=0.6)
     return f"did you mean {' or '.join(format_path((*names[:-1], name)) for name in alike)}?" if alike else ""
 
 
 def kinds_at(depth: int) -> list[str]:
-    """Return the kinds that a path of so many names may mean."""
+    """Return the kinds that a path of ``depth`` names can lead to."""
     return [kind.name for kind in KINDS.values() if families_of(kind, depth)]

@@ -1,4 +1,4 @@
-"""``crawl``: folders become tables."""
+"""``crawl``: register the files of folders as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from metastore.cli.context import Json, Settings
-from metastore.cli.output import console, one_line, safe, table, write_json, write_table
+from metastore.cli.output import console, one_line, safe, table, write, write_json, write_lines, write_table
 
 if TYPE_CHECKING:
     from metastore.crawl.report import CrawlReport, TableResult
@@ -51,26 +51,32 @@ def crawl(
     include: Annotated[list[str] | None, typer.Option("--include", help="Only what matches: '**/*.csv'.")] = None,
     exclude: Annotated[list[str] | None, typer.Option("--exclude", help="Not what matches: '**/_old'.")] = None,
     on_type_change: Annotated[
-        Types, typer.Option("--on-type-change", help="A column's type in the files is another now.")
+        Types, typer.Option("--on-type-change", help="When a column's type in the files has changed.")
     ] = Types.report,
-    on_missing: Annotated[Missing, typer.Option("--on-missing", help="A table's files are gone.")] = Missing.mark,
+    on_missing: Annotated[Missing, typer.Option("--on-missing", help="When a table's files are gone.")] = Missing.mark,
     follow_links: Annotated[
-        bool, typer.Option("--follow-links", help="Symbolic links that lead out of PATH too.")
+        bool, typer.Option("--follow-links", help="Also follow symbolic links that lead out of PATH.")
     ] = False,
     max_unpacked: Annotated[
-        int | None, typer.Option("--max-unpacked", metavar="BYTES", help="Of one packed file; else 64 GiB.", min=1)
+        int | None,
+        typer.Option(
+            "--max-unpacked", metavar="BYTES", help="The most that one packed file may unpack to; else 64 GiB.", min=1
+        ),
     ] = None,
     max_ratio: Annotated[
         int | None,
-        typer.Option("--max-ratio", metavar="N", help="A packed file unpacks to N times its size; else 200.", min=1),
+        typer.Option("--max-ratio", metavar="N", help="A packed file may unpack to N times its size; else 200.", min=1),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; show what would be written.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Then read the data of what has changed.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Then read the data of changed tables.")] = False,
     json: Json = False,
 ) -> None:
-    """Register files as tables, on Spark; what cannot be read is listed."""
+    """Register files as tables, on Spark.
+
+    The files that cannot be read are listed; they stop nothing.
+    """
     from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
-    from metastore.crawl.interrupted import Interrupted  # noqa: PLC0415  (only here is it needed)
+    from metastore.crawl.interrupted import Interrupted  # noqa: PLC0415  (only this command needs Spark)
     from metastore.crawl.job import crawl as start  # noqa: PLC0415
 
     settings: Settings = ctx.obj
@@ -94,7 +100,7 @@ def crawl(
                 progress=tell,
             )
     except Interrupted as stopped:
-        console(stderr=True).print(safe(one_line(str(stopped))), soft_wrap=True)
+        write(console(stderr=True), one_line(str(stopped)))
         raise
     if json:
         write_json(report.to_json())
@@ -104,7 +110,7 @@ def crawl(
 
 @contextmanager
 def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
-    """Show a bar on a terminal; elsewhere nothing."""
+    """Show a progress bar on a terminal, and nothing elsewhere."""
     if quiet or not out.is_terminal:
         yield lambda _what, _fraction: None
         return
@@ -126,12 +132,11 @@ def _write(out: Console, report: CrawlReport) -> None:
         _write_diff(out, row)
     for title, notes in (
         ("Not in the catalog", [(f.path, f.reason) for f in report.failures]),
-        ("To be noted", [(n.path, n.text) for n in report.notes]),
+        ("Notes", [(n.path, n.text) for n in report.notes]),
     ):
         if notes:
-            out.print(Text(f"{title}:", style="bold"))
-            for path, text in notes:
-                out.print(Text(f"  {safe(one_line(path))}: {safe(one_line(text))}"), soft_wrap=True)
+            write(out, f"{title}:", "bold")
+            write_lines(out, ([(f"  {one_line(path)}: {one_line(text)}", "")] for path, text in notes))
             out.print()
     _write_sums(out, report)
 
@@ -150,9 +155,8 @@ def _tables(written: Iterable[TableResult]) -> Table:
 def _write_diff(out: Console, row: TableResult) -> None:
     """Show what changes in a table, as a diff."""
     styles = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
-    out.print(Text(safe(row.path), style="bold"))
-    for line in row.changes[:_MOST]:
-        out.print(Text(f"  {safe(one_line(line))}", style=styles.get(line[0], "")), soft_wrap=True)
+    write(out, row.path, "bold")
+    write_lines(out, ([(f"  {one_line(line)}", styles.get(line[0], ""))] for line in row.changes[:_MOST]))
     if len(row.changes) > _MOST:
         out.print(f"  … and {len(row.changes) - _MOST} more")
     out.print()
@@ -162,22 +166,22 @@ def _write_sums(out: Console, report: CrawlReport) -> None:
     gone = f", {report.missing} without files" if report.missing else ""
     gone += f", {report.dropped} dropped" if report.dropped else ""
     profiled = f", {report.profiled} profiled" if report.profiled else ""
-    out.print(
+    write(
+        out,
         f"{report.tables} tables: {report.created} created, {report.altered} altered, {report.unchanged} unchanged"
         f"{gone}{profiled}; {len(report.failures)} failures.",
-        soft_wrap=True,
     )
-    out.print(
+    write(
+        out,
         f"{report.files:,} files, {report.rows:,} rows, {report.bytes:,} bytes, {report.partitions:,} partitions "
         f"(+{report.partitions_added} ~{report.partitions_changed} -{report.partitions_removed}); "
         f"{report.skipped:,} files of other formats skipped.",
-        soft_wrap=True,
     )
     if report.dry_run:
-        out.print(f"Nothing was written; {report.seconds:.1f} s.", soft_wrap=True)
+        write(out, f"Nothing was written; {report.seconds:.1f} s.")
         return
     attempts, conflicts = report.attempts, report.conflicts
-    out.print(f"{attempts} attempts, {conflicts} conflicts, {report.seconds:.1f} s.", soft_wrap=True)
+    write(out, f"{attempts} attempts, {conflicts} conflicts, {report.seconds:.1f} s.")
 
 
 def register(app: typer.Typer) -> None:

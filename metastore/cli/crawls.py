@@ -1,4 +1,4 @@
-"""``crawls``: what each crawl into a catalog did."""
+"""``crawls``: list the crawls into a catalog, and show one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from metastore.cli.context import Json, Settings
-from metastore.cli.output import console, grid, one_line, safe, table, write_json, write_table
+from metastore.cli.output import console, grid, one_line, safe, table, write, write_json, write_lines, write_table
 from metastore.kinds.crawl import Crawl
 
 __all__ = ["register"]
@@ -19,23 +19,25 @@ _LISTS = ("changed", "not_written", "failures", "notes")
 def crawls(
     ctx: typer.Context,
     catalog: Annotated[str, typer.Argument(metavar="LAKE.CATALOG", help="The catalog that was crawled into.")],
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One crawl, to see all of it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One crawl, to see all of it.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many are listed.")] = 20,
     json: Json = False,
 ) -> None:
-    """List the crawls into a catalog, the newest first, or show one."""
+    """List the crawls into a catalog, or show one.
+
+    The newest crawl comes first.
+    """
     settings: Settings = ctx.obj
     with settings.open() as store:
         if name is not None:
             _show(store.crawls.load(catalog, name), json)
             return
-        found = store.crawls.newest(catalog, limit)
+        newest = store.crawls.newest(catalog, limit)
     if json:
-        write_json([_json(run) for run in found])
+        write_json([_json(run) for run in newest])
         return
     rows = table("Crawl", "State", *_NUMBERS, right=_NUMBERS)
-    rows.columns[0].no_wrap = True  # it is copied from here
-    for run in found:
+    for run in newest:
         values = run.values
         numbers = [values.get(key, "") for key in ("seconds", "created", "altered", "unchanged", "failures_count")]
         rows.add_row(Text(safe(run.name)), run.state, *map(str, numbers))
@@ -57,13 +59,12 @@ def _show(run: Crawl, json: bool) -> None:
     values = dict(run.values)
     lists = {key: (values.pop(key, []), values.pop(f"{key}_count", 0)) for key in _LISTS}
     facts = {key: ", ".join(map(str, v)) if isinstance(v, list) else v for key, v in values.items()}
-    out.print(grid({"name": run.name, "state": run.state, "by": run.created_by, **facts}))
+    write_table(out, grid({"name": run.name, "state": run.state, "by": run.created_by, **facts}))
     for key, (texts, count) in lists.items():
         if texts:
             out.print()
-            out.print(Text(f"{key.replace('_', ' ')} ({count}):", style="bold"))
-            for text in texts:
-                out.print(Text(f"  {safe(one_line(text))}"), soft_wrap=True)
+            write(out, f"{key.replace('_', ' ')} ({count}):", "bold")
+            write_lines(out, ([(f"  {one_line(text)}", "")] for text in texts))
             if count > len(texts):
                 out.print(f"  … and {count - len(texts)} more")
 

@@ -1,4 +1,4 @@
-"""``create``: make one entity of any kind."""
+"""``create``: create one entity of any kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def create(
     ctx: typer.Context,
     kind: Annotated[str, typer.Argument(help="metalake, catalog, schema, table, view, fileset, topic, model …")],
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
-    comment: Annotated[str | None, typer.Option("--comment", help="What it is.", show_default=False)] = None,
+    comment: Annotated[str | None, typer.Option("--comment", help="A comment on it.", show_default=False)] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--set", help="A property, KEY=VALUE; can be repeated.", show_default=False)
     ] = None,
@@ -39,16 +39,19 @@ def create(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Create an entity, such as: create table lake.sales.shop.orders --column id:long."""
-    found: dict[str, Any] = {name: json_value(value) for name, value in pairs(fields or (), "--field").items()}
+    """Create an entity of any kind.
+
+    Example: metastore create table lake.sales.shop.orders --column id:long
+    """
+    values: dict[str, Any] = {name: json_value(value) for name, value in pairs(fields or (), "--field").items()}
     if columns:
-        found["columns"] = [column(text, "--column") for text in columns]
+        values["columns"] = [column(text, "--column") for text in columns]
     if sql:
-        found["representations"] = [SQL(*pair(text, "--sql")) for text in sql]
+        values["representations"] = [SQL(*pair(text, "--sql")) for text in sql]
     options: dict[str, Any] = {"comment": comment, "properties": pairs(properties or (), "--set"), "parents": parents}
     with ctx.obj.open() as store, trial(store, dry_run) as managers:
         try:
-            entity = manager_of(managers, kind).create(path, if_exists=if_exists, **options, **found)
+            entity = manager_of(managers, kind).create(path, if_exists=if_exists, **options, **values)
         except TypeError as error:  # an argument that this kind's create does not take
             raise InvalidArgument(f"--field, --column or --sql does not fit a {kind}: {error}") from None
     say("created", entity, dry_run, json)

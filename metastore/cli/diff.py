@@ -1,4 +1,4 @@
-"""``diff``: what differs between two versions of one entity."""
+"""``diff``: show the differences between two versions of one entity."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.text import Text
 
 from metastore.cli.context import Json, KindOption, find, manager_of
-from metastore.cli.output import change_text, console, safe, write_json
+from metastore.cli.output import change_text, console, write, write_json, write_lines
 from metastore.kinds.entity import Version
 
 __all__ = ["register"]
 
-_OF_THE_ROW = ("version", "scope_version", "modified_at", "modified_by")
+_PER_VERSION = ("version", "scope_version", "modified_at", "modified_by")
 """Fields that differ between any two versions."""
 _STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -33,12 +32,15 @@ def diff(
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
     before: Annotated[int, typer.Argument(metavar="V1", help="The version to compare with.")],
     after: Annotated[
-        int | None, typer.Argument(metavar="[V2]", help="Nothing: the newest.", show_default=False)
+        int | None, typer.Argument(metavar="V2", help="By default, the newest.", show_default=False)
     ] = None,
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Show what differs between two versions of an entity, and the changes that led from one to the other."""
+    """Show what differs between two versions.
+
+    It also shows the changes that led from one version to the other.
+    """
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         manager = manager_of(store, entity.kind)
@@ -46,25 +48,23 @@ def diff(
         old, new = (manager.load(entity, version=number).to_dict() for number in (before, last))
         low, high = sorted((before, last))
         steps = [step for step in manager.history(entity) if low < step.version <= high]
-    found = list(differences(old, new))
+    changed = list(differences(old, new))
     if json:
-        shown = [{"path": list(d.path), "before": d.before, "after": d.after} for d in found]
+        shown = [{"path": list(d.path), "before": d.before, "after": d.after} for d in changed]
         head = {"path": entity.path, "kind": entity.kind, "id": entity.id, "from": before, "to": last}
         write_json({**head, "differences": shown, "versions": [step.to_dict() for step in steps]})
         return
     out = console()
-    for one in found:
-        out.print(Text(safe(_line(one)), style=_STYLES[one.sign]), soft_wrap=True)
-    if not found:
-        out.print(safe(f"{entity.path}: versions {before} and {last} are equal"), soft_wrap=True)
-    for step in steps:
-        out.print(Text(safe(_step(step)), style="dim"), soft_wrap=True)
+    write_lines(out, ([(_line(one), _STYLES[one.sign])] for one in changed))
+    if not changed:
+        write(out, f"{entity.path}: versions {before} and {last} are equal")
+    write_lines(out, ([(_step(step), "dim")] for step in steps))
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield what differs between two entities as JSON values, field by field. Columns are told apart by their ids."""
+    """Yield the differences between two entities as JSON values, field by field. Columns are compared by their ids."""
     for key in dict.fromkeys((*old, *new)):
-        if key not in _OF_THE_ROW:
+        if key not in _PER_VERSION:
             yield from _differ((key,), old.get(key), new.get(key))
 
 
@@ -84,7 +84,7 @@ def _differ(path: tuple[str, ...], old: Any, new: Any) -> Iterator[Difference]:
 
 
 def _keyed(value: Any) -> Any:
-    """Return a list of columns as a mapping from their ids, so that a renamed one is one difference."""
+    """Return a list of columns as a mapping from their ids, so that a renamed column is one difference."""
     if isinstance(value, list) and value and all(isinstance(v, Mapping) and v.get("id") is not None for v in value):
         return {v["id"]: v for v in value}
     return value

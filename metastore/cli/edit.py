@@ -1,4 +1,4 @@
-"""What the commands share that change one entity: trying without writing, and saying what came of it."""
+"""Dry runs, and the line that reports a change. All commands that change one entity share this."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from metastore.cli.output import console, safe, write_json
+from metastore.cli.output import console, write, write_json
 from metastore.kinds.entity import Entity
 from metastore.managers.all import Managers
 from metastore.store import Store
@@ -18,17 +18,17 @@ __all__ = ["DryRun", "ExpectedVersion", "say", "trial"]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, show the result, write nothing.")]
 ExpectedVersion = Annotated[
     int | None,
-    typer.Option("--expected-version", help="Refuse if the entity is at another version.", show_default=False),
+    typer.Option("--expected-version", help="Fail if the entity has another version.", show_default=False),
 ]
 
 
 class _OnlyTried(Exception):
-    """Ends the transaction of a dry run, so that nothing of it is written."""
+    """Raised to end the transaction of a dry run before anything is written."""
 
 
 @contextmanager
 def trial(store: Store, dry_run: bool) -> Iterator[Managers]:
-    """Yield what the command works on: the store, or for a dry run a transaction that is thrown away."""
+    """Yield the managers to use: the store's, or in a dry run those of a transaction that is rolled back."""
     if not dry_run:
         yield store
         return
@@ -38,10 +38,10 @@ def trial(store: Store, dry_run: bool) -> Iterator[Managers]:
 
 
 def say(done: str, entity: Entity, dry_run: bool, json: bool) -> None:
-    """Write what was done to an entity; with ``json`` the entity itself."""
+    """Write one line about the change; with ``json`` the entity itself."""
     if json:
         write_json({**entity.to_dict(), "dry_run": True} if dry_run else entity.to_dict())
         return
     would = f"would be {done}; nothing is written" if dry_run else done
     version = "" if dry_run else f" (id {entity.id}, version {entity.version})"
-    console().print(safe(f"{entity.kind} {entity.path}{version}: {would}"), soft_wrap=True)
+    write(console(), f"{entity.kind} {entity.path}{version}: {would}")

@@ -1,4 +1,4 @@
-"""One entity, for people."""
+"""Write one entity as text for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from metastore.cli.output import grid, safe, table, time, write_table
+from metastore.cli.output import grid, safe, table, time, write, write_lines, write_table
 from metastore.columns.column import Column
 from metastore.kinds.declared import Kind
 from metastore.kinds.entity import Entity
@@ -23,8 +23,8 @@ _FIGURES = ("nulls", "min", "max")
 
 
 def show_entity(out: Console, entity: Entity, statistics: Mapping[str, Any], partitions: int | None) -> None:
-    """Write what there is to say of ``entity``; ``statistics`` by name, of a table."""
-    out.print(Text(f"{entity.kind} ", style="dim") + Text(safe(entity.path), style="bold"), soft_wrap=True)
+    """Write an entity. ``statistics``: those of a table, by name; ``partitions``: how many a table has."""
+    write_lines(out, [[(f"{entity.kind} ", "dim"), (entity.path, "bold")]])
     write_table(out, grid({**_facts(entity), **_table_facts(entity, statistics, partitions)}))
     if entity.properties:
         _heading(out, "Properties")
@@ -38,7 +38,7 @@ def show_entity(out: Console, entity: Entity, statistics: Mapping[str, Any], par
     if entity.kind == "view":
         for query in entity.representations:
             _heading(out, f"In {safe(query.dialect)}")
-            out.print(Text(safe(query.text)), soft_wrap=True)
+            write(out, query.text)
     if entity.kind == "function":
         _definitions(out, entity)
     if entity.kind not in KINDS:
@@ -71,7 +71,7 @@ def _definitions(out: Console, entity: Entity) -> None:
         _heading(out, safe(f"({parameters}) -> {returns}"))
         for one in definition.implementations:
             label = f"{one.language} for {one.runtime or 'any runtime'}: "
-            out.print(Text(safe(label), style="dim") + Text(safe(one.body)), soft_wrap=True)
+            write_lines(out, [[(label, "dim"), (one.body, "")]])
 
 
 def _signature(column: Column) -> str:
@@ -90,7 +90,7 @@ def _facts(entity: Entity) -> dict[str, object]:
         "comment": entity.comment,
         "created": _by(time(entity.created_at), entity.created_by),
         "modified": _by(time(entity.modified_at), entity.modified_by),
-        "in use": None if getattr(entity, "in_use", True) else "no: disabled, it admits no writes below it",
+        "in use": None if getattr(entity, "in_use", True) else "no: disabled, nothing below it can be written",
         "type": entity.type if "type" in type(entity).doc_fields else None,
         "provider": entity.provider if entity.kind == "catalog" else None,
         "looks in": _default(entity) if entity.kind == "view" else None,
@@ -124,13 +124,13 @@ def _table_facts(entity: Entity, statistics: Mapping[str, Any], partitions: int 
 
 
 def _column_figures(statistics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return what statistics say of columns, by the column's name."""
-    found: dict[str, Mapping[str, Any]] = {}
+    """Return the figures of each column, by its name."""
+    by_column: dict[str, Mapping[str, Any]] = {}
     for values in statistics.values():
         columns = values.get("columns")
         if isinstance(columns, Mapping):
-            found |= {name: figures for name, figures in columns.items() if isinstance(figures, Mapping)}
-    return found
+            by_column |= {name: figures for name, figures in columns.items() if isinstance(figures, Mapping)}
+    return by_column
 
 
 def _columns(entity: Entity, figures: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -141,13 +141,13 @@ def _columns(entity: Entity, figures: Mapping[str, Mapping[str, Any]]) -> Any:
         "Comment": any(c.comment for c in columns),
     }
     headers = [name for name, here in optional.items() if here]
-    found = table("Name", "Type", "Nullable", *headers, *map(str.capitalize, known), right=("Nulls",))
+    rows = table("Name", "Type", "Nullable", *headers, *map(str.capitalize, known), right=("Nulls",))
     for column in columns:
         row = [format_path([column.name]), column.type, "yes" if column.nullable else "no"]
         row += [(column.default if name == "Default" else column.comment) or "" for name in headers]
         row += [_figure(figures.get(column.name, {}).get(key)) for key in known]
-        found.add_row(*[Text(safe(text)) for text in row])
-    return found
+        rows.add_row(*[Text(safe(text)) for text in row])
+    return rows
 
 
 def _figure(value: object) -> str:

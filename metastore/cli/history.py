@@ -1,4 +1,4 @@
-"""``history`` and ``changes``: what happened to one entity, and to all."""
+"""``history`` and ``changes``: show the versions of one entity, and the change feed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from metastore.cli.output import (
     table,
     time,
     write_json,
+    write_lines,
     write_table,
 )
 from metastore.kinds.entity import Change, Version
@@ -61,27 +62,32 @@ def _paths(step: Version) -> str:
 def changes(
     ctx: typer.Context,
     after: Annotated[
-        str | None, typer.Option("--after", help="The position of the last change already seen.", show_default=False)
+        str | None,
+        typer.Option("--after", help="The position of the last change that you have seen.", show_default=False),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", help="How many changes at most.", min=0, show_default=False)
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the change feed, oldest first; with --json one line for each change."""
+    """Show the change feed, oldest first.
+
+    With --json, each line is one change.
+    """
     out = console()
     with ctx.obj.open() as store:
-        for change in store.changes(after=after, limit=limit):
-            if json:
-                write_json(change.to_dict(), lines=True)
-            else:
-                out.print(Text(_line(change)), soft_wrap=True)
+        feed = store.changes(after=after, limit=limit)
+        if not json:
+            write_lines(out, ([(_line(change), "")] for change in feed))
+            return
+        for change in feed:
+            write_json(change.to_dict(), lines=True)
 
 
 def _line(change: Change) -> str:
     by = f" by {change.principal}" if change.principal else ""
     line = f"{change.position} {time(change.time)} {change.action} {change.kind} {_paths(change)} v{change.version}{by}"
-    return safe(one_line(line))
+    return one_line(line)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""``lease run``: a command that runs only while a lease is held."""
+"""``lease run``: run a command while a lease is held, and end it when the lease is lost."""
 
 from __future__ import annotations
 
@@ -26,37 +26,35 @@ __all__ = ["run"]
 _CANNOT_RUN = 126
 _NOT_FOUND = 127
 _AT_THE_END = 10.0
-"""How long it is tried to look whether the lease was held, and to give it back (seconds): no signal ends that."""
+"""The time to check that the lease was held, and to release it (seconds). No signal ends that earlier."""
 
 
 def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The lease.")],
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG...]", help="What is run under it.")],
-    ttl: Annotated[float, typer.Option("--ttl", help="How long the lease lasts without being renewed (seconds).")] = 30,
-    timeout: Annotated[
-        float, typer.Option("--timeout", help="How long to wait for it, in the order of arrival (seconds).")
-    ] = 0,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG...]", help="The command to run.")],
+    ttl: Annotated[float, typer.Option("--ttl", help="How long the lease lasts without a renewal (seconds).")] = 30,
+    timeout: Annotated[float, typer.Option("--timeout", help="How long to wait for the lease (seconds).")] = 0,
     owner: Annotated[
         str | None,
-        typer.Option("--owner", help="Who others are told has it: else this machine and process.", show_default=False),
+        typer.Option("--owner", help="The holder's name; else this machine and process.", show_default=False),
     ] = None,
     renew_every: Annotated[
         float | None,
-        typer.Option("--renew-every", help="Seconds; else a quarter of the ttl.", show_default=False),
+        typer.Option("--renew-every", help="The time between renewals (seconds); else ttl / 4.", show_default=False),
     ] = None,
-    grace: Annotated[
-        float, typer.Option("--grace", help="How long the command has to end before it is killed (seconds).")
-    ] = 10,
+    grace: Annotated[float, typer.Option("--grace", help="The time between SIGTERM and SIGKILL (seconds).")] = 10,
     on: On = None,
 ) -> None:
-    """Run a command while a lease is held; exit with its code, or 128 + n if the signal n ended it.
+    """Run a command while a lease is held.
+
+    The exit code is the command's own, or 128 + n if the signal n ended it.
 
     The command finds the lease in its environment: METASTORE_LEASE, METASTORE_LEASE_TOKEN, METASTORE_URL if that was
     given, and METASTORE_LEASES, the URL after --on. SIGTERM, SIGINT and SIGHUP are forwarded to it. When the lease is
     lost, the command and what it has started get SIGTERM, and SIGKILL after the grace period.
 
-    Exit codes of its own: 75 somebody else holds the lease, 124 the lease was lost before the command was over,
+    Other exit codes: 75 another process holds the lease, 124 the lease was lost before the command ended,
     126 the command cannot be run, 127 there is no such command, 1 another error, in one line.
     """
     settings: Settings = ctx.obj
@@ -78,7 +76,7 @@ def run(
 
 
 def _look_for(command: str) -> None:
-    """Exit before anything is acquired if there is nothing to run."""
+    """Exit, before the lease is acquired, if the command does not exist or cannot be run."""
     if shutil.which(command) is None:
         is_there = shutil.which(command, os.F_OK) is not None or ("/" in command and Path(command).exists())
         _refuse(command, _CANNOT_RUN if is_there else _NOT_FOUND, "cannot be run" if is_there else "is not found")
@@ -103,14 +101,14 @@ def _acquire(
             name, ttl=ttl, timeout=timeout, owner=owner, renew_every=renew_every, on_lost=notices.wake
         )
     except LeaseHeld as held:
-        who = held.owner or "others, who have waited longer"
+        who = held.owner or "others that have waited longer"
         times = "" if held.expires_at is None else f" until {held.expires_at:%Y-%m-%d %H:%M:%S} UTC, unless renewed"
         message = f"the lease {held.name!r} is held by {who}{times}; wait for it with --timeout SECONDS"
         raise LeaseHeld(held.name, held.owner, held.expires_at, message) from None
 
 
 def _start(words: Sequence[str], lease: Lease, urls: Mapping[str, str | None]) -> Command:
-    """Start the command. It must be able to commit under the lease: it is given the URLs as they were given to us."""
+    """Start the command. It gets the URLs, passwords included, so that it can commit under the lease."""
     more = {name: url for name, url in urls.items() if url is not None}
     more |= {"METASTORE_LEASE": lease.name, "METASTORE_LEASE_TOKEN": str(lease.token)}
     try:
@@ -122,7 +120,7 @@ def _start(words: Sequence[str], lease: Lease, urls: Mapping[str, str | None]) -
 
 
 def _was_held(lease: Lease, code: int) -> None:
-    """Raise LeaseLost unless the lease was held all the while: then it can be renewed once more."""
+    """Raise LeaseLost if the lease was lost while the command ran: a last renewal shows it."""
     try:
         lease.renew()
     except LeaseLost:
@@ -133,11 +131,11 @@ def _was_held(lease: Lease, code: int) -> None:
             f"which ended with {code}; see: metastore lease audit",
         ) from None
     except MetastoreError:
-        pass  # by our clock it is held, and whether somebody broke it cannot be known
+        pass  # the lease is held by our clock; the database does not answer whether it was broken
 
 
 def _give_back(lease: Lease) -> None:
     try:
         lease.release()
     except MetastoreError as error:
-        tell(f"the lease {lease.name!r} was not given back, and ends by itself: {error}")
+        tell(f"the lease {lease.name!r} was not released, and ends with its ttl: {error}")

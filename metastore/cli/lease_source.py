@@ -1,4 +1,4 @@
-"""Where a command's leases are kept: in the database, or on object storage."""
+"""Open the leases that a command uses: those of the database, or those on object storage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="URL",
-        help="Leases on object storage, such as s3://bucket/locks, instead of the database's.",
+        help="Use leases on object storage, such as s3://bucket/locks.",
         show_default=False,
     ),
 ]
@@ -28,7 +28,7 @@ On = Annotated[
 
 @contextmanager
 def open_leases(settings: Settings, on: str | None) -> Iterator[Leases]:
-    """Give the leases that are meant. Those on object storage fence the database's commits, if it is named as well."""
+    """Yield the leases. Those on object storage fence the database's commits if a database is named too."""
     if on is not None and settings.url is None and not os.environ.get("METASTORE_URL"):
         yield ObjectStoreLeases(on)
         return

@@ -1,4 +1,4 @@
-"""``loadtest``: many clients at once, recorded, checked and reported."""
+"""``loadtest``: run many clients at once, check what they were told, and report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from metastore.cli.context import Json, Settings
-from metastore.cli.output import console, safe, write_json
+from metastore.cli.output import console, write, write_json
 from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def loadtest(
     scenario: Annotated[str, typer.Option("--scenario", help="Its name, or a TOML file: see docs/loadtest.md.")],
     clients: Annotated[str, typer.Option("--clients", help="How many at once; 1,2,4,8: a ramp.")] = "8",
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="How long; else as the scenario says.", show_default=False)
+        float | None, typer.Option("--seconds", help="How long; else what the scenario says.", show_default=False)
     ] = None,
     master: Annotated[
         str | None, typer.Option("--master", help="The Spark cluster; else local[clients].", show_default=False)
@@ -40,16 +40,19 @@ def loadtest(
         Path | None,
         typer.Option("--out", help="A new folder that driver and workers share; else one here.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="What the clients' choices begin with.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of the clients' random choices.")] = 0,
     skew: Annotated[
-        float | None, typer.Option("--skew", help="Of zipf: 0 is even, 0.99 usual.", show_default=False)
+        float | None, typer.Option("--skew", help="For zipf: 0 is even, 0.99 is usual.", show_default=False)
     ] = None,
-    trace: Annotated[str | None, typer.Option("--trace", help="Of trace: the file.", show_default=False)] = None,
-    metalake: Annotated[str, typer.Option("--metalake", help="The metalake that is made anew for it.")] = "loadtest",
+    trace: Annotated[str | None, typer.Option("--trace", help="For trace: the file.", show_default=False)] = None,
+    metalake: Annotated[str, typer.Option("--metalake", help="The metalake that it creates.")] = "loadtest",
     json: Json = False,
 ) -> None:
-    """Let many clients write at once, on Spark; record, check and report what happened."""
-    from metastore.loadtest.job import run  # noqa: PLC0415  (only here is it needed)
+    """Let many clients write at once, on Spark.
+
+    It records, checks and reports what happened. The exit code is 1 if something contradicts.
+    """
+    from metastore.loadtest.job import run  # noqa: PLC0415  (only this command needs Spark)
 
     settings: Settings = ctx.obj
     with _ended_in_order(), _progress(console(stderr=True), quiet=json) as tell:
@@ -75,14 +78,14 @@ def loadtest(
 
 def _numbers(text: str) -> int | list[int]:
     if not re.fullmatch(r"\d+(,\d+)*", text.replace(" ", "")):
-        raise InvalidArgument(f"clients are a number, or several: 8, or 1,2,4,8; not {text!r}")
-    found = [int(part) for part in text.split(",")]
-    return found[0] if len(found) == 1 else found
+        raise InvalidArgument(f"--clients takes one number or several, such as 8 or 1,2,4,8; not {text!r}")
+    counts = [int(part) for part in text.split(",")]
+    return counts[0] if len(counts) == 1 else counts
 
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does: the clients end, and what there is is reported."""
+    """Make SIGTERM do what Ctrl-C does: the clients end, and the command reports what they did so far."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -99,7 +102,7 @@ def _ended_in_order() -> Iterator[None]:
 
 @contextmanager
 def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
-    """Show a bar on a terminal; elsewhere nothing."""
+    """Show a progress bar on a terminal, and nothing elsewhere."""
     if quiet or not out.is_terminal:
         yield lambda _: None
         return
@@ -134,8 +137,8 @@ def _write(done: LoadTest, *, json: bool) -> None:
     out.print(terminal(done.analysis, verdict))
     out.print()
     if done.interrupted:
-        out.print("It was interrupted: this is what there was by then.")
-    out.print(f"Report: {safe(str(done.report))}", soft_wrap=True)
+        out.print("It was interrupted: the figures are those up to then.")
+    write(out, f"Report: {done.report}")
     if not has_matplotlib():
         out.print(HINT)
 

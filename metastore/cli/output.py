@@ -1,6 +1,7 @@
-"""How things are written: for people with rich, for programs as JSON. Names and texts of users are never markup.
+"""Write text for people with rich, and JSON for programs. Names and texts of users are never markup.
 
-What could move the cursor, change colours or turn the direction of writing is shown as an escape.
+A character that could move the cursor, change colours or turn the direction of writing is shown as an escape.
+On a terminal, text wraps between words. Elsewhere a line is never wrapped, so that other programs can read it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.segment import Segment, Segments
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +28,7 @@ from metastore.names import format_path
 from metastore.plain import plain
 
 __all__ = [
+    "Line",
     "change_text",
     "console",
     "grid",
@@ -31,35 +38,99 @@ __all__ = [
     "table",
     "tell",
     "time",
+    "write",
     "write_json",
+    "write_lines",
     "write_table",
 ]
 
+Line = Sequence[tuple[str, str]]
+"""One line of output: texts, each with its style ("": plain)."""
+
 _WIDTH = 100
-# beside what JSON escapes by itself: DEL, C1, what turns the direction of writing, line ends, lone surrogates
+_GAP = 2
+"""Blanks between two columns of a table."""
+_ENDLESS = 100_000
+"""A width that no text is longer than, to measure texts with."""
+_BLOCK = 500
+"""How many lines rich renders at once: to render each by itself takes ten times as long."""
+# what JSON does not escape by itself: DEL, C1, what turns the direction of writing, line ends, lone surrogates
 _OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _TURNS = {chr(c) for c in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that takes every text as it is; 100 columns where no terminal says otherwise."""
+    """Return a console without markup; 100 columns wide where no terminal says otherwise."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH
     return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
 
 
-def write_table(out: Console, shown: Table) -> None:
-    """Write a table; where no terminal shows it, without blanks at the ends of lines."""
-    if out.is_terminal:
-        out.print(shown)
+def write(out: Console, text: str, style: str = "") -> None:
+    """Write one text, as :func:`write_lines` does."""
+    write_lines(out, [[(text, style)]])
+
+
+def write_lines(out: Console, lines: Iterable[Line]) -> None:
+    """Write lines, in blocks, while they come; each text is made :func:`safe`."""
+    rest = iter(lines)
+    width = out.width if out.is_terminal else _ENDLESS
+    while block := list(islice(rest, _BLOCK)):
+        segments = [segment for line in block for segment in _segments(out, line, width)]
+        out.print(Segments(segments), crop=False, end="")
+
+
+def _segments(out: Console, line: Line, width: int) -> Iterator[Segment]:
+    texts = [(safe(text), style) for text, style in line]
+    # a character is at most two columns wide, and to count the columns takes longer than to count the characters
+    if sum([len(text) for text, _ in texts]) > width // 2 and sum(cell_len(text) for text, _ in texts) > width:
+        yield from out.render(Text.assemble(*texts))
         return
-    with out.capture() as captured:
-        out.print(shown)
-    sys.stdout.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
+    for text, style in texts:
+        yield Segment(text, Style.parse(style) if style else None)
+    yield Segment.line()
+
+
+def write_table(out: Console, shown: Table) -> None:
+    """Write a table without breaking a word; where its columns do not fit side by side, each row as a list of facts."""
+    if shown.show_header and _set_widths(out, shown) > out.width:
+        headers = [str(column.header) for column in shown.columns]
+        for number, row in enumerate(zip(*[column.cells for column in shown.columns], strict=True)):
+            if number:
+                out.print()
+            _write_fitted(out, _facts((header, cell) for header, cell in zip(headers, row, strict=True) if str(cell)))
+    else:
+        _write_fitted(out, shown)
+
+
+def _write_fitted(out: Console, shown: Table) -> None:
+    """Write a table as wide as its longest words need, without blanks at the ends of lines."""
+    width = max(_set_widths(out, shown), out.width)
+    for line in Segment.split_lines(out.render(shown, out.options.update(width=width))):
+        while line and not line[-1].text.strip():
+            line.pop()
+        if line:
+            line[-1] = line[-1]._replace(text=line[-1].text.rstrip())
+        out.print(Segments([*line, Segment.line()]), crop=False, end="")
+
+
+def _set_widths(out: Console, shown: Table) -> int:
+    """Give each column the width of its longest word, and share what is left; return the width of the table."""
+    wide = out.options.update(width=_ENDLESS)
+    sizes = [[Measurement.get(out, wide, cell) for cell in (column.header, *column.cells)] for column in shown.columns]
+    least = [max(size.minimum for size in column) for column in sizes]
+    wanted = [max(size.maximum for size in column) for column in sizes]
+    room = max(0, out.width - _GAP * (len(least) - 1) - sum(least))
+    # the columns that want the least choose first, so that what they leave goes to the others
+    for chosen, at in enumerate(sorted(range(len(least)), key=lambda at: wanted[at] - least[at])):
+        more = min(wanted[at] - least[at], room // (len(least) - chosen))
+        shown.columns[at].width = least[at] + more
+        room -= more
+    return sum(column.width or 0 for column in shown.columns) + _GAP * (len(least) - 1)
 
 
 def safe(text: str) -> str:
-    """Return ``text`` without anything that a terminal would obey; line feeds stay."""
+    """Return ``text`` with an escape for each character that a terminal would obey; line feeds stay."""
     if text.isprintable():
         return text
     return "".join(_escape(c) if c != "\n" and _obeyed(c) else c for c in text)
@@ -76,7 +147,7 @@ def _escape(char: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` in one line; blanks inside it stay, for they can belong to a name."""
+    """Return ``text`` in one line; blanks inside it stay, because they can belong to a name."""
     return re.sub(r"\s*[\t\r\n]\s*", " ", text.strip("\t\r\n"))
 
 
@@ -98,22 +169,25 @@ def time(value: datetime) -> str:
 
 
 def table(*headers: str, right: Sequence[str] = ()) -> Table:
-    """Return an empty table; nothing in it is cut off. Columns in ``right`` hold numbers."""
-    found = Table(box=None, pad_edge=False, header_style="bold")
+    """Return an empty table. The columns in ``right`` hold numbers, and align right."""
+    empty = Table(box=None, pad_edge=False, header_style="bold")
     for header in headers:
-        found.add_column(header, overflow="fold", justify="right" if header in right else "left")
-    return found
+        empty.add_column(header, overflow="fold", justify="right" if header in right else "left")
+    return empty
 
 
 def grid(rows: Mapping[str, object]) -> Table:
     """Return facts, one per line; those that are None or empty are left out."""
-    found = Table.grid(padding=(0, 2))
-    found.add_column(style="bold", no_wrap=True)
-    found.add_column(overflow="fold")
-    for key, value in rows.items():
-        if value is not None and value != "":
-            found.add_row(key, Text(safe(str(value))))
-    return found
+    return _facts((key, Text(safe(str(value)))) for key, value in rows.items() if value is not None and value != "")
+
+
+def _facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+    facts = Table.grid(padding=(0, _GAP))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for key, value in rows:
+        facts.add_row(key, value)
+    return facts
 
 
 def write_json(value: object, *, lines: bool = False) -> None:
@@ -124,7 +198,7 @@ def write_json(value: object, *, lines: bool = False) -> None:
 
 
 def change_text(change: EntityChange) -> str:
-    """Return one change in words of its own: its name, and the fields that are set."""
+    """Return one change as text: its name, and the fields that are set."""
     fields = change.to_json()
     fields.pop("change", None)
     return f"{change.tag}({', '.join(f'{k}={_value(v)}' for k, v in fields.items() if v is not None)})"

@@ -1,4 +1,4 @@
-"""``rename``, ``drop``, ``restore``, ``purge``: where an entity stands, and whether it does."""
+"""``rename``, ``drop``, ``restore``, ``purge``: change where an entity stands, or remove it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from metastore.cli.context import Json, KindOption, find, kinds_at, manager_of
 from metastore.cli.edit import DryRun, ExpectedVersion, say, trial
-from metastore.cli.output import console, safe, write_json
+from metastore.cli.output import console, safe, write, write_json
 from metastore.errors import EntityNotFound, InvalidArgument, NotEmpty
 from metastore.kinds.entity import Entity
 from metastore.names import format_path, parse_path
@@ -19,7 +19,7 @@ __all__ = ["register"]
 
 PathArgument = Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")]
 IdOption = Annotated[
-    int | None, typer.Option("--id", help="Which of several dropped ones; see --list.", show_default=False)
+    int | None, typer.Option("--id", help="Which of several dropped entities, by its id.", show_default=False)
 ]
 
 
@@ -32,12 +32,12 @@ def rename(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Give an entity a new name, or with a full path a new place."""
+    """Rename an entity, or move it to another path."""
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         with trial(store, dry_run) as managers:
-            found = manager_of(managers, entity.kind).rename(path, to, expected_version=expected_version)
-    say(f"renamed from {entity.path}", found, dry_run, json)
+            renamed = manager_of(managers, entity.kind).rename(path, to, expected_version=expected_version)
+    say(f"renamed from {entity.path}", renamed, dry_run, json)
 
 
 def drop(
@@ -49,7 +49,10 @@ def drop(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Drop an entity; restore brings it back until gc collects it. Exit code 1 if there is nothing to drop."""
+    """Drop an entity.
+
+    The command restore brings it back, until gc deletes it. The exit code is 1 if there is nothing to drop.
+    """
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         with trial(store, dry_run) as managers:
@@ -60,13 +63,13 @@ def drop(
                 message = f"{entity.path} is not empty; drop what is in it first, or give --cascade"
                 raise NotEmpty(message) from None
     if not dropped:
-        raise EntityNotFound(entity.path, f"{entity.path} was dropped a moment ago by somebody else")
+        raise EntityNotFound(entity.path, f"{entity.path} was dropped a moment ago by another process")
     if json:
         write_json({"path": entity.path, "kind": entity.kind, "id": entity.id, "dropped": True, "dry_run": dry_run})
         return
     would = "would be dropped; nothing is written" if dry_run else "dropped"
     again = "" if dry_run else f"; bring it back with: metastore restore {entity.path} --id {entity.id}"
-    console().print(safe(f"{entity.kind} {entity.path}: {would}{again}"), soft_wrap=True)
+    write(console(), f"{entity.kind} {entity.path}: {would}{again}")
 
 
 def restore(
@@ -74,18 +77,21 @@ def restore(
     path: PathArgument,
     entity_id: IdOption = None,
     to: Annotated[
-        str | None, typer.Option("--to", help="Another path, if its own is taken.", show_default=False)
+        str | None, typer.Option("--to", help="Another path, where its own is taken.", show_default=False)
     ] = None,
     kind: KindOption = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Bring back the newest dropped entity of a path, with everything below it."""
+    """Bring back the newest dropped entity of a path.
+
+    Everything below it comes back too.
+    """
     with ctx.obj.open() as store:
-        there = dropped_at(store, path, entity_id, kind)
+        dropped = dropped_at(store, path, entity_id, kind)
         with trial(store, dry_run) as managers:
-            found = manager_of(managers, there.kind).restore(path, id=entity_id, to=to)
-    say("restored", found, dry_run, json)
+            restored = manager_of(managers, dropped.kind).restore(path, id=entity_id, to=to)
+    say("restored", restored, dry_run, json)
 
 
 def purge(
@@ -96,39 +102,41 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete a dropped entity for good, before gc would; it cannot be restored then."""
+    """Delete a dropped entity for good.
+
+    It cannot be restored. Without this command, gc deletes it later.
+    """
     with ctx.obj.open() as store:
-        there = dropped_at(store, path, entity_id, kind)
-        what = f"{there.kind} {there.path} (id {there.id})"
+        dropped = dropped_at(store, path, entity_id, kind)
+        what = f"{dropped.kind} {dropped.path} (id {dropped.id})"
         if not yes and not (sys.stdin.isatty() and typer.confirm(safe(f"Delete {what} for good?"), err=True)):
             raise InvalidArgument(f"{what} was not deleted; give --yes to delete it for good without being asked")
-        purged = manager_of(store, there.kind).purge(there)
+        purged = manager_of(store, dropped.kind).purge(dropped)
     if json:
-        write_json({"path": there.path, "kind": there.kind, "id": there.id, "purged": purged})
+        write_json({"path": dropped.path, "kind": dropped.kind, "id": dropped.id, "purged": purged})
     else:
-        console().print(
-            safe(f"{there.kind} {there.path}: {'purged' if purged else 'it was gone already'}"), soft_wrap=True
-        )
+        write(console(), f"{dropped.kind} {dropped.path}: {'purged' if purged else 'it was gone already'}")
 
 
 def dropped_at(store: Store, path: str, entity_id: int | None, kind: str | None) -> Entity:
-    """Return the dropped entity that is meant: the newest of the path. Raises EntityNotFound, InvalidArgument."""
+    """Return the newest dropped entity of a path. Raises EntityNotFound, InvalidArgument."""
     names = parse_path(path)
     kinds = kinds_at(len(names)) if kind is None else [kind]
-    found: dict[str, Entity] = {}
+    by_kind: dict[str, Entity] = {}
     for one in kinds:
         for entity in manager_of(store, one).dropped(names[:-1] or None):
             if entity.name == names[-1] and entity_id in (None, entity.id):
-                found[one] = entity  # by name, then oldest first: the last is the newest
-    if len(found) > 1:
+                by_kind[one] = entity  # the oldest comes first, so that the last one stays
+    if len(by_kind) > 1:
         raise InvalidArgument(
-            f"{format_path(names)} was a {' and a '.join(found)}; choose one: --kind {next(iter(found))}"
+            f"{format_path(names)} was a {' and a '.join(by_kind)}; choose one: --kind {next(iter(by_kind))}"
         )
-    if not found:
+    if not by_kind:
         raise EntityNotFound(
-            format_path(names), f"nothing dropped is known of {format_path(names)}, or gc collected it"
+            format_path(names),
+            f"there is no dropped entity at {format_path(names)}; it was never dropped, or gc deleted it",
         )
-    return next(iter(found.values()))
+    return next(iter(by_kind.values()))
 
 
 def register(app: typer.Typer) -> None:

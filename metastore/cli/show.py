@@ -1,4 +1,4 @@
-"""``ls`` and ``show``: what is there, and what one of it looks like."""
+"""``ls`` and ``show``: list entities, and show one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from metastore.cli.context import Json, KindOption, child_kinds, find, manager_of
 from metastore.cli.entity_view import show_entity, show_versions
-from metastore.cli.output import console, safe, short, write_json
+from metastore.cli.output import Line, console, short, write_json, write_lines
 from metastore.cli.unregistered import explain, unregistered_below
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
@@ -18,43 +17,48 @@ from metastore.kinds.registry import KINDS
 from metastore.names import format_path, parse_path
 from metastore.store import Store
 
-__all__ = ["register"]
+__all__ = ["entity_line", "register"]
 
 
 def ls(
     ctx: typer.Context,
-    path: Annotated[str | None, typer.Argument(help="Nothing: the metalakes.", show_default=False)] = None,
+    path: Annotated[str | None, typer.Argument(help="By default, the metalakes.", show_default=False)] = None,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="All levels below.")] = False,
     json: Json = False,
 ) -> None:
-    """List what is below a metalake, catalog or schema, of all kinds."""
+    """List what is below a metalake, catalog or schema."""
     with ctx.obj.open() as store:
         parent = None if path is None else _container(store, path)
         if json:
             below = _json(store, parent, recursive)
             write_json({"path": parent and parent.path, "children": below})
             return
-        out, kinds = console(), set[str]()
-        if parent is not None:
-            out.print(_label(parent, parent.path), soft_wrap=True)
-        for indent, child in _tree(store, parent, recursive, ""):
-            out.print(Text(indent, style="dim") + _label(child, format_path([child.name])), soft_wrap=True)
-            kinds.add(child.kind)
+        kinds = set[str]()
+        write_lines(console(), _lines(store, parent, recursive, kinds))
         explain(kinds - KINDS.keys())
 
 
+def _lines(store: Store, parent: Entity | None, recursive: bool, kinds: set[str]) -> Iterator[Line]:
+    """Yield the lines of a tree; note the kinds that it shows."""
+    if parent is not None:
+        yield entity_line(parent, parent.path)
+    for indent, child in _tree(store, parent, recursive, ""):
+        kinds.add(child.kind)
+        yield [(indent, "dim"), *entity_line(child, format_path([child.name]))]
+
+
 def _container(store: Store, path: str) -> Entity:
-    """Return the container at ``path``, although something else may share its name."""
+    """Return the container at ``path``, even if another entity shares its name."""
     names = parse_path(path)
     schema = store.schemas.load_many([names])[0] if len(names) > 2 else None
-    found: Entity = schema or find(store, path, None)
-    if not _is_container(found):
-        raise InvalidArgument(f"{found.path} is a {found.kind} and has nothing below it; see: metastore show")
-    return found
+    container: Entity = schema or find(store, path, None)
+    if not _is_container(container):
+        raise InvalidArgument(f"{container.path} is a {container.kind} and has nothing below it; see: metastore show")
+    return container
 
 
 def _is_container(entity: Entity) -> bool:
-    """Whether there may be something below; a kind that is not registered may have children."""
+    """Return whether an entity can have children; an unregistered kind is assumed to."""
     return entity.kind not in KINDS or bool(child_kinds(entity.kind))
 
 
@@ -66,7 +70,7 @@ def _children(store: Store, parent: Entity | None) -> Iterator[Entity]:
 
 
 def _tree(store: Store, parent: Entity | None, recursive: bool, indent: str) -> Iterator[tuple[str, Entity]]:
-    """Yield each line's indentation and entity; only one path of the tree is held at a time."""
+    """Yield each line's indentation and entity. It holds one path of the tree at a time, and reads one child ahead."""
     children = _children(store, parent)
     child = next(children, None)
     while child is not None:
@@ -78,20 +82,20 @@ def _tree(store: Store, parent: Entity | None, recursive: bool, indent: str) -> 
         child = following
 
 
-def _label(entity: Entity, name: str) -> Text:
-    text = Text(safe(name), style="bold" if child_kinds(entity.kind) else "")
-    text.append(f"  {safe(entity.kind)} v{entity.version}", style="dim")
+def entity_line(entity: Entity, name: str) -> Line:
+    """Return the line that lists an entity under ``name``: its kind, its version, its comment."""
+    line = [(name, "bold" if _is_container(entity) else ""), (f"  {entity.kind} v{entity.version}", "dim")]
     if entity.kind not in KINDS:
-        text.append("  (kind not registered)", style="yellow")
+        line.append(("  (kind not registered)", "yellow"))
     if not getattr(entity, "in_use", True):
-        text.append("  (disabled)", style="red")
+        line.append(("  (disabled)", "red"))
     if entity.comment:
-        text.append("  " + safe(short(entity.comment)), style="italic")
-    return text
+        line.append(("  " + short(entity.comment), "italic"))
+    return line
 
 
 def _json(store: Store, parent: Entity | None, recursive: bool) -> list[dict[str, Any]]:
-    found = []
+    shown_children = []
     for child in _children(store, parent):
         shown: dict[str, Any] = {
             name: getattr(child, name) for name in ("kind", "name", "path", "id", "version", "comment")
@@ -100,20 +104,23 @@ def _json(store: Store, parent: Entity | None, recursive: bool) -> list[dict[str
             shown["registered"] = False
         if recursive and _is_container(child):
             shown["children"] = _json(store, child, recursive)
-        found.append(shown)
-    return found
+        shown_children.append(shown)
+    return shown_children
 
 
 def show(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
     version: Annotated[
-        int | None, typer.Option("--version", help="As it was at this version.", show_default=False)
+        int | None, typer.Option("--version", help="Show it as it was at this version.", show_default=False)
     ] = None,
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Show one entity: its fields, a table's columns with what is known of their data, a model's versions."""
+    """Show one entity.
+
+    It shows the fields, a table's columns with the statistics of their data, and a model's versions.
+    """
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         if version is not None:
@@ -138,12 +145,12 @@ def show(
 
 
 def _unregistered(entity: Entity) -> dict[str, Any]:
-    """Return what JSON shows of an entity whose kind this program does not know: the document as it is stored."""
+    """Return what JSON adds for an entity of an unregistered kind: its stored document."""
     return {} if entity.kind in KINDS else {"registered": False, "document": dict(entity.doc)}
 
 
 def _show_old(entity: Entity, json: bool) -> None:
-    """Write an entity as history has it; what belongs to it beside its document has no history to show."""
+    """Write an old version of an entity. Owned rows, such as statistics, are left out: they have no history."""
     if json:
         write_json(entity.to_dict())
     else:

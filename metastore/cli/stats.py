@@ -1,4 +1,4 @@
-"""``stats``: what the database shows of everybody's work."""
+"""``stats``: show what the database knows of the work of all processes."""
 
 from __future__ import annotations
 
@@ -14,45 +14,48 @@ __all__ = ["register"]
 
 
 def stats(ctx: typer.Context, json: Json = False) -> None:
-    """Show what waits, what is marked, and what is written most, of all processes together."""
+    """Show what the database knows of all processes.
+
+    These are pending intents, marks of exclusive operations, the entities written most, and the lag of the feed.
+    """
     with ctx.obj.open() as store:
-        found: Stats = store.stats()
+        figures: Stats = store.stats()
     if json:
-        write_json(found.as_json())
+        write_json(figures.as_json())
     else:
-        _show(console(), found)
+        _show(console(), figures)
 
 
-def _show(out: Console, found: Stats) -> None:
+def _show(out: Console, figures: Stats) -> None:
     facts = {
-        "format": found.format,
-        "pending intents": _pending(found),
-        "feed": _feed(found),
-        "oldest transaction": _seconds(found.oldest_transaction_seconds),
-        "multixact members": _share(found.multixact_members, 2**32),
-        "multixact age": _share(found.multixact_age, 2**31),
+        "format": figures.format,
+        "pending intents": _pending(figures),
+        "feed": _feed(figures),
+        "oldest transaction": _seconds(figures.oldest_transaction_seconds),
+        "multixact members": _share(figures.multixact_members, 2**32),
+        "multixact age": _share(figures.multixact_age, 2**31),
     }
     write_table(out, grid(facts))
-    if found.marks:
+    if figures.marks:
         out.print(Text("\nMarks", style="bold"))
-        _show_marks(out, found.marks)
-    if found.hot:
+        _show_marks(out, figures.marks)
+    if figures.hot:
         out.print(Text("\nWritten most in the last hour", style="bold"))
-        _show_hot(out, found.hot)
+        _show_hot(out, figures.hot)
 
 
-def _pending(found: Stats) -> str:
-    oldest = _seconds(found.oldest_pending_seconds)
-    return f"{found.pending:,}" + (f", the oldest for {oldest}" if oldest else "")
+def _pending(figures: Stats) -> str:
+    oldest = _seconds(figures.oldest_pending_seconds)
+    return f"{figures.pending:,}" + (f", the oldest for {oldest}" if oldest else "")
 
 
-def _feed(found: Stats) -> str:
-    if found.undecided_positions is None:
-        return "not known: the role does not see others' transactions (pg_read_all_stats)"
-    if not found.undecided_positions:
+def _feed(figures: Stats) -> str:
+    if figures.undecided_positions is None:
+        return "not known: this role cannot see the transactions of others; grant it pg_read_all_stats"
+    if not figures.undecided_positions:
         return "up to date"
-    lag = _seconds(found.feed_lag_seconds)
-    return f"{found.undecided_positions:,} changes wait behind a running transaction, the first for {lag}"
+    lag = _seconds(figures.feed_lag_seconds)
+    return f"{figures.undecided_positions:,} changes wait behind a running transaction, the first for {lag}"
 
 
 def _share(count: int | None, most: int) -> str | None:

@@ -1,6 +1,7 @@
-"""A command and everything that it starts: run in a session of its own, told of signals, and ended as one.
+"""Run a command in its own session, forward signals to it, and end it together with everything that it started.
 
-It has no terminal to be stopped by. What it starts belongs to its process group, unless it leaves that on purpose.
+The session has no terminal, so that none can stop the command. Its children are in its process group unless they
+leave it on purpose.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ __all__ = ["Command", "Notices", "see_through"]
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _OTHER = 0
-"""What is written to wake whoever waits, beside the numbers of signals."""
+"""The byte that wakes a waiter without a signal; all others are numbers of signals."""
 _LOOKS = 1.0
-"""How often it is looked whether the command may go on, besides when somebody tells (seconds)."""
+"""How often the supervisor checks whether the command may go on, besides each notice (seconds)."""
 _LOOKS_AT_THE_END = 0.02
-"""How often it is looked whether something of the group is left (seconds): nothing tells of grandchildren."""
+"""How often the supervisor checks whether the group is empty (seconds): no signal reports a grandchild's end."""
 
 
 class Notices:
-    """Signals and other news, for the main thread to wait for; no signal ends this process meanwhile.
+    """Signals and other notices that the main thread waits for; no signal ends this process meanwhile.
 
-    Before :meth:`forward` they end what the ``with`` block does, by KeyboardInterrupt or SystemExit. They come through
-    a pipe that Python itself writes to, so that none is missed, whichever thread it meets. One that was ignored from
-    the start (nohup) stays ignored.
+    Before :meth:`forward`, a signal raises KeyboardInterrupt or SystemExit in the ``with`` block. Signals come through
+    a pipe that Python itself writes to, so that none is lost in another thread. A signal that was ignored from the
+    start (nohup) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -67,43 +68,45 @@ class Notices:
         raise SystemExit(128 + number)
 
     def forward(self) -> None:
-        """From now on signals are only told of."""
+        """From now on, only report signals to :meth:`wait`."""
         self._forward = True
 
     def wake(self, _: object = None) -> None:
         """Let :meth:`wait` return. May be called by any thread."""
-        with suppress(BlockingIOError):  # it is full: it wakes already
+        with suppress(BlockingIOError):  # the pipe is full, so that the waiter wakes anyway
             os.write(self._writer, bytes([_OTHER]))
 
     def wait(self, seconds: float) -> list[int]:
-        """Return the signals to forward that have come, after ``seconds`` or when there is news."""
+        """Return the signals to forward, as soon as there is a notice, or after ``seconds``."""
         ready, _, _ = select.select([self._reader], [], [], seconds)
         return [number for number in os.read(self._reader, 512) if number in _FORWARDED] if ready else []
 
 
 class Command:
-    """A command that runs. Raises OSError if it cannot be started."""
+    """A running command. Raises OSError if it cannot be started."""
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(words, env=environment, start_new_session=True)
 
     def code(self) -> int | None:
-        """Return its exit code, 128 + n if the signal n ended it; None: it runs."""
+        """Return the exit code, 128 + n if the signal n ended it; None while it runs."""
         code = self._process.poll()
         return code if code is None or code >= 0 else 128 - code
 
     def send(self, number: int) -> None:
-        """Send a signal to all of the group."""
-        with suppress(ProcessLookupError, PermissionError):  # gone, or somebody else's by now
+        """Send a signal to the whole process group."""
+        with suppress(
+            ProcessLookupError, PermissionError
+        ):  # the group is gone, or its number belongs to another user by now
             os.killpg(self._process.pid, number)
 
     def is_gone(self) -> bool:
-        """Whether nothing of the group is left."""
+        """Return whether the process group is empty."""
         if self._process.poll() is None:
             return False
         with suppress(ChildProcessError):
             while os.waitpid(-self._process.pid, os.WNOHANG)[0]:
-                pass  # an orphan, which is ours to reap where we are a container's first process
+                pass  # reap an orphan: as the first process of a container, we inherit them
         try:
             os.killpg(self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
@@ -112,17 +115,17 @@ class Command:
 
 
 def see_through(command: Command, notices: Notices, grace: float, must_end: Callable[[], bool]) -> int:
-    """Let a command run to its end, and forward signals to it; return its exit code when nothing of it is left.
+    """Wait for the end of a command, forward signals to it, and return its exit code when its group is empty.
 
-    It is ended when ``must_end`` says so, which is asked when ``notices`` wake us. What it has started and left behind
-    has ``grace`` seconds to end by itself.
+    When ``must_end`` returns True, the command is ended; it is called after each notice. Processes that the command
+    leaves behind have ``grace`` seconds to end by themselves.
     """
     try:
         while command.code() is None and not must_end():
             _hear(command, notices, _LOOKS)
         if must_end() or not _gone_within(command, notices, grace, must_end):
             command.send(signal.SIGTERM)
-            command.send(signal.SIGCONT)  # what is stopped would not hear it
+            command.send(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
             if not _gone_within(command, notices, grace, lambda: False):
                 command.send(signal.SIGKILL)
                 _gone_within(command, notices, grace, lambda: False)

@@ -1,4 +1,4 @@
-"""``export`` and ``import``: a database, or a part of it, as JSON lines."""
+"""``export`` and ``import``: write a database, or a part of it, as JSON lines, and read it back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from metastore.cli.context import Json, KindOption, Settings, find
-from metastore.cli.output import console, write_json
+from metastore.cli.output import console, write, write_json
 from metastore.store import restore
 from metastore.transfer.outcomes import Exported, Imported
 
@@ -23,7 +23,7 @@ __all__ = ["register"]
 
 
 class _IfExists(StrEnum):
-    """What becomes of what is there, and differs."""
+    """What import does with an entity that exists and differs."""
 
     ERROR = "error"
     RETURN = "return"
@@ -32,87 +32,95 @@ class _IfExists(StrEnum):
 
 def export(
     ctx: typer.Context,
-    path: Annotated[str | None, typer.Argument(help="What is exported, with all below it; else everything.")] = None,
+    path: Annotated[
+        str | None, typer.Argument(help="The entity to export, with all below it; else everything.")
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The file; else standard output.", show_default=False),
+        typer.Option("-o", "--output", help="The file to write; else standard output.", show_default=False),
     ] = None,
     ids: Annotated[bool, typer.Option("--ids/--no-ids", help="With ids and versions, to restore a database.")] = False,
-    history: Annotated[bool, typer.Option("--history", help="With ids, all history, and what was dropped.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="With ids, all history, and dropped entities.")] = False,
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Write the catalog as JSON lines, as it is at one instant; one that was stopped goes on in FILE.partial."""
+    """Write the catalog as JSON lines.
+
+    The lines show the catalog at one instant. An export that was stopped goes on in FILE.partial.
+    """
     err = console(stderr=True)
     with ctx.obj.open() as store, _counting(err, quiet=json) as tell:
         target = None if path is None else find(store, path, kind)
         to = sys.stdout.buffer if output is None else output
-        found = store.export_to(to, target, ids=ids, history=history, progress=tell)
+        exported = store.export_to(to, target, ids=ids, history=history, progress=tell)
     if json:
-        _write_result(found, to_stderr=output is None)
+        _write_result(exported, to_stderr=output is None)
         return
     out = err if output is None else console()
-    if found.anew is not None:
-        out.print(f"Started anew: {found.anew}.", soft_wrap=True)
-    kept = f", {found.kept:,} of them from before" if found.kept else ""
-    out.print(
-        f"{found.lines:,} lines{kept}: {found.entities:,} entities, {found.owned:,} owned rows, "
-        f"{found.operations:,} operations.",
-        soft_wrap=True,
+    if exported.anew is not None:
+        write(out, f"Started again from the first line: {exported.anew}.")
+    kept = f", {exported.kept:,} of them from before" if exported.kept else ""
+    write(
+        out,
+        f"{exported.lines:,} lines{kept}: {exported.entities:,} entities, {exported.owned:,} owned rows, "
+        f"{exported.operations:,} operations.",
     )
-    _show_hashes(out, found)
+    _show_hashes(out, exported)
 
 
 def import_(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="What export wrote.")],
+    file: Annotated[Path, typer.Argument(help="The file that export wrote.")],
     into: Annotated[
         str | None,
-        typer.Option("--into", help="The parent below which it is put; else where it was.", show_default=False),
+        typer.Option("--into", help="The parent to import below; else where it was.", show_default=False),
     ] = None,
     if_exists: Annotated[
-        _IfExists, typer.Option("--if-exists", help="What becomes of what is there, and differs.")
+        _IfExists, typer.Option("--if-exists", help="What to do if an entity exists and differs.")
     ] = _IfExists.ERROR,
     json: Json = False,
 ) -> None:
-    """Write what was exported. Run again after it was stopped, it goes on."""
-    from metastore.transfer.calls import has_ids  # noqa: PLC0415  (only here is it needed)
+    """Read what export wrote into the database.
+
+    An import that was stopped goes on when it is run again.
+    """
+    from metastore.transfer.calls import has_ids  # noqa: PLC0415  (only this command needs it)
 
     settings: Settings = ctx.obj
     with _progress(console(stderr=True), quiet=json) as tell:
         if into is None and if_exists is _IfExists.ERROR and has_ids(file):
-            found = restore(settings.url, file, progress=tell)
+            imported = restore(settings.url, file, progress=tell)
         else:
             with settings.open() as store:
-                found = store.import_from(file, into=into, if_exists=if_exists.value, progress=tell)
+                imported = store.import_from(file, into=into, if_exists=if_exists.value, progress=tell)
     if json:
-        _write_result(found)
+        _write_result(imported)
         return
     out = console()
-    what = "Restored" if found.restored else "Imported"
-    out.print(
-        f"{what} {found.lines:,} lines: {found.written:,} entities and owned rows written, {found.left:,} left as they "
-        "were.",
-        soft_wrap=True,
+    what = "Restored" if imported.restored else "Imported"
+    write(
+        out,
+        f"{what} {imported.lines:,} lines: {imported.written:,} entities and owned rows written, "
+        f"{imported.left:,} left as they were.",
     )
-    _show_hashes(out, found)
+    _show_hashes(out, imported)
 
 
-def _show_hashes(out: Console, found: Exported | Imported) -> None:
-    out.print(f"content hash  {found.hash}", soft_wrap=True)
-    out.print(f"checksum      {found.checksum}", soft_wrap=True)
+def _show_hashes(out: Console, result: Exported | Imported) -> None:
+    write(out, f"content hash  {result.hash}")
+    write(out, f"checksum      {result.checksum}")
 
 
-def _write_result(found: Exported | Imported, *, to_stderr: bool = False) -> None:
+def _write_result(result: Exported | Imported, *, to_stderr: bool = False) -> None:
     if to_stderr:
-        sys.stderr.write(json_format.dumps(dataclasses.asdict(found), indent=2) + "\n")
+        sys.stderr.write(json_format.dumps(dataclasses.asdict(result), indent=2) + "\n")
     else:
-        write_json(dataclasses.asdict(found))
+        write_json(dataclasses.asdict(result))
 
 
 @contextmanager
 def _counting(out: Console, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show how many lines there are on a terminal; elsewhere nothing."""
+    """Show the number of lines so far on a terminal, and nothing elsewhere."""
     if quiet or not out.is_terminal:
         yield lambda _: None
         return
@@ -122,7 +130,7 @@ def _counting(out: Console, *, quiet: bool) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def _progress(out: Console, *, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """Show a bar on a terminal; elsewhere nothing."""
+    """Show a progress bar on a terminal, and nothing elsewhere."""
     if quiet or not out.is_terminal:
         yield lambda _: None
         return

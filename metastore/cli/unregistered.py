@@ -1,6 +1,6 @@
-"""Entities of kinds that this program does not know: some other package declares them, or a newer version of this one.
+"""Find entities of kinds that this program does not know: another package, or a newer version, declares them.
 
-No manager lists them, and nobody here can decode their fields. They are found by where they stand.
+No manager lists them, and their fields cannot be decoded here. They are found by their place in the tree.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def unregistered_below(store: Store, parent: Entity) -> Iterator[Entity]:
 
 
 def unregistered_at(store: Store, names: tuple[str, ...]) -> list[Entity]:
-    """Return what stands at the path ``names``, and is of a kind that is not registered."""
+    """Return the entities at the path ``names`` whose kinds are not registered."""
     if len(names) < 2:
         return []
-    return [found for parent in _containers(store, names[:-1]) for found in _below(store, parent, names[-1])]
+    return [entity for parent in _containers(store, names[:-1]) for entity in _below(store, parent, names[-1])]
 
 
 def explain(kinds: Iterable[str]) -> None:
-    """Tell the user, on stderr, why entities of ``kinds`` are shown as they are stored, and how to change that."""
+    """Write to stderr why entities of ``kinds`` are shown as they are stored, and how to change that."""
     if listed := ", ".join(sorted(set(kinds))):
         tell(
             f"not registered in this program, so shown as stored: {listed}; install the package that declares it, and "
@@ -45,7 +45,7 @@ def explain(kinds: Iterable[str]) -> None:
 
 
 def _containers(store: Store, names: tuple[str, ...]) -> list[Node]:
-    """Return all that stands at ``names`` and can have children, whether its kind is registered or not."""
+    """Return the entities at ``names`` that can have children, whether their kinds are registered or not."""
     kinds = [kind for kind in KINDS.values() if kind.container and families_of(kind, len(names))]
     lookups = {found.families: found for kind in kinds if (found := lookup(kind, names))}
     records = [found.record for found in store._session.backend.resolve(list(lookups.values()))]  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Read the words that options take: ``key=value``, ``name:type``, JSON."""
+"""Parse the values of options: ``key=value``, ``name:type``, JSON."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ __all__ = ["column", "json_changes", "json_value", "pair", "pairs", "typed"]
 
 
 def pair(text: str, option: str, mark: str = "=") -> tuple[str, str]:
-    """Return what stands on both sides of the first ``mark``. Raises InvalidArgument if there is none."""
-    left, found, right = text.partition(mark)
-    if not found or not left:
+    """Return the texts before and after the first ``mark``. Raises InvalidArgument if there is none."""
+    left, separator, right = text.partition(mark)
+    if not separator or not left:
         raise InvalidArgument(f"{option} takes KEY{mark}VALUE, not {text!r}")
     return left, right
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Return ``key=value`` options as a mapping. Raises InvalidArgument for a key that stands twice."""
-    found: dict[str, str] = {}
+    """Return ``key=value`` options as a mapping. Raises InvalidArgument for a key that is given twice."""
+    mapping: dict[str, str] = {}
     for text in texts:
         key, value = pair(text, option)
-        if key in found:
-            raise InvalidArgument(f"{option} names {key!r} twice; say which value is meant")
-        found[key] = value
-    return found
+        if key in mapping:
+            raise InvalidArgument(f"{option} names {key!r} twice; give it once")
+        mapping[key] = value
+    return mapping
 
 
 def typed(text: str, option: str) -> tuple[tuple[str, ...], str]:
-    """Return the path of a column and what stands behind the colon: ``address.city:string``.
+    """Return the path of a column and the text after the colon, as in ``address.city:string``.
 
-    The last colon outside of ``<…>`` and back-quotes ends the path, so that ``point:struct<x: int>`` is read as meant.
+    The first colon outside of back-quotes ends the path, so that ``point:struct<x: int>`` has the path ``point``.
     """
     name, type_ = _split_at_colon(text)
     if not name or not type_:
@@ -56,7 +56,7 @@ def _split_at_colon(text: str) -> tuple[str, str]:
 
 
 def column(text: str, option: str) -> Column:
-    """Return the column of ``name:type``; ``name:type not null`` is one that must have a value."""
+    """Return the column of ``name:type`` or ``name:type not null``. Raises InvalidArgument."""
     path, type_ = typed(text, option)
     if len(path) != 1:
         raise InvalidArgument(f"{option} takes a column of the top level, not {text!r}; give a struct type instead")
@@ -65,7 +65,7 @@ def column(text: str, option: str) -> Column:
 
 
 def json_value(text: str) -> Any:
-    """Return the JSON value that ``text`` is, or the text itself where it is none."""
+    """Return ``text`` parsed as JSON, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -75,7 +75,7 @@ def json_value(text: str) -> Any:
 def json_changes(text: str) -> list[EntityChange]:
     """Return the changes of ``[{"change": "AddColumn", …}, …]``, or of a single one. Raises InvalidArgument."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"--changes takes JSON: {error}") from None
-    return [*changes_from_list(found if isinstance(found, list) else [found])]
+    return [*changes_from_list(value if isinstance(value, list) else [value])]

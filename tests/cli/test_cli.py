@@ -235,7 +235,7 @@ def test_gc(run: Run, url: str) -> None:
     assert document(run("gc", "--json")) == nothing  # 7d as well
     done = run("gc", "--retention", "0s", "--keep-versions", "1")
     assert done.stdout.startswith("Removed 1 entities, 2 old versions of others, ")
-    refused(run("gc", "--retention", "soon"), "'soon' is no duration", "7d")
+    refused(run("gc", "--retention", "soon"), "'soon' is not a duration", "7d")
     refused(run("gc", "--retention", "1d", "--keep-versions", "0"), "keep_versions")
 
 

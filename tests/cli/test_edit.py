@@ -78,12 +78,12 @@ def test_create_takes_the_fields_of_every_kind(run: Run) -> None:
         (["create", "table", "lake.c.t", "--column", "id"], "--column takes NAME:TYPE"),
         (["create", "schema", "lake.c.s", "--field", "size=1"], "size"),
         (["create", "schema", "lake.c.s", "--if-exists", "maybe"], "if_exists"),
-        (["alter", "lake.c"], "nothing is to be changed"),
+        (["alter", "lake.c"], "there is nothing to change"),
         (["alter", "lake.c", "--changes", "{"], "--changes takes JSON"),
         (["alter", "lake.c", "--changes", '{"change": "SetComment", "text": 1}'], "'text'"),
         (["alter", "lak", "--set", "a=b"], "did you mean lake?"),
         (["drop", "lake.x"], "lake.x does not exist"),
-        (["restore", "lake.c"], "nothing dropped is known of lake.c"),
+        (["restore", "lake.c"], "there is no dropped entity at lake.c"),
         (["creat", "schema", "lake.c.s"], "Did you mean 'create'"),
     ],
 )
@@ -147,7 +147,7 @@ def test_purge_asks_unless_it_is_told_not_to(run: Run) -> None:
     good(run, "drop", PATH)
     assert "was not deleted; give --yes" in bad(run, "purge", PATH)
     assert shown(run, "purge", PATH, "--yes")["purged"] is True
-    assert "nothing dropped is known" in bad(run, "purge", PATH, "--yes")
+    assert "there is no dropped entity" in bad(run, "purge", PATH, "--yes")
     assert "does not exist" in bad(run, "history", PATH)
     assert first["id"] is not None
 
