@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from metastore.backends.postgres import hot_sql as postgres_hot_sql
+from metastore.backends.postgres import alter, create
 from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.port.commit import Commit, Outcome, Update
 
@@ -21,7 +21,7 @@ def _replaced(text: str, old: str, new: str) -> str:
 def ignore_versions(patch: pytest.MonkeyPatch) -> None:
     """Write back what was read, whatever has happened to it since: no compare in the compare-and-swap."""
     compare = "AND version = %(version)s::bigint "
-    patch.setattr(postgres_hot_sql, "ALTER", _replaced(postgres_hot_sql.ALTER, compare, ""))
+    patch.setattr(alter, "ALTER", _replaced(alter.ALTER, compare, ""))
 
     original = SqliteBackend.commit
 
@@ -37,8 +37,6 @@ def ignore_versions(patch: pytest.MonkeyPatch) -> None:
 
 def ignore_guards(patch: pytest.MonkeyPatch) -> None:
     """Look at the ancestors without holding them (PostgreSQL), or not at all (SQLite)."""
-    patch.setattr(
-        postgres_hot_sql, "CREATE", _replaced(postgres_hot_sql.CREATE, "ORDER BY id FOR KEY SHARE", "ORDER BY id")
-    )
+    patch.setattr(create, "CREATE", _replaced(create.CREATE, "ORDER BY id FOR KEY SHARE", "ORDER BY id"))
     original = SqliteBackend.commit
     patch.setattr(SqliteBackend, "commit", lambda backend, commit: original(backend, replace(commit, guards=())))

@@ -13,8 +13,7 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends.postgres import batch_sql as postgres_sql
-from metastore.backends.postgres import hot_sql as postgres_hot_sql
+from metastore.backends.postgres import alter, batch_sql, create, fragments
 from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.port.commit import Commit, Conflicted, LeaseToken, Outcome
 from tests.concurrency.checks import violations
@@ -118,17 +117,17 @@ def test_a_take_over_waits_for_a_commit_in_the_middle(postgres_url: str, what: s
 
 
 def _looks_only(statement: str) -> str:
-    fenced = postgres_sql.FENCED
+    fenced = fragments.FENCED
     assert fenced in statement
     return statement.replace(fenced, fenced.replace(" FOR KEY SHARE", ""))
 
 
 def look_without_holding(patch: pytest.MonkeyPatch) -> None:
     """Check the token by a plain SELECT, without a row lock."""
-    for name in ("ALTER_FENCED", "CREATE_FENCED"):
-        patch.setattr(postgres_hot_sql, name, _looks_only(getattr(postgres_hot_sql, name)))
-    patch.setattr(postgres_sql, "FENCED", postgres_sql.FENCED.replace(" FOR KEY SHARE", ""))
-    postgres_sql.batch.cache_clear()
+    patch.setattr(alter, "ALTER_FENCED", _looks_only(alter.ALTER_FENCED))
+    patch.setattr(create, "CREATE_FENCED", _looks_only(create.CREATE_FENCED))
+    patch.setattr(batch_sql, "FENCED", _looks_only(fragments.FENCED))
+    batch_sql.batch.cache_clear()
 
 
 @pytest.mark.parametrize("what", ["create", "alter", "partition", "transaction"])
@@ -143,7 +142,7 @@ def test_the_check_finds_a_token_that_is_only_looked_at(
         try:
             assert taken_in_the_middle(postgres_url, what) == ("committed", False)
         finally:
-            postgres_sql.batch.cache_clear()
+            batch_sql.batch.cache_clear()
     assert late_commits(postgres_url) != []
     with ms.open(postgres_url) as store:
         assert {violation.invariant for violation in store.verify()} == {9}
@@ -209,9 +208,9 @@ def _accept_all(patch: pytest.MonkeyPatch, url: str) -> None:
     if is_sqlite(url):
         patch.setattr(sqlite_commit, "_check_leases", lambda *_: None)
         return
-    fenced = postgres_sql.FENCED
+    fenced = fragments.FENCED
     any_token = fenced[: fenced.index("AND token")] + ")"
-    patch.setattr(postgres_hot_sql, "ALTER_FENCED", postgres_hot_sql.ALTER_FENCED.replace(fenced, any_token))
+    patch.setattr(alter, "ALTER_FENCED", alter.ALTER_FENCED.replace(fenced, any_token))
 
 
 def race(team: Team, url: str, *, broken: bool = False) -> list[dict[str, int]]:

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from metastore.backends.postgres import backend as postgres
-from metastore.backends.postgres import batch_sql as postgres_sql
-from metastore.backends.postgres import parameters as postgres_commit
+from metastore.backends.postgres import batch, fragments, parameters
 from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.managers import create as creating
 from metastore.managers import target
@@ -48,8 +46,8 @@ class Mutant:
         return found
 
 
-_GUARDS = postgres_commit.guards
-_STATEMENTS = postgres_commit.statements
+_GUARDS = parameters.guards
+_STATEMENTS = batch.statements
 _CHECK_GUARDS = sqlite_commit.check_guards
 _CHECK_UPDATE = sqlite_commit._check_update
 _APPLY = sqlite_commit.apply
@@ -63,7 +61,7 @@ def _nearest(guards: Sequence[Guard]) -> Sequence[Guard]:
 
 @contextmanager
 def _parent_only_on_postgres() -> Iterator[None]:
-    with patch.object(postgres_commit, "guards", lambda held: _GUARDS(_nearest(held))):
+    with patch.object(parameters, "guards", lambda held: _GUARDS(_nearest(held))):
         yield
 
 
@@ -80,14 +78,14 @@ def _parent_only_on_sqlite() -> Iterator[None]:
 def _empty_in_one_statement() -> Iterator[None]:
     """Whether there are children is asked by the statement that drops, with its snapshot from before the wait."""
 
-    def statements(commit: Commit) -> list[postgres_commit.Statement]:
+    def statements(commit: Commit) -> list[parameters.Statement]:
         found = _STATEMENTS(commit)
         if not any(isinstance(w, Update) and w.empty for w in commit.writes):
             return found
         childless = "NOT EXISTS (SELECT FROM guard WHERE parent_id = ANY(%(u_ids)s::bigint[]) AND state = 0)"
         return [found[-1]._replace(text=found[-1].text.replace(" AS guards,", f" AND {childless} AS guards,", 1))]
 
-    with patch.object(postgres, "statements", statements):
+    with patch.object(batch, "statements", statements):
         yield
 
 
@@ -272,13 +270,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "what is written down is written asynchronously",
         _PG,
         "alter to what it is, with an id | alter",
-        ((postgres_sql.DURABLE, "true"),),
+        ((fragments.DURABLE, "true"),),
     ),
     Mutant(
         "an intent is written asynchronously",
         _PG,
         "alter | alter while hot",
-        ((postgres_sql.DURABLE, "true"),),
+        ((fragments.DURABLE, "true"),),
     ),
     Mutant(
         "a commit without a transaction",

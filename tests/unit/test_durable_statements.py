@@ -9,10 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from metastore.backends.postgres import batch_sql, hot_sql, intents, lease_sql
+from metastore.backends.postgres import alter, batch_sql, create, exclusive, intents, lease_sql, preludes
+from metastore.backends.postgres.fragments import DURABLE
 
 NEEDS_NOT = {
-    ("batch_sql", "CLAIMED"): "is sent in front of a statement that is durable, in its transaction",
+    ("preludes", "CLAIMED"): "is sent in front of a statement that is durable, in its transaction",
     ("batch_sql", "RELEASE"): "likewise, behind it",
     ("lease_sql", "ENTER"): "a waiter that was forgotten queues again",
     ("lease_sql", "LEAVE"): "a waiter that is there again is taken for dead",
@@ -32,7 +33,7 @@ def _texts(module: ModuleType) -> Iterator[tuple[str, str]]:
 
 STATEMENTS = [
     pytest.param(text, id=f"{module.__name__.rpartition('.')[2]}.{name}")
-    for module in (batch_sql, hot_sql, intents, lease_sql)
+    for module in (preludes, create, alter, exclusive, batch_sql, intents, lease_sql)
     for name, text in _texts(module)
     if (module.__name__.rpartition(".")[2], name) not in NEEDS_NOT
 ]
@@ -40,27 +41,26 @@ STATEMENTS = [
 
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_a_statement_that_writes_is_durable(text: str) -> None:
-    assert batch_sql.DURABLE in text
+    assert DURABLE in text
 
 
 @pytest.mark.parametrize(("updates", "inserts", "owned"), [k for k in product((False, True), repeat=3) if any(k)])
 def test_the_general_statement_is_durable(updates: bool, inserts: bool, owned: bool) -> None:
-    text = batch_sql.batch(
-        updates,
-        inserts,
-        owned,
+    shape = batch_sql.Shape(
+        updates=updates,
+        inserts=inserts,
+        owned=owned,
         skip_existing=inserts,
         claimed=True,
-        must=False,
-        overlook=False,
         fenced=True,
         noted=True,
         publishes=True,
     )
-    assert batch_sql.DURABLE in text
+    text = batch_sql.batch(shape)
+    assert DURABLE in text
 
 
 def test_all_of_them_are_found() -> None:
     names = {str(parameter.id) for parameter in STATEMENTS}
-    assert {"intents.FORBID", "intents.CANCEL", "hot_sql.CREATE"} <= names
+    assert {"intents.FORBID", "intents.CANCEL", "create.CREATE"} <= names
     assert {"intents._WRITE_DOWN", "lease_sql.RENEW", "lease_sql.RELEASE"} <= names

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.backends.postgres.outcomes import _CHECKS
+from metastore.backends.postgres.errors import CHECKS
 from metastore.retry.classify import Verdict, of_sqlstate
 
 
-@pytest.mark.parametrize("state", [state for state in _CHECKS if state])
+@pytest.mark.parametrize("state", [state for state in CHECKS if state])
 def test_each_is_a_check(state: str) -> None:
     assert of_sqlstate(state) is Verdict.CHECK
 
 
 def test_each_check_has_a_cause() -> None:
-    assert len(set(_CHECKS.values())) == len(_CHECKS)
+    assert len(set(CHECKS.values())) == len(CHECKS)

@@ -1,9 +1,8 @@
 """The backend for PostgreSQL 14 and later, through psycopg 3.
 
-A commit with one insert, one altered document or one entity that is moved, dropped or the like is one statement. Any
-other commit is one message, hence one round trip and one transaction: locks by id where shared and exclusive ones
-mix, checks of what must be absent with a snapshot taken after them, then what writes. The SQL
-is in :mod:`metastore.backends.postgres.hot_sql`, ``postgres_sql`` and ``read_sql``.
+A commit with one insert (create.py), one new document (alter.py) or one entity that is moved, dropped or the like
+(exclusive.py) is one statement. Any other commit (batch.py) is one message, hence one round trip and one transaction.
+Each of these files has a statement's SQL, its parameters, and what its rows mean. This file chooses among them.
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ from uuid import UUID
 
 import psycopg
 
-from metastore.backends.postgres import batch_sql as sql
-from metastore.backends.postgres import intents, outcomes
+from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents
+from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.leases import PostgresLeases
-from metastore.backends.postgres.parameters import Statement, alter, create, move, preludes, statements
+from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
+from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.reads import PostgresReads
 from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.settings import ARRAYS
@@ -33,14 +33,12 @@ from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.commit import (
     Commit,
-    Committed,
     Conflicted,
     Entry,
     Help,
     Insert,
     Mark,
     Outcome,
-    Result,
     Unknown,
     Update,
 )
@@ -51,20 +49,18 @@ from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = ["PostgresBackend"]
 
-Row = tuple[Any, ...]
-
 _NAMED = re.compile(r"%\((\w+)\)s")
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
-  AND coalesce(deadline, 0) < {sql.NOW} RETURNING 1"""
+  AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
   FROM info"""
 _FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
-    CASE WHEN forgotten > {sql.NOW} + {MOST_AHEAD} THEN {sql.NOW} ELSE forgotten END)
-  WHERE forgotten < %(before)s::bigint OR forgotten > {sql.NOW} + {MOST_AHEAD} RETURNING 1"""
-_RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {sql.DURABLE}"
+    CASE WHEN forgotten > {NOW} + {MOST_AHEAD} THEN {NOW} ELSE forgotten END)
+  WHERE forgotten < %(before)s::bigint OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1"""
+_RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {DURABLE}"
 """Durable: a crash must not draw the same ids a second time for somebody else."""
 _log = logging.getLogger("metastore")
 
@@ -81,19 +77,21 @@ class PostgresBackend(PostgresReads):
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
             if isinstance(write, Insert) and write.id is None:
-                return self._last([*preludes(commit), create(commit, write)], lambda row: outcomes.created(commit, row))
+                return self._last(
+                    [*preludes(commit), create.statement(commit, write)], lambda row: create.outcome(commit, row)
+                )
             if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
                 return self._last(
-                    [*preludes(commit), alter(commit, write)], lambda row: outcomes.altered(commit, write, row)
+                    [*preludes(commit), alter.statement(commit, write)], lambda row: alter.outcome(commit, write, row)
                 )
-            if isinstance(write, Update) and _is_move(commit, write):
+            if isinstance(write, Update) and exclusive.fits(commit, write):
                 return self._all(
-                    [*preludes(commit), move(commit, write)],
-                    lambda rows: outcomes.moved(commit, write, rows[0]),
+                    [*preludes(commit), exclusive.statement(commit, write)],
+                    lambda rows: exclusive.outcome(commit, write, rows[0]),
                     commit.patience,
                 )
         return self._all(
-            [*preludes(commit), *statements(commit)], lambda rows: outcomes.of_rows(commit, rows), commit.patience
+            [*preludes(commit), *batch.statements(commit)], lambda rows: batch.outcome(commit, rows), commit.patience
         )
 
     def _last(self, statements: list[Statement], outcome: Callable[[Row], Outcome]) -> Outcome:
@@ -108,7 +106,7 @@ class PostgresBackend(PostgresReads):
         return outcome(row)
 
     def _failed(self, error: psycopg.Error) -> Outcome:
-        outcome = outcomes.of_error(error)
+        outcome = errors.outcome(error)
         if isinstance(outcome, Unknown):
             self.pool.forget()
         return outcome
@@ -129,9 +127,7 @@ class PostgresBackend(PostgresReads):
     # --- operations that are written down, and marks
 
     def write_down(self, entry: Entry) -> Outcome:
-        return self._last(
-            intents.write_down_statements(entry), lambda row: Committed((Result(entry.entity_id or 0, *row),))
-        )
+        return self._last(intents.write_down_statements(entry), lambda row: intents.written_down(entry, row))
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         parameters = {"ids": [entity_id], "id": entity_id, "own": operation_id, "limit": limit}
@@ -150,7 +146,7 @@ class PostgresBackend(PostgresReads):
         return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0])
 
     def help(self, help: Help) -> Outcome:
-        return self._all([intents.help_statement(help)], lambda rows: outcomes.helped(help, rows[0]))
+        return self._all([intents.help_statement(help)], lambda rows: intents.helped(help, rows[0]))
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
@@ -170,12 +166,7 @@ class PostgresBackend(PostgresReads):
         return bool(self._rows(intents.CANCEL, {"operation_id": operation_id}))
 
     def mark(self, mark: Mark) -> Outcome:
-        def outcome(rows: list[Row]) -> Outcome:
-            if not rows:
-                return Conflicted("marked" if mark.scope_version is None else "ancestor", mark.id)
-            return Committed((Result(mark.id, *rows[0]),))
-
-        return self._all(intents.mark_statements(mark), outcome)
+        return self._all(intents.mark_statements(mark), lambda rows: intents.marked(mark, rows))
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
         return bool(self._rows(intents.UNMARK, {"id": entity_id, "operation_id": operation_id}))
@@ -198,7 +189,7 @@ class PostgresBackend(PostgresReads):
     # --- gc
 
     def now(self) -> int:
-        return int(self._rows("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", {})[0][0])
+        return int(self._rows(f"SELECT {NOW}", {})[0][0])
 
     def dropped_before(self, time: int, limit: int) -> list[int]:
         return [row[0] for row in self._rows(_DROPPED_BEFORE, {"before": time, "page_size": limit})]
@@ -298,15 +289,9 @@ def _is_rare(commit: Commit) -> bool:
     return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes)
 
 
-def _is_move(commit: Commit, write: Update) -> bool:
-    """Whether an update is exclusive, keeps its document, needs no more checks and has its guards in order."""
-    plain = write.scope_version is not None and write.doc is None and not write.empty and not commit.leases
-    return plain and all(guard.id < write.id for guard in commit.guards)
-
-
 @cache
 def _numbered(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a statement with numbered parameters, and their names; psycopg parses long ones anew each time."""
+    """Return a statement with numbered parameters, and their names; psycopg parses long ones again at each call."""
     numbers: dict[str, int] = {}
     numbered = _NAMED.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", text)
     return numbered.replace("%%", "%"), tuple(numbers)

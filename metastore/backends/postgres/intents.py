@@ -1,22 +1,43 @@
-"""Operations that are written down, and marks, on PostgreSQL: the statements, and their parameters.
+"""Write operations down, help, forbid and cancel them, and set marks: statements, parameters, what their rows mean.
 
-An intent becomes applied, failed, moved or expired by an update of its row that finds it pending,
-in the statement that changes the entity: a cancellation that came first leaves that update without
-its row, and then nothing is changed. Locks are taken on the entity before its intents.
+An intent becomes applied, failed, moved or expired by an update of its row that finds it pending, in the statement that
+changes the entity. A cancellation that came first leaves that update without its row, and then nothing is changed.
+Every statement locks the entity before its intents.
 
-Each statement that writes is durable (``sql.DURABLE``): a tombstone, a cancellation or a new scope version that a
-crash takes back after its answer would let a late original, or a stale guard, pass.
+Each statement that writes is durable (``fragments.DURABLE``). A crash that took back a tombstone, a cancellation or a
+new scope version after it was acknowledged would let a late original, or a stale guard, pass.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from metastore.backends.postgres import batch_sql as sql
-from metastore.backends.postgres.parameters import Statement, caller, guards, plain, texts
+from metastore.backends.postgres.fragments import (
+    ALL_GUARDED,
+    DURABLE,
+    GUARDED,
+    LAPSED,
+    NOW,
+    THEIR_TURN,
+    quiet,
+)
+from metastore.backends.postgres.parameters import Row, Statement, guards, plain, texts
+from metastore.backends.postgres.preludes import caller
 from metastore.backends.postgres.read_sql import READ, each
+from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
-from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
+from metastore.port.commit import (
+    CLAIMABLE,
+    FORMAT,
+    PENDING,
+    Committed,
+    Conflicted,
+    Entry,
+    Help,
+    Mark,
+    Outcome,
+    Result,
+)
 
 __all__ = [
     "CANCEL",
@@ -28,77 +49,175 @@ __all__ = [
     "TURN",
     "UNMARK",
     "help_statement",
+    "helped",
     "mark_statements",
+    "marked",
     "write_down_statements",
+    "written_down",
 ]
 
 _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
-_CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
-  quiet_until = {sql.quiet("guard")}"""
 
+# --- write down
+
+# Locks nothing: the row is new, and its key refuses a second one. It tells how many intents were there before, from
+# its own snapshot: a hint for how long the owner waits before it helps.
 _ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format)
 SELECT %(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
-  {sql.NOW}, %(path)s::text, %(changes)s::text, %(claim)s::int, {sql.NOW} + %(micros)s::bigint, %(digest)s::text,
+  {NOW}, %(path)s::text, %(changes)s::text, %(claim)s::int, {NOW} + %(micros)s::bigint, %(digest)s::text,
   %(result)s::text, %(format)s::int
-WHERE {sql.DURABLE}
+WHERE {DURABLE}
 RETURNING (SELECT count(*) FROM operation p WHERE p.entity_id = %(entity_id)s::bigint AND p.action = 'pending'), time"""
 _WRITE_DOWN = f"INSERT INTO operation (operation_id, ordinal, {_ENTRY}"
 
-FORBID = f"""WITH remembered AS MATERIALIZED (
-  SELECT 1 FROM info WHERE forgotten <= {sql.NOW} - %(life)s::bigint FOR SHARE)
+
+def write_down_statements(entry: Entry) -> list[Statement]:
+    """Return the insert of an operation's row, after what a caller's id or a claim needs."""
+    parameters: dict[str, Any] = {
+        "operation_id": entry.operation_id,
+        "entity_id": entry.entity_id,
+        "kind": entry.kind,
+        "action": entry.action,
+        "principal": entry.principal,
+        "path": entry.path,
+        "changes": entry.changes,
+        "claim": entry.claim,
+        "micros": round(entry.seconds * 1_000_000) if entry.action == PENDING else None,
+        "digest": entry.caller.digest if entry.caller else None,
+        "result": entry.result,
+        "format": entry.format,
+    }
+    return [*caller(entry.caller, entry.operation_id, entry.claim), Statement(_WRITE_DOWN, parameters, writes=True)]
+
+
+class _WrittenDown(NamedTuple):
+    before: int
+    """How many intents on the entity were there."""
+    time: int
+
+
+def written_down(entry: Entry, row: Row) -> Outcome:
+    """Return what the insert's row means. The result's version is the number of intents that were there before."""
+    written = _WrittenDown(*row)
+    return Committed((Result(entry.entity_id or 0, written.before, written.time),))
+
+
+# --- forbid and cancel
+
+FORBID = without_comments(f"""WITH remembered AS MATERIALIZED (
+  -- FOR SHARE: gc waits for this tombstone before it forgets more. It prevents that a row which gc has just deleted is
+  -- taken for one that never existed.
+  SELECT 1 FROM info WHERE forgotten <= {NOW} - %(life)s::bigint FOR SHARE)
+-- waits for an original in flight, by the primary key, and raises a unique violation if that commits
 INSERT INTO operation (operation_id, ordinal, action, time, attempt)
-SELECT %(operation_id)s::uuid, 0, 'forbidden', {sql.NOW}, 1 FROM remembered WHERE {sql.DURABLE} RETURNING attempt"""
+SELECT %(operation_id)s::uuid, 0, 'forbidden', {NOW}, 1 FROM remembered WHERE {DURABLE} RETURNING attempt""")
 """Inserts nothing where gc may have deleted the operation's row in its life; else it keeps gc from forgetting more."""
-FORBID_AGAIN = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time = {sql.NOW}
-WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action IN ({_CLAIMABLE}) AND {sql.DURABLE}
+
+# Counting the attempt is the claim: a commit that was sent under an older number finds no row (preludes.CLAIMED).
+FORBID_AGAIN = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time = {NOW}
+WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action IN ({_CLAIMABLE}) AND {DURABLE}
 RETURNING attempt"""
-CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = {sql.NOW}
-WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action = '{PENDING}' AND {sql.DURABLE}
+"""Claims the row of an operation that was not applied."""
+
+# The row's lock decides between a cancellation and a helper: the one that comes second finds the intent not pending.
+CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = {NOW}
+WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action = '{PENDING}' AND {DURABLE}
 RETURNING 1"""
+
+# --- marks
+
+_CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
+  quiet_until = {quiet("guard")}"""
 
 UNMARK = f"""UPDATE guard SET {_CLEARED}
-WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {sql.DURABLE} RETURNING 1"""
-CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {_CLEARED}
-WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {sql.LAPSED} AND {sql.DURABLE}
-RETURNING 1"""
-MARKED = f"""SELECT id, mark, CASE WHEN mark IS NOT NULL AND {sql.LAPSED} THEN -1
-  ELSE (coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) - {sql.NOW}) / 1e6 END
-FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND (mark IS NOT NULL OR {sql.THEIR_TURN})"""
+WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {DURABLE} RETURNING 1"""
+"""Removes a mark that its owner no longer needs."""
 
-_FREE = f"mark IS NULL AND {sql.THEIR_TURN} IS NOT TRUE"
-_MARK = f"""UPDATE guard SET mark = %(operation_id)s::uuid, marked_at = {sql.NOW},
-  marked_until = {sql.NOW} + %(micros)s::bigint
-WHERE id = %(id)s::bigint AND (mark = %(operation_id)s::uuid OR {_FREE}) AND {sql.DURABLE}
+# The scope version is raised: the mark's owner, if it only sleeps, must not go on as if it still held the scope.
+CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {_CLEARED}
+WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {LAPSED} AND {DURABLE}
+RETURNING 1"""
+"""Removes another operation's mark, whose time is over."""
+
+MARKED = f"""SELECT id, mark, CASE WHEN mark IS NOT NULL AND {LAPSED} THEN -1
+  ELSE (coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) - {NOW}) / 1e6 END
+FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND (mark IS NOT NULL OR {THEIR_TURN})"""
+"""Shows the marks, and the others' turns, that stand on guards, and how many seconds each lasts (-1: it is over)."""
+
+_FREE = f"mark IS NULL AND {THEIR_TURN} IS NOT TRUE"
+
+# Changes no column of a full unique index, so that it passes the shared guards of commits in flight.
+_MARK = f"""UPDATE guard SET mark = %(operation_id)s::uuid, marked_at = {NOW},
+  marked_until = {NOW} + %(micros)s::bigint
+WHERE id = %(id)s::bigint AND (mark = %(operation_id)s::uuid OR {_FREE}) AND {DURABLE}
 RETURNING scope_version, marked_at"""
-_FREEZE = f"""WITH {sql.GUARDED},
+
+_FREEZE = without_comments(f"""WITH {GUARDED},
+-- FOR UPDATE: waits for the writers in flight below this scope, after the shared guards on the scopes above it.
 ready AS MATERIALIZED (
   SELECT id FROM guard WHERE id = %(id)s::bigint AND scope_version = %(scope_version)s::bigint
-    AND (mark = %(operation_id)s::uuid OR {_FREE}) AND {sql.ALL_GUARDED} FOR UPDATE)
-UPDATE guard SET scope_version = scope_version + 1, mark = %(operation_id)s::uuid, marked_at = {sql.NOW},
-  marked_until = {sql.NOW} + %(micros)s::bigint
-WHERE id = %(id)s::bigint AND EXISTS (SELECT FROM ready) AND {sql.DURABLE} RETURNING scope_version, marked_at"""
+    AND (mark = %(operation_id)s::uuid OR {_FREE}) AND {ALL_GUARDED} FOR UPDATE)
+-- the next scope version: a writer that saw the old one, and has not been sent yet, finds its guard broken
+UPDATE guard SET scope_version = scope_version + 1, mark = %(operation_id)s::uuid, marked_at = {NOW},
+  marked_until = {NOW} + %(micros)s::bigint
+WHERE id = %(id)s::bigint AND EXISTS (SELECT FROM ready) AND {DURABLE} RETURNING scope_version, marked_at""")
 
-_HELP = f"""WITH {sql.GUARDED},
+
+def mark_statements(mark: Mark) -> list[Statement]:
+    """Return the update that sets a mark. A freeze waits for the writers in flight, but not for other marks."""
+    parameters = {"id": mark.id, "operation_id": mark.operation_id, "micros": round(mark.seconds * 1_000_000)}
+    if mark.scope_version is None:
+        return [Statement(_MARK, parameters, writes=True)]
+    parameters["scope_version"] = mark.scope_version
+    return [Statement(_FREEZE, {**parameters, **guards(mark.guards)}, writes=True)]
+
+
+class _MarkSet(NamedTuple):
+    scope_version: int
+    marked_at: int
+
+
+def marked(mark: Mark, rows: list[Row]) -> Outcome:
+    """Return what the update's row, or no row, means. The result's version is the scope version."""
+    if not rows:
+        return Conflicted("marked" if mark.scope_version is None else "ancestor", mark.id)
+    row = _MarkSet(*rows[0])
+    return Committed((Result(mark.id, row.scope_version, row.marked_at),))
+
+
+# --- help
+
+_HELP = without_comments(f"""WITH {GUARDED},
+-- The compare-and-swap, as a lock on the entity's row: a second helper waits here, then finds another version. A mark
+-- on the entity's own guard lets the helper step aside.
 cas AS MATERIALIZED (
-  SELECT id FROM entity WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {sql.ALL_GUARDED}
+  SELECT id FROM entity WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}
     AND EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND mark IS NULL)
   FOR NO KEY UPDATE),
+-- The intents, by operation id, after the entity. An intent that was cancelled meanwhile is not found, and then the
+-- count below is wrong: a cancelled intent is never applied.
 mine AS MATERIALIZED (
   SELECT operation_id FROM operation
   WHERE operation_id = ANY(%(r_ids)s::uuid[]) AND ordinal = 0 AND action = '{PENDING}' AND EXISTS (SELECT FROM cas)
   ORDER BY operation_id FOR UPDATE),
+-- The gate: one row if everything holds. All writes join it. One reading of the clock for all of them.
 go AS MATERIALIZED (
-  SELECT {sql.NOW} AS at FROM cas
-  WHERE (SELECT count(*) FROM mine) = cardinality(%(r_ids)s::uuid[]) AND {sql.DURABLE}),
+  SELECT {NOW} AS at FROM cas
+  WHERE (SELECT count(*) FROM mine) = cardinality(%(r_ids)s::uuid[]) AND {DURABLE}),
+-- What becomes of each intent, in the order in which they apply. The positions are drawn here, after the last lock, and
+-- only for those that change something: each is one step of the entity's history.
 wanted AS MATERIALIZED (
   SELECT w.*, go.at, CASE WHEN w.action = 'alter' THEN nextval('change_seq') END AS seq
   FROM go, unnest(%(r_ids)s::uuid[], %(r_actions)s::text[], %(r_versions)s::bigint[], %(r_docs)s::text[],
     %(r_results)s::text[], %(r_changes)s::text[]) WITH ORDINALITY
     AS w(operation_id, action, version, doc, result, changes, n) ORDER BY w.n),
+-- The entity goes from its version to the last one at once; if no intent changes anything, it is not written.
 altered AS (
   UPDATE entity SET version = %(new_version)s::bigint, doc = coalesce(%(doc)s::text, doc),
     modified_by = %(principal)s::text, modified_at = go.at
   FROM go WHERE id = %(id)s::bigint AND %(new_version)s::bigint > %(version)s::bigint),
+-- The intents' rows become history and results. The guard is read for the scope version, which the lock on the entity
+-- keeps: an exclusive operation updates the entity too. The attempt counts where the owner will claim the row.
 resolved AS (
   UPDATE operation o SET action = w.action, seq = w.seq, version = w.version, time = w.at,
     path_before = CASE WHEN w.seq IS NULL THEN o.path_before ELSE %(path)s::text END,
@@ -109,40 +228,16 @@ resolved AS (
     attempt = coalesce(o.attempt, 0) + (w.action IN ('moved', 'expired'))::int
   FROM wanted w, {each("guard", "g", "g.id = %(id)s::bigint")}
   WHERE o.operation_id = ANY(%(r_ids)s::uuid[]) AND o.operation_id = w.operation_id AND o.ordinal = 0)
+-- one row, always: it says when, or which precondition did not hold
 SELECT (SELECT count(*) FROM guarded) AS held, (SELECT count(*) FROM cas) AS cas, go.at,
   CASE WHEN go.at IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found,
   CASE WHEN go.at IS NULL THEN EXISTS (SELECT FROM guard
     WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark IS NOT NULL) END AS marked
-FROM (SELECT 1) AS one LEFT JOIN go ON true"""
-
-_NUMBERED = f"""SELECT o.operation_id FROM operation o WHERE o.entity_id = :id AND o.action = '{PENDING}'
-    AND (o.format <= {FORMAT} OR o.deadline < {sql.NOW})
-  ORDER BY o.time, o.operation_id LIMIT :limit"""
-_ROW = "coalesce(json_agg(to_json(s.*) ORDER BY s.time, s.operation_id), '[]')::text"
-PENDING_OF = from_named(
-    f"""WITH seen AS MATERIALIZED ({READ.by_id}),
-intents AS MATERIALIZED ({_NUMBERED})
-SELECT (SELECT {_ROW} FROM ({READ.named_steps}
-  WHERE o.ordinal = 0 AND o.operation_id = ANY(ARRAY(SELECT operation_id FROM intents) || :own::uuid)) s),
-  {sql.NOW}, seen.* FROM (SELECT 1) AS one LEFT JOIN seen ON true""",
-    "%(name)s",
-)
-"""The intents and the asking operation's row as JSON, the database's time, and the entity from the root down."""
-
-
-TURN = from_named(
-    f"""SELECT (SELECT count(*) FROM operation p WHERE p.entity_id = :id::bigint AND p.action = '{PENDING}'
-    AND (p.time, p.operation_id) < (t.time, t.operation_id)),
-  CASE WHEN t.action <> '{PENDING}' THEN (SELECT {_ROW} FROM ({READ.named_steps}
-    WHERE o.ordinal = 0 AND o.operation_id = :own::uuid) s) END
-FROM operation t WHERE t.operation_id = :own::uuid AND t.ordinal = 0""",
-    "%(name)s",
-)
-"""How many intents are before one, and its row as JSON if it is decided."""
+FROM (SELECT 1) AS one LEFT JOIN go ON true""")
 
 
 def help_statement(help_: Help) -> Statement:
-    """One compare-and-swap that resolves intents."""
+    """Return the statement that resolves intents by one compare-and-swap."""
     rows, version, versions = help_.resolutions, help_.version, list[int | None]()
     for one in rows:
         version += one.action == "alter"
@@ -167,29 +262,57 @@ def help_statement(help_: Help) -> Statement:
     return Statement(_HELP, parameters, writes=True)
 
 
-def write_down_statements(entry: Entry) -> list[Statement]:
-    """The insert of an operation's row, after what a caller's id or a claim needs."""
-    parameters: dict[str, Any] = {
-        "operation_id": entry.operation_id,
-        "entity_id": entry.entity_id,
-        "kind": entry.kind,
-        "action": entry.action,
-        "principal": entry.principal,
-        "path": entry.path,
-        "changes": entry.changes,
-        "claim": entry.claim,
-        "micros": round(entry.seconds * 1_000_000) if entry.action == PENDING else None,
-        "digest": entry.caller.digest if entry.caller else None,
-        "result": entry.result,
-        "format": entry.format,
-    }
-    return [*caller(entry.caller, entry.operation_id, entry.claim), Statement(_WRITE_DOWN, parameters, writes=True)]
+class _Helped(NamedTuple):
+    """The statement's row, in the order of its last SELECT."""
+
+    held: int
+    """How many guards held."""
+    cas: int
+    """1 if the entity had the expected version and no mark."""
+    time: int | None
+    """When it was written; None: a precondition did not hold."""
+    found: int | None
+    """The version in the statement's snapshot, if nothing was written."""
+    marked: bool | None
 
 
-def mark_statements(mark: Mark) -> list[Statement]:
-    """The update that sets a mark; a freeze waits for the writers in flight, but not for other marks."""
-    parameters = {"id": mark.id, "operation_id": mark.operation_id, "micros": round(mark.seconds * 1_000_000)}
-    if mark.scope_version is None:
-        return [Statement(_MARK, parameters, writes=True)]
-    parameters["scope_version"] = mark.scope_version
-    return [Statement(_FREEZE, {**parameters, **guards(mark.guards)}, writes=True)]
+def helped(help_: Help, row: Row) -> Outcome:
+    """Return what the row of the statement that resolves intents means."""
+    one = _Helped(*row)
+    if one.time is not None:
+        return Committed(help_.results(one.time))
+    if one.marked:
+        return Conflicted("marked")
+    if one.held < len(help_.guards):
+        return Conflicted("ancestor")
+    return Conflicted("pending" if one.cas else "self", help_.id, one.found)
+
+
+# --- look
+
+# Those that this program understands, and those whose time is over: anyone may expire them.
+_NUMBERED = f"""SELECT o.operation_id FROM operation o WHERE o.entity_id = :id AND o.action = '{PENDING}'
+    AND (o.format <= {FORMAT} OR o.deadline < {NOW})
+  ORDER BY o.time, o.operation_id LIMIT :limit"""
+_ROW = "coalesce(json_agg(to_json(s.*) ORDER BY s.time, s.operation_id), '[]')::text"
+# One statement, hence one snapshot: the entity and its intents at one instant. MATERIALIZED keeps the intents' limited,
+# sorted choice apart from the join that reads their rows.
+PENDING_OF = from_named(
+    f"""WITH seen AS MATERIALIZED ({READ.by_id}),
+intents AS MATERIALIZED ({_NUMBERED})
+SELECT (SELECT {_ROW} FROM ({READ.named_steps}
+  WHERE o.ordinal = 0 AND o.operation_id = ANY(ARRAY(SELECT operation_id FROM intents) || :own::uuid)) s),
+  {NOW}, seen.* FROM (SELECT 1) AS one LEFT JOIN seen ON true""",
+    "%(name)s",
+)
+"""The intents and the asking operation's row as JSON, the database's time, and the entity from the root down."""
+
+TURN = from_named(
+    f"""SELECT (SELECT count(*) FROM operation p WHERE p.entity_id = :id::bigint AND p.action = '{PENDING}'
+    AND (p.time, p.operation_id) < (t.time, t.operation_id)),
+  CASE WHEN t.action <> '{PENDING}' THEN (SELECT {_ROW} FROM ({READ.named_steps}
+    WHERE o.ordinal = 0 AND o.operation_id = :own::uuid) s) END
+FROM operation t WHERE t.operation_id = :own::uuid AND t.ordinal = 0""",
+    "%(name)s",
+)
+"""How many intents are before one, and its row as JSON if it is decided."""

@@ -7,7 +7,7 @@ are locked in the order of their names. The position of an event is drawn after 
 
 from __future__ import annotations
 
-from metastore.backends.postgres.batch_sql import DURABLE, NOW
+from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.port.leases import ALIVE, DOOMED, PUBLISHED, STAGED
 
 __all__ = [

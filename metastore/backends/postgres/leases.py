@@ -9,18 +9,16 @@ from uuid import UUID
 
 import psycopg
 
+from metastore.backends.postgres import errors
 from metastore.backends.postgres import lease_sql as sql
-from metastore.backends.postgres import outcomes
 from metastore.backends.postgres.connect import Pool
-from metastore.backends.postgres.parameters import Statement, plain, texts
+from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.clock import SYSTEM
 from metastore.errors import MetastoreError
-from metastore.port.commit import Committed, Conflicted, LeaseToken, Unknown
+from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
 
 __all__ = ["PostgresLeases"]
-
-Row = tuple[Any, ...]
 
 _NOBODY = (1 << 63) - 1
 """The ticket of who stands in no line: everybody is ahead of him."""
@@ -52,10 +50,9 @@ class PostgresLeases:
             with self._pool.connection() as connection:
                 return connection.execute(text, parameters).fetchall()
         except psycopg.Error as error:
-            outcome = outcomes.of_error(error)
+            outcome = errors.outcome(error)
             if isinstance(outcome, Unknown):
                 self._pool.forget()
-            assert not isinstance(outcome, Committed)
             return outcome
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:

@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
-from metastore.backends.postgres.batch_sql import DURABLE
 from metastore.backends.postgres.connect import Pool, raise_read_error
+from metastore.backends.postgres.fragments import DURABLE
 from metastore.backends.postgres.settings import LASTING
 from metastore.errors import InvalidArgument
 from metastore.port.restore import (

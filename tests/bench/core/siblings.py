@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 import metastore as ms
-from metastore.backends.postgres import batch_sql as postgres_sql
+from metastore.backends.postgres import fragments
 from metastore.backends.postgres import settings as postgres_settings
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, captured, new_lake
 from tests.bench.timing import interleaved, ratios
@@ -31,9 +31,9 @@ COMPUTED = {
     "key": NAME,
     "path_after": f"('{SCHEMA}.n' || :r::text)",
 }
-GUARD = postgres_sql.GUARDED
+GUARD = fragments.GUARDED
 COUNT = "(SELECT count(*) FROM guarded)"
-HELD = postgres_sql.ALL_GUARDED
+HELD = fragments.ALL_GUARDED
 COUNTER = """guarded AS MATERIALIZED (
   UPDATE entity SET version = version + 1 WHERE id = %(parent_id)s::bigint RETURNING id)"""
 

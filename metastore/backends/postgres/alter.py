@@ -1,0 +1,102 @@
+"""Write one entity's next document: the statement, its parameters, and what its row means."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from metastore.backends.postgres import parameters
+from metastore.backends.postgres.fragments import (
+    ALL_GUARDED,
+    DURABLE,
+    GUARDED,
+    NO_LEASES,
+    NOW,
+    OPERATION_COLUMNS,
+    UNDER_LEASES,
+    LeaseParts,
+    pending_on,
+)
+from metastore.backends.postgres.parameters import Row, Statement
+from metastore.backends.sql.comments import without_comments
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Result, Update
+
+__all__ = ["ALTER", "ALTER_FENCED", "outcome", "statement"]
+
+
+def _alter(lease: LeaseParts) -> str:
+    # the order of the CTEs is the order of the locks: guards, leases, then the entity's row, then the position
+    return without_comments(f"""WITH {GUARDED},{lease.cte}
+-- The entity's own guard, read without a lock: an exclusive operation on it updates the entity's row too, and so meets
+-- the compare-and-swap below. The history needs its scope version; another operation's mark lets the statement stop.
+own AS MATERIALIZED (SELECT scope_version, in_use FROM guard WHERE id = %(id)s::bigint
+  AND (mark IS NULL OR mark = %(operation_id)s::uuid)),
+-- The compare-and-swap. The row's lock makes another writer wait; after the wait its WHERE is evaluated again, finds
+-- another version, and so no row: no update is lost. A pending intent must be resolved first, by a commit that helps;
+-- what is missed here, because this snapshot is too old, is caught by the version, which helping raises.
+altered AS (
+  UPDATE entity SET version = version + 1, doc = %(doc)s::text,
+    modified_by = %(principal)s::text, modified_at = {NOW}
+  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{lease.holds} AND (SELECT true FROM own)
+    AND NOT {pending_on("%(id)s::bigint")}
+  RETURNING id, version, modified_at),
+-- History, change event and result; the position is drawn from the row that was altered, after the last lock.
+logged AS (
+  INSERT INTO operation ({OPERATION_COLUMNS}{lease.column})
+  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
+    %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
+    %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text{lease.value}
+  FROM altered, own WHERE {DURABLE})
+-- One row, always. It returns no document: a client that stops while it reads a large answer keeps its row locks.
+SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at,
+  CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found,
+  CASE WHEN altered.id IS NULL THEN EXISTS (SELECT FROM guard
+    WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark <> %(operation_id)s::uuid)
+    END AS marked{lease.result}
+FROM (SELECT 1) AS one LEFT JOIN altered ON true""")
+
+
+ALTER, ALTER_FENCED = _alter(NO_LEASES), _alter(UNDER_LEASES)
+
+
+def statement(commit: Commit, write: Update) -> Statement:
+    """Return the statement for a commit whose only write is a new document."""
+    values = {
+        **parameters.of_one(commit, write),
+        "id": write.id,
+        "version": write.version,
+        "doc": write.doc,
+    }
+    if commit.leases:
+        return Statement(ALTER_FENCED, values | parameters.leases(commit.leases), writes=True)
+    return Statement(ALTER, values, writes=True)
+
+
+class Altered(NamedTuple):
+    """The statement's row, in the order of its last SELECT."""
+
+    held: int
+    """How many guards held."""
+    version: int | None
+    """The new version; None: a precondition did not hold."""
+    time: int
+    found: int | None
+    """The version in the statement's snapshot, if nothing was written."""
+    marked: bool | None
+    """Whether another operation's mark stands on a guard or on the entity; None if the entity was altered."""
+    fenced: bool = True
+    """Whether all leases still had their tokens."""
+
+
+def outcome(commit: Commit, write: Update, row: Row) -> Outcome:
+    """Return what the statement's row means."""
+    altered = Altered(*row)
+    if altered.version is not None:
+        return Committed((Result(write.id, altered.version, altered.time),))
+    if not altered.fenced:
+        return Conflicted("lease")
+    if altered.marked:
+        return Conflicted("marked")
+    if altered.held < len(commit.guards):
+        return Conflicted("ancestor")
+    # `found` is from the snapshot before the wait: it may be as expected although the row has another version by now
+    return Conflicted("self" if altered.found != write.version else "pending", write.id, altered.found)

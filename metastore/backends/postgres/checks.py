@@ -1,0 +1,109 @@
+"""Checks of a general commit that need a snapshot of their own: emptiness, absence, listings, the newest dropped.
+
+A check is a statement in the commit's transaction, after the locks. Its snapshot is younger than the wait for those
+locks, so that it sees what the transactions committed that it waited for. The exclusive guard on the parent, which the
+port asks for, keeps the answer true until the commit is over. A check that fails raises an error, and with it aborts
+everything that is sent in the same message.
+"""
+
+from __future__ import annotations
+
+from metastore.backends.postgres.fragments import fails_if
+from metastore.backends.postgres.parameters import Statement, plain, texts
+from metastore.port.commit import DROPPED, Absent, Children, Commit, Listing, Newest, Update
+
+__all__ = ["checks"]
+
+# "Drop if it is empty" in one statement is wrong: emptiness would be judged by the snapshot from before the wait for
+# the guard, and a child that was committed meanwhile would become an orphan. The division by zero raises NOT_EMPTY.
+# `leaving`: entities that the same commit drops or moves away do not count.
+_EMPTY = """SELECT 1 / (CASE WHEN EXISTS (SELECT FROM guard g
+  WHERE g.parent_id = ANY(%(ids)s::bigint[]) AND g.state = 0
+    AND NOT EXISTS (SELECT FROM unnest(%(leaving)s::bigint[]) AS l(id) WHERE l.id = g.id)) THEN 0 ELSE 1 END)"""
+
+# A name that a transaction found absent: without the check it could commit beside a create of that name (write skew).
+_ABSENT = fails_if(
+    """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
+    JOIN guard g ON g.parent_id = w.p AND g.family = w.f AND g.key = w.k WHERE g.state = 0)"""
+)
+
+# Likewise for a partition, a model version or a statistic.
+_ABSENT_OWNED = fails_if(
+    """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
+    JOIN owned o ON o.owner_id = w.p AND o.kind = w.f AND o.name = w.k)"""
+)
+
+# A transaction that caught NotEmpty, or saw that nothing was left, rests on that answer.
+_CHILDREN = fails_if(
+    """%(there)s::boolean <> EXISTS (SELECT FROM guard
+    WHERE parent_id = %(parent_id)s::bigint AND state = 0 AND id <> ALL(%(besides)s::bigint[]))"""
+)
+
+# Restore by name means the newest of what was dropped. IS DISTINCT FROM: "nothing to restore" is an answer too.
+_NEWEST = fails_if(
+    f"""%(id)s::bigint IS DISTINCT FROM (SELECT id FROM guard
+    WHERE parent_id = %(parent_id)s::bigint AND family = %(family)s::text AND key = %(key)s::text
+      AND state = {DROPPED} AND kind = %(kind)s::text
+    ORDER BY dropped_at DESC, id DESC LIMIT 1)"""
+)
+
+_MEMBERS = {
+    False: """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
+    WHERE g.parent_id = %(parent_id)s::bigint AND g.kind = %(kind)s::text AND g.state = %(state)s::smallint""",
+    True: "SELECT id, version FROM owned WHERE owner_id = %(parent_id)s::bigint AND kind = %(kind)s::text",
+}
+_SEEN = "SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[])"
+
+# Both differences: no member came (a phantom), went or changed since the transaction listed them.
+_LISTING = {
+    owned: fails_if(f"EXISTS (({m} EXCEPT {_SEEN}) UNION ALL ({_SEEN} EXCEPT {m}))") for owned, m in _MEMBERS.items()
+}
+"""By whether the members are owned rows."""
+
+
+def checks(commit: Commit, updates: list[Update]) -> list[Statement]:
+    """Return the statements that check what ``commit`` rests on; ``updates`` are those among its writes."""
+    return [
+        *_empty(updates),
+        *_absent(commit, _ABSENT, owned=False),
+        *_absent(commit, _ABSENT_OWNED, owned=True),
+        *[_check(read) for read in commit.reads if isinstance(read, Listing | Children | Newest)],
+    ]
+
+
+def _empty(updates: list[Update]) -> list[Statement]:
+    emptied = [w.id for w in updates if w.empty]
+    if not emptied:
+        return []
+    leaving = [w.id for w in updates if w.state is not None or w.place is not None]
+    return [Statement(_EMPTY, {"ids": plain(emptied), "leaving": plain(leaving)})]
+
+
+def _absent(commit: Commit, text: str, *, owned: bool) -> list[Statement]:
+    reads = [r for r in commit.reads if isinstance(r, Absent) and r.owned == owned]
+    if not reads:
+        return []
+    values = {
+        "parents": plain([r.parent_id for r in reads]),
+        "families": texts([r.family for r in reads]),
+        "keys": texts([r.key for r in reads]),
+    }
+    return [Statement(text, values)]
+
+
+def _check(read: Listing | Children | Newest) -> Statement:
+    if isinstance(read, Children):
+        children = {"parent_id": read.parent_id, "besides": plain(sorted(read.besides)), "there": read.there}
+        return Statement(_CHILDREN, children)
+    if isinstance(read, Newest):
+        newest = {"parent_id": read.parent_id, "kind": read.kind, "family": read.family, "key": read.key}
+        return Statement(_NEWEST, {**newest, "id": read.id})
+    members = sorted(read.members)
+    listing = {
+        "parent_id": read.parent_id,
+        "kind": read.kind,
+        "state": read.state,
+        "ids": plain([m[0] for m in members]),
+        "versions": plain([m[1] for m in members]),
+    }
+    return Statement(_LISTING[read.owned], listing)

@@ -1,0 +1,51 @@
+"""Turn an error of PostgreSQL, raised while a commit was sent, into the commit's outcome."""
+
+from __future__ import annotations
+
+import psycopg
+
+from metastore.backends.postgres import fragments
+from metastore.backends.postgres.connect import raise_read_error
+from metastore.port.commit import Cause, Conflicted, Unknown
+from metastore.retry.classify import Verdict, of_sqlstate
+
+__all__ = ["CHECKS", "outcome"]
+
+CHECKS: dict[str | None, Cause] = {
+    fragments.NOT_EMPTY: "not_empty",
+    fragments.READ: "read",
+    fragments.CLAIM: "claim",
+    fragments.STALE_ID: "stale_id",
+    fragments.LEASE: "lease",
+    fragments.MARKED: "marked",
+    fragments.PENDING: "pending",
+}
+"""The cause of a conflict, by the SQLSTATE that the failed check raised."""
+
+_UNIQUE: dict[str | None, Cause] = {
+    "guard_live_name": "name",
+    "owned_pkey": "name",
+    "operation_pkey": "operation",
+    # two clients take a name for the first time: ON CONFLICT looks at the primary key only
+    "lease_token": "lease",
+}
+"""The cause of a conflict, by the unique index that refused a row."""
+
+
+def outcome(error: psycopg.Error) -> Conflicted | Unknown:
+    """Return what an error means that was raised while a commit was sent.
+
+    Raises the caller's error where the commit was surely not applied and a repetition would not help.
+    """
+    verdict = of_sqlstate(error.sqlstate)
+    if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
+        raise_read_error(error)  # the client refused it: nothing was sent
+    if verdict is Verdict.RETRY:
+        return Conflicted("serialization")
+    if verdict is Verdict.UNKNOWN:
+        return Unknown(type(error).__name__)
+    if verdict is Verdict.CHECK:
+        return Conflicted(CHECKS[error.sqlstate])
+    if verdict is Verdict.UNIQUE and error.diag.constraint_name in _UNIQUE:
+        return Conflicted(_UNIQUE[error.diag.constraint_name])
+    return raise_read_error(error)

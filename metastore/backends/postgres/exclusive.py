@@ -1,0 +1,119 @@
+"""Rename, move, drop, restore, purge, enable or disable one entity: the statement, its parameters, what its row means.
+
+These operations are exclusive: they raise the scope version, so that they conflict with every guard on the entity.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from metastore.backends.postgres import parameters
+from metastore.backends.postgres.fragments import (
+    ALL_GUARDED,
+    DURABLE,
+    GUARDED,
+    NOW,
+    OPERATION_COLUMNS,
+    PATIENT,
+    THEIR_TURN,
+    marked,
+)
+from metastore.backends.postgres.parameters import Row, Statement
+from metastore.backends.sql.comments import without_comments
+from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Result, Update
+
+__all__ = ["MOVE", "fits", "outcome", "statement"]
+
+MOVE = without_comments(f"""WITH {GUARDED},
+-- The entity's own guard, exclusively: waits for the sharers in flight, and makes new ones wait. Its id is larger than
+-- those above (see ``fits`` below), so that all locks are taken in the ids' order and two moves do not
+-- deadlock. It steps aside for a mark, and while it is the others' turn.
+own AS MATERIALIZED (
+  SELECT id FROM guard
+  WHERE {ALL_GUARDED} AND (SELECT {PATIENT}) <> '' AND id = %(id)s::bigint
+    AND scope_version = %(scope_version)s::bigint AND mark IS NULL AND {THEIR_TURN} IS NOT TRUE
+  FOR UPDATE),
+-- The compare-and-swap of the entity's row: an exclusive operation is a version too, so that an alter in flight,
+-- which does not lock its own guard, meets it here.
+altered AS (
+  UPDATE entity SET version = version + 1, modified_by = %(principal)s::text, modified_at = {NOW}
+  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND (SELECT count(*) FROM own) = 1 AND {DURABLE}
+  RETURNING id, version, doc, modified_at),
+-- The entity's new place, and its next scope version: every guard that saw the old one fails from now on. Raises a
+-- unique violation (guard_live_name) where the new name is taken, which aborts all of it.
+stands AS (
+  UPDATE guard g SET scope_version = g.scope_version + 1, parent_id = coalesce(%(parent_id)s::bigint, g.parent_id),
+    name = coalesce(%(name)s::text, g.name), key = coalesce(%(key)s::text, g.key),
+    fold = coalesce(%(fold)s::boolean, g.fold), state = coalesce(%(state)s::smallint, g.state),
+    in_use = coalesce(%(in_use)s::boolean, g.in_use), quiet_until = NULL,
+    dropped_at = CASE %(state)s::smallint WHEN 0 THEN NULL WHEN 1 THEN {NOW} ELSE g.dropped_at END
+  FROM altered WHERE g.id = altered.id AND g.id = %(id)s::bigint
+  RETURNING g.scope_version, g.in_use),
+-- The intents on the entity are sent away: their owners decide again, by the new path. The attempt counts, so that a
+-- late claim of such a row fails.
+withdrawn AS (
+  UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
+  FROM altered WHERE o.entity_id = %(id)s::bigint AND o.action = 'pending'),
+-- History, change event and result; the position is drawn from the rows that were written, after the last lock.
+logged AS (
+  INSERT INTO operation ({OPERATION_COLUMNS})
+  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
+    %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
+    %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text
+  FROM altered, stands)
+-- one row, always: it says what was written, or which precondition did not hold
+SELECT (SELECT count(*) FROM guarded) + (SELECT count(*) FROM own) AS held, altered.version, altered.modified_at,
+  CASE WHEN altered.id IS NULL THEN {marked("%(guard_ids)s::bigint[] || %(id)s::bigint")}
+    OR EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND {THEIR_TURN}) END AS marked
+FROM (SELECT 1) AS one LEFT JOIN altered ON true""")
+
+
+def fits(commit: Commit, write: Update) -> bool:
+    """Whether an update is exclusive, keeps its document, needs no more checks, and has its guards in order.
+
+    The statement locks the shared guards before the entity's own. So they must have smaller ids: locks are taken in
+    the ids' order.
+    """
+    plain = write.scope_version is not None and write.doc is None and not write.empty and not commit.leases
+    return plain and all(guard.id < write.id for guard in commit.guards)
+
+
+def statement(commit: Commit, write: Update) -> Statement:
+    """Return the statement for a commit whose only write is exclusive and ``fits``."""
+    place = write.place
+    values = {
+        **parameters.of_one(commit, write),
+        "id": write.id,
+        "version": write.version,
+        "scope_version": write.scope_version,
+        "patience": parameters.patience(commit),
+        "parent_id": place and place.parent_id,
+        "name": place and place.name,
+        "key": place and place.key,
+        "fold": place and place.fold,
+        "state": write.state,
+        "in_use": write.in_use,
+    }
+    return Statement(MOVE, values, writes=True)
+
+
+class Moved(NamedTuple):
+    """The statement's row, in the order of its last SELECT."""
+
+    held: int
+    """How many guards held, the entity's own among them."""
+    version: int | None
+    """The new version; None: a precondition did not hold."""
+    time: int
+    marked: bool | None
+    """Whether a mark, or the others' turn, stands in the way; None if the entity was changed."""
+
+
+def outcome(commit: Commit, write: Update, row: Row) -> Outcome:
+    """Return what the statement's row means."""
+    moved = Moved(*row)
+    if moved.version is not None:
+        return Committed((Result(write.id, moved.version, moved.time),))
+    if moved.held <= len(commit.guards):  # one more is the entity's own
+        return Conflicted("marked" if moved.marked else "ancestor")
+    return Conflicted("self")

@@ -1,0 +1,170 @@
+"""Fragments that several statements on PostgreSQL share: the clock, durability, guards, leases, marks, SQLSTATEs.
+
+Every statement that writes follows the same rules:
+
+* It locks each guard ``FOR KEY SHARE``, in a materialized CTE that is ordered by id. Then it compares the number of
+  rows with the number expected. What follows runs only if all guards held.
+* An update finds its row by id and version. So it finds none if another commit was faster.
+* It draws the position in the feed (``change_seq``) from the rows that were written, after its last lock.
+* It raises ``synchronous_commit`` to on for its own transaction.
+
+READ COMMITTED evaluates WHERE again on the new row version after a wait for a lock; every statement rests on that
+(PostgreSQL manual, 13.2.1). Parameters are psycopg's ``%(name)s``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from metastore.backends.sql.comments import without_comments
+from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
+from metastore.port.commit import FORMAT
+
+__all__ = [
+    "ALL_FENCED",
+    "ALL_GUARDED",
+    "CLAIM",
+    "DURABLE",
+    "FENCED",
+    "GUARDED",
+    "LAPSED",
+    "LEASE",
+    "MARKED",
+    "NOT_EMPTY",
+    "NOW",
+    "NO_LEASES",
+    "OPERATION_COLUMNS",
+    "PATIENT",
+    "PENDING",
+    "PENDING_HERE",
+    "READ",
+    "STALE_ID",
+    "THEIR_TURN",
+    "UNDER_LEASES",
+    "LeaseParts",
+    "fails_if",
+    "marked",
+    "pending_on",
+    "quiet",
+]
+
+# --- time and durability
+
+# clock_timestamp(), not now(): a statement that waited for a lock must note when it wrote, not when it began
+NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+"""The database's time in µs since 1970."""
+
+# A server may run with synchronous_commit off or local. Then a crash forgets commits that were acknowledged, and the
+# operation id would say "not applied" of one that a client saw applied. `true`: the setting ends with the transaction.
+DURABLE = """set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+    THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL"""
+"""A condition that is always true, and makes the transaction's COMMIT wait for the disk."""
+
+# The call's patience becomes this transaction's lock_timeout. NULL keeps the session's.
+PATIENT = "set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)"
+"""An expression that limits how long the transaction waits for a lock."""
+
+# --- guards and leases
+
+# FOR KEY SHARE conflicts only with an update of a column in a full unique index. (id, scope_version) is one: siblings
+# pass each other, and a rename, move or drop of an ancestor waits, or makes this statement find one row fewer.
+# MATERIALIZED and the count (ALL_GUARDED): a CTE that locks runs only as far as it is read.
+# ORDER BY id: every statement takes its locks in this order, so that two of them do not deadlock.
+GUARDED = without_comments("""guarded AS MATERIALIZED (
+  SELECT id FROM guard
+  WHERE id = ANY(%(guard_ids)s::bigint[])
+    -- the value beside the id: the scope version that the caller saw
+    AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]
+    -- a mark announces an exclusive operation, for which guards step aside; the operation's own mark does not count
+    AND (mark IS NULL OR mark = %(operation_id)s::uuid)
+  ORDER BY id FOR KEY SHARE)""")
+"""The guards that hold, locked in shared mode. It prevents orphans: a child below an ancestor that was dropped."""
+
+ALL_GUARDED = "(SELECT count(*) FROM guarded) = cardinality(%(guard_ids)s::bigint[])"
+
+# The token is in a full unique index (lease_token): a renewal passes this lock, and a takeover, release or break waits
+# until the commit is over. A plain EXISTS without the lock let an old token commit after the takeover.
+FENCED = without_comments("""fenced AS MATERIALIZED (
+  SELECT name FROM lease
+  WHERE name = ANY(%(lease_names)s::text[])
+    AND token = (%(lease_tokens)s::bigint[])[array_position(%(lease_names)s::text[], name)]
+    -- the incarnation tells this holder from another one with the same token
+    AND incarnation = (%(lease_incarnations)s::text[])[array_position(%(lease_names)s::text[], name)]
+  ORDER BY name FOR KEY SHARE)""")
+"""The leases that still have their tokens. A renewal passes; a change of a token waits for the commit."""
+
+ALL_FENCED = "(SELECT count(*) FROM fenced) = cardinality(%(lease_names)s::text[])"
+
+
+class LeaseParts(NamedTuple):
+    """What the statement for one write has in addition when it is made under leases."""
+
+    cte: str
+    holds: str
+    """A condition: all leases have their tokens."""
+    column: str
+    """The column of the operation's row that notes the leases, and its value."""
+    value: str
+    result: str
+    """A column of the statement's row."""
+
+
+NO_LEASES = LeaseParts("", "", "", "", "")
+UNDER_LEASES = LeaseParts(
+    f"\n{FENCED},", f" AND {ALL_FENCED}", ", fences", ", %(fences)s::text", f", {ALL_FENCED} AS fenced"
+)
+
+OPERATION_COLUMNS = """operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal, time,
+    path_before, path_after, changes, scope_version, in_use, doc, digest"""
+"""The columns of a row that is history, change event and result at once."""
+
+# --- marks and intents
+
+
+def quiet(guard: str) -> str:
+    """Return the end of the others' turn after the mark of ``guard``: it lasts as long as the mark did, in limits."""
+    held = f"least({NOW}, {guard}.marked_until) - {guard}.marked_at"
+    return f"{NOW} + least(greatest({QUIET}, {held}), {LONGEST_QUIET})"
+
+
+THEIR_TURN = f"(quiet_until > {NOW} AND quiet_until <= {NOW} + {LONGEST_QUIET})"
+"""Whether it is the others' turn on a guard. A turn that would last longer dates from before the clock was set back."""
+
+LAPSED = f"(marked_until < {NOW} OR marked_at > {NOW} + {MOST_AHEAD})"
+"""Whether a guard's mark may be cleared: its time is over, or it was set before the clock was set back."""
+
+
+def marked(ids: str, also: str = "") -> str:
+    """Return the condition that a guard carries another operation's mark.
+
+    It reads this statement's snapshot, which may be too old to show the mark. So it only chooses between the causes
+    "marked" and "ancestor" of a conflict; it never lets a commit pass.
+    """
+    return f"""EXISTS (SELECT FROM guard WHERE id = ANY({ids}) AND (mark <> %(operation_id)s::uuid{also}))"""
+
+
+# An intent of a newer format is left to the programs that understand it: this one must not hinder itself by it.
+PENDING_HERE = f"action = 'pending' AND format <= {FORMAT}"
+"""Whether an operation is an intent that this program understands, and must therefore resolve first."""
+
+
+def pending_on(entity_id: str) -> str:
+    """Return the condition that an intent which this program understands is pending on one entity."""
+    return f"EXISTS (SELECT FROM operation WHERE entity_id = {entity_id} AND {PENDING_HERE})"
+
+
+# --- checks that fail
+
+NOT_EMPTY, READ, CLAIM, STALE_ID, MARKED, PENDING = "22012", "2201E", "2201F", "2201G", "22011", "2201B"
+LEASE = "22008"
+"""The SQLSTATEs that failing checks raise: division_by_zero, invalid arguments for a logarithm, a power function and
+width_bucket, substring_error, an invalid regular expression, and a date that does not exist."""
+
+
+def fails_if(condition: str) -> str:
+    """Return a statement that raises READ, and so aborts the transaction, when ``condition`` is true.
+
+    The logarithm takes its argument from the CASE. `CASE … ELSE ln(0) END` would be folded when the plan is made, and
+    would always raise.
+    """
+    return f"SELECT ln(CASE WHEN {condition} THEN 0 ELSE 1 END)"

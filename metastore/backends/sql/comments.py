@@ -1,0 +1,21 @@
+"""Remove the comments from a statement before it is sent.
+
+The statements carry their reasons as lines that begin with ``--``. The server does not need them, and psycopg parses a
+statement of more than 4,096 characters again at each call. So each module removes them once, when it is imported.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["without_comments"]
+
+_COMMENT_LINE = re.compile(r"^[ \t]*--.*\n", re.MULTILINE)
+
+
+def without_comments(text: str) -> str:
+    """Return a statement, or a part of one, without the lines that are comments and without an empty first line.
+
+    A comment behind code on the same line stays: write none there.
+    """
+    return _COMMENT_LINE.sub("", text).removeprefix("\n")
