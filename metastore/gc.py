@@ -1,41 +1,103 @@
-"""gc: what nobody can reach any more is deleted, in bounded batches, by as many processes as like to.
+"""gc: delete what no caller can reach any more, in bounded batches. Any number of processes may run it at once.
 
-A dropped entity older than the retention is first made unrestorable in a commit of its own (a
-restore in the middle would otherwise revive a part). Then everything below it is deleted, leaves
-first, itself last. History beyond ``keep_versions`` and older than the retention goes, and
-whatever belongs to nothing any more.
+It works in three steps. First it makes each entity that was dropped before the retention unrestorable, in a commit of
+its own: a restore in the middle would otherwise bring back a part of a tree. Then it deletes everything below these
+entities, leaves first, and the entities themselves last. At the end it deletes history that is older than the retention
+and beyond ``keep_versions``, and rows that belong to nothing any more.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 
+from metastore.errors import DeadlineExceeded, ScopeFrozen
+from metastore.managers import exclusive
+from metastore.managers.purge import delete_tree
+from metastore.operation.operation import perform
+from metastore.operation.request import Call, Request
+from metastore.operation.session import Session
 from metastore.port.backend import Backend
 
-__all__ = ["Collected", "delete_steps"]
+__all__ = ["Collected", "collect"]
 
-_BATCH = 500
+_ROOTS: Final = 100
+"""How many entities gc asks for at once, to make them unrestorable or to delete them."""
+_STEPS: Final = 1000
+"""How many steps of history one statement looks at."""
+_PATIENCE: Final = 5.0
+"""How long gc tries to make one entity unrestorable (seconds)."""
+_LONG_DEAD: Final = 3_600_000_000
+"""How long ago a waiter must have been alive for gc to delete its place in the queue (µs)."""
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What a gc removed: entities, versions from the history of those that stay, other operations.
-
-    ``staged``: what was left behind under leases, and was handed over to be cleaned up.
-    """
+    """What a gc deleted."""
 
     entities: int
+    """Entities, with their history and what they owned."""
     versions: int
+    """Versions from the history of entities that stay."""
     operations: int
+    """Other rows of the operation table."""
     staged: int = 0
+    """What was staged under leases that ended, and was handed to ``clean_up``."""
 
 
-def delete_steps(backend: Backend, before: int, keep: int) -> tuple[int, int]:
-    """Delete old history; return how many versions of what exists, and how many others."""
+def collect(session: Session, retention: timedelta, keep_versions: int) -> Collected:
+    """Delete what was dropped longer ago than ``retention``, and history beyond the newest ``keep_versions``."""
+    backend = session.backend
+    # The earlier of two clocks: one that is ahead must not make gc forget what a caller may still ask for.
+    now = min(backend.now(), session.clock.micros())
+    before = max(0, now - retention // timedelta(microseconds=1))
+    _make_unrestorable(session, before)
+    entities = _delete_trees(backend)
+    versions, operations = _delete_steps(backend, before, keep_versions)
+    backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
+    return Collected(entities, versions, operations)
+
+
+def _make_unrestorable(session: Session, before: int) -> None:
+    """Give each entity that was dropped before ``before`` the state *purging*."""
+    seen = set[int]()
+    while ids := [i for i in session.backend.dropped_before(before, _ROOTS + len(seen)) if i not in seen]:
+        for entity_id in ids:
+            seen.add(entity_id)
+            with suppress(ScopeFrozen, DeadlineExceeded):  # another operation works on it: the next gc finds it again
+                _purge(session, entity_id, before)
+
+
+def _purge(session: Session, entity_id: int, before: int) -> None:
+    request = Request[int](
+        "collect",
+        lambda: f"collect {entity_id}",
+        lambda view: exclusive.collect(view, entity_id, before, session.principal),
+        lambda steps: steps[0].entity_id or 0,
+        list,
+        exclusive=True,
+    )
+    perform(session, request, Call(deadline=_PATIENCE))
+
+
+def _delete_trees(backend: Backend) -> int:
+    """Delete every entity that is purging, and all below it; return how many entities that were."""
+    deleted, tried = 0, set[int]()
+    while roots := [root for root in backend.purging(_ROOTS + len(tried)) if root not in tried]:
+        for root in roots:
+            tried.add(root)  # another gc may delete the rest of it: this one tries each root once
+            deleted += delete_tree(backend, root)
+    return deleted
+
+
+def _delete_steps(backend: Backend, before: int, keep: int) -> tuple[int, int]:
+    """Delete old history; return how many versions of entities that stay, and how many other rows."""
     after, versions, others = 0, 0, 0
     backend.forget(before)
     while True:
-        last, some, more = backend.delete_steps(before, keep, after, 2 * _BATCH)
+        last, some, more = backend.delete_steps(before, keep, after, _STEPS)
         versions, others = versions + some, others + more
         if last is None:
             return versions, others

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -16,14 +15,8 @@ from metastore import stats
 from metastore.arguments import items, positive_integer, positive_seconds, shown
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM, Clock
-from metastore.errors import (
-    BackendUnavailable,
-    DeadlineExceeded,
-    InvalidArgument,
-    MetastoreError,
-    MigrationNeeded,
-    ScopeFrozen,
-)
+from metastore.database import check_format, connect, migrate
+from metastore.errors import InvalidArgument, MetastoreError
 from metastore.feed import feed
 from metastore.feed.page import changes_page
 from metastore.gc import Collected
@@ -31,22 +24,18 @@ from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
-from metastore.managers import exclusive as moving
 from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
-from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path
 from metastore.operation.keys import clean_operation_id
-from metastore.operation.operation import perform
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
-from metastore.operation.request import Call, Fencing, Request
+from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
-from metastore.port.backend import FORMAT, Backend, Embedded
-from metastore.port.restore import RESTORING
+from metastore.port.backend import Backend
 from metastore.port.unreadable import Unreadable
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.stats import Stats
@@ -65,11 +54,6 @@ if TYPE_CHECKING:
 __all__ = ["Store", "migrate", "open_store", "restore"]
 
 T = TypeVar("T")
-
-_PATIENCE = 5.0
-"""How long gc tries to collect one entity (seconds)."""
-_LONG_DEAD = 3_600_000_000
-"""How long ago a waiter must have been alive for its place in the queue to be deleted (µs)."""
 
 
 class Store(Managers):
@@ -174,38 +158,8 @@ class Store(Managers):
         positive_integer(keep_versions, "keep_versions")
         if clean_up is not None and not callable(clean_up):
             raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")
-        backend = self._session.backend
-        # the earlier of two clocks: one that is ahead must not make gc forget what may still be asked for
-        now = min(backend.now(), self._session.clock.micros())
-        before = max(0, now - retention // timedelta(microseconds=1))
-        self._make_unrestorable(before)
-        entities, stuck = 0, set[int]()
-        while roots := [r for r in backend.purging(100 + len(stuck)) if r not in stuck]:
-            for root in roots:
-                entities += delete_tree(backend, root)
-                stuck.add(root)
-        versions, operations = collecting.delete_steps(backend, before, keep_versions)
-        backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
-        return Collected(entities, versions, operations, clear_away(backend, clean_up))
-
-    def _make_unrestorable(self, before: int) -> None:
-        seen = set[int]()
-        while ids := [i for i in self._session.backend.dropped_before(before, 100 + len(seen)) if i not in seen]:
-            for entity_id in ids:
-                seen.add(entity_id)
-                with suppress(ScopeFrozen, DeadlineExceeded):  # somebody is at it: the next gc finds it again
-                    self._collect(entity_id, before)
-
-    def _collect(self, entity_id: int, before: int) -> None:
-        request = Request[int](
-            "collect",
-            lambda: f"collect {entity_id}",
-            lambda view: moving.collect(view, entity_id, before, self._session.principal),
-            lambda steps: steps[0].entity_id or 0,
-            list,
-            exclusive=True,
-        )
-        perform(self._session, request, Call(deadline=_PATIENCE))
+        collected = collecting.collect(self._session, retention, keep_versions)
+        return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:
         """Check the invariants of the whole database, while others go on writing; [] is what one hopes for.
@@ -335,9 +289,9 @@ def open_store(
         raise InvalidArgument("hooks are functions, which are called with each attempt")
     positive_integer(pool_size, "pool_size")
     limits = Limits(pool_size, None if max_wait is None else positive_seconds(max_wait, "max_wait"))
-    backend = _backend(parsed, float(deadline), limits)
+    backend = connect(parsed, float(deadline), limits)
     try:
-        _check_format(parsed, backend)
+        check_format(parsed, backend)
         backend.identify()
         return Store(parsed, backend, RetryPolicy(deadline=float(deadline), hooks=called), principal, SYSTEM)
     except MetastoreError as error:  # its message says it all: the frames of the pool and the driver do not
@@ -346,51 +300,6 @@ def open_store(
     except BaseException:
         backend.close()
         raise
-
-
-def _backend(url: URL, deadline: float, limits: Limits | None = None) -> Backend:
-    if url.drivername == "memory":
-        from metastore.backends.memory.backend import MemoryBackend  # noqa: PLC0415  (only what is used is imported)
-
-        return MemoryBackend(SYSTEM)
-    if url.drivername == "sqlite":
-        from metastore.backends.sqlite.backend import SqliteBackend  # noqa: PLC0415
-
-        return SqliteBackend(url.database, deadline, SYSTEM, limits)
-    from metastore.backends.postgres.backend import PostgresBackend  # noqa: PLC0415
-
-    return PostgresBackend(url, deadline, limits)
-
-
-def _check_format(url: URL, backend: Backend, *, restoring: bool = False) -> None:
-    found = backend.format()
-    if isinstance(backend, Embedded) and (found is None or found[0] < FORMAT):
-        backend.migrate()
-        found = backend.format()
-    if found is None:
-        raise MigrationNeeded(f"{redacted(url)} has no schema yet; run: metastore migrate")
-    has, compatible_from = found
-    if has < FORMAT:
-        raise MigrationNeeded(f"{redacted(url)} has format {has}, this program needs {FORMAT}; run: metastore migrate")
-    if compatible_from == RESTORING and not restoring:
-        raise BackendUnavailable(
-            f"an import into {redacted(url)} was not finished; import the same file again, which goes on there, or "
-            "drop the database"
-        )
-    if compatible_from > FORMAT and not restoring:
-        raise MigrationNeeded(
-            f"{redacted(url)} has format {has}, which programs older than format {compatible_from} cannot use; "
-            f"this one has {FORMAT}: upgrade it"
-        )
-
-
-def migrate(url: str | None = None) -> None:
-    """Make or upgrade the schema. Any number of processes may do it at once; each finds it done."""
-    from metastore.migrations import upgrade  # noqa: PLC0415  (Alembic is slow to import)
-
-    parsed = parse_url(url)
-    if parsed.drivername != "memory":
-        upgrade(parsed)
 
 
 def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:
@@ -402,9 +311,9 @@ def restore(url: str | None, source: Place, *, progress: Callable[[float], None]
     from metastore.transfer import calls  # noqa: PLC0415
 
     parsed = parse_url(url)
-    backend = _backend(parsed, 30.0)
+    backend = connect(parsed, 30.0)
     try:
-        _check_format(parsed, backend, restoring=True)
+        check_format(parsed, backend, restoring=True)
         return calls.restore_into(backend, SYSTEM, source, progress)
     finally:
         backend.close()

@@ -210,7 +210,7 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
         child = view.backend.gone(parent.id, kind.name, kind.family, key_under(parent, names[-1]))
         if child is None:
             raise EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
-    return Record((*parents, child.node), *child[3:]), parents
+    return child.record(parents), parents
 
 
 def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal[int] | int:

@@ -229,7 +229,7 @@ class Manager(Paged[E]):
             return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
 
         for nodes, child in pages(backend, kind, parent, read):
-            entity = kind.entity(Record((*nodes, child.node), *child[3:], live=state == LIVE), backend.origin)
+            entity = kind.entity(child.record(nodes, live=state == LIVE), backend.origin)
             if unreadable is None or kept(partial(_same, entity), unreadable) is not None:
                 yield cast(E, entity)
 

@@ -15,7 +15,7 @@ from metastore.managers.target import Target, find, names_of
 from metastore.operation.request import View, committed
 from metastore.operation.session import Session
 from metastore.port.commit import DROPPED, LIVE
-from metastore.port.records import Child, Node, Record, Step
+from metastore.port.records import Child, Node, Step
 from metastore.port.records import Page as Rows
 
 __all__ = ["E", "Paged"]
@@ -61,9 +61,7 @@ class Paged(Generic[E]):
             lambda view: parent_nodes(view, kind, parent),
             read,
             lambda child: [child.key, child.node.id],
-            lambda nodes, child: cast(
-                E, kind.entity(Record((*nodes, child.node), *child[3:], live=state == LIVE), backend.origin)
-            ),
+            lambda nodes, child: cast(E, kind.entity(child.record(nodes, live=state == LIVE), backend.origin)),
         )
 
     def names_page(

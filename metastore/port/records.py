@@ -114,6 +114,12 @@ class Child(NamedTuple):
     modified_by: str | None
     modified_at: int
 
+    def record(self, parents: tuple[Node, ...], *, live: bool = True) -> Record:
+        """Return the child as an entity below ``parents``, which lead from the root to its parent."""
+        chain = (*parents, self.node)
+        audit = self.created_by, self.created_at, self.modified_by, self.modified_at
+        return Record(chain, self.version, self.doc, *audit, live)
+
 
 class Page(NamedTuple, Generic[T]):
     """One page of a listing. ``held``: the guards it was asked under were still true."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from metastore.port.commit import LIVE
-from metastore.port.records import Node, Record
+from metastore.port.records import Child, Node, Record
 
 __all__ = ["Draft", "Drafts"]
 
@@ -22,6 +22,12 @@ class Draft:
     state: int
     record: Record
     new: bool = False
+
+    def child(self) -> Child:
+        """Return the entity as a listing of its parent shows it."""
+        record = self.record
+        audit = record.created_by, record.created_at, record.modified_by, record.modified_at
+        return Child(self.key, self.node, self.state, record.version, record.doc, *audit)
 
 
 _Name = tuple[int, str, str]

@@ -329,11 +329,7 @@ class Overlay:
 
     def _merged(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
         there = [] if self._drafts.is_new(parent_id) else self._base_listing(parent_id, kind, family, state)
-        mine = [
-            Child(d.key, d.node, d.state, *d.record[1:7])
-            for d in self._drafts.below(parent_id, state)
-            if d.node.kind == kind
-        ]
+        mine = [draft.child() for draft in self._drafts.below(parent_id, state) if draft.node.kind == kind]
         rows = [c for c in there if c.node.id not in self._drafts] + mine
         return sorted(rows, key=lambda c: (c.key, c.node.id))
 
@@ -393,7 +389,7 @@ class Overlay:
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         draft = self._drafts.at(parent_id, family, key, DROPPED, kind)
         if draft is not None:
-            return Child(key, draft.node, draft.state, *draft.record[1:7])
+            return draft.child()
         if self._drafts.is_new(parent_id):
             return None
         child = self._base.gone(parent_id, kind, family, key)
