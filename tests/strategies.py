@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from metastore.columns.column import Column
 from metastore.columns.types import spell
 from metastore.errors import InvalidArgument
-from metastore.kinds.table.document import table_doc
+from metastore.kinds.table.kind import TABLE
 from metastore.names import clean_name
 
 BARE = (
@@ -96,7 +96,7 @@ columns = columns_of(types)
 
 
 def _whole_doc(columns: tuple[Column, ...]) -> dict[str, Any]:
-    return {"comment": None, "properties": {}, **table_doc(columns)}
+    return TABLE.document(None, {}, {"columns": columns})
 
 
 table_docs: st.SearchStrategy[dict[str, Any]] = columns_of(types, min_size=2).map(_whole_doc)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,11 +10,16 @@ from rich.text import Text
 
 from metastore.cli.output import grid, safe, table, time, write, write_lines, write_table
 from metastore.columns.column import Column
+from metastore.kinds.catalog import Catalog
 from metastore.kinds.declared import Kind
 from metastore.kinds.entity import Entity
+from metastore.kinds.fileset import Fileset
+from metastore.kinds.function.kind import Function
 from metastore.kinds.kind import to_json
 from metastore.kinds.model.version import ModelVersion
 from metastore.kinds.registry import KINDS
+from metastore.kinds.table.kind import Table
+from metastore.kinds.view.kind import View
 from metastore.names import format_path
 
 __all__ = ["show_entity", "show_versions"]
@@ -29,17 +34,17 @@ def show_entity(out: Console, entity: Entity, statistics: Mapping[str, Any], par
     if entity.properties:
         _heading(out, "Properties")
         write_table(out, grid({safe(key): value for key, value in entity.properties.items()}))
-    if entity.kind == "fileset" and entity.locations:
+    if isinstance(entity, Fileset) and entity.locations:
         _heading(out, "Locations")
         write_table(out, grid({safe(name): place for name, place in entity.locations.items()}))
-    if entity.kind in ("table", "view") and entity.columns:
+    if isinstance(entity, Table | View) and entity.columns:
         _heading(out, "Columns")
-        write_table(out, _columns(entity, _column_figures(statistics)))
-    if entity.kind == "view":
+        write_table(out, _columns(entity.columns, _column_figures(statistics)))
+    if isinstance(entity, View):
         for query in entity.representations:
             _heading(out, f"In {safe(query.dialect)}")
             write(out, query.text)
-    if entity.kind == "function":
+    if isinstance(entity, Function):
         _definitions(out, entity)
     if entity.kind not in KINDS:
         _heading(out, "Fields, as stored")
@@ -62,7 +67,7 @@ def show_versions(out: Console, versions: Iterable[ModelVersion]) -> None:
         write_table(out, rows)
 
 
-def _definitions(out: Console, entity: Entity) -> None:
+def _definitions(out: Console, entity: Function) -> None:
     for definition in entity.definitions:
         parameters = ", ".join(_signature(column) for column in definition.parameters)
         returns = definition.returns
@@ -91,15 +96,15 @@ def _facts(entity: Entity) -> dict[str, object]:
         "created": _by(time(entity.created_at), entity.created_by),
         "modified": _by(time(entity.modified_at), entity.modified_by),
         "in use": None if getattr(entity, "in_use", True) else "no: disabled, nothing below it can be written",
-        "type": entity.type if "type" in type(entity).doc_fields else None,
-        "provider": entity.provider if entity.kind == "catalog" else None,
-        "looks in": _default(entity) if entity.kind == "view" else None,
-        "deterministic": ("yes" if entity.deterministic else "no") if entity.kind == "function" else None,
-        "names": "compared without case" if entity.kind == "catalog" and entity.fold_case else None,
+        "type": entity.type if isinstance(entity, Catalog | Fileset | Function) else None,
+        "provider": entity.provider if isinstance(entity, Catalog) else None,
+        "looks in": _default(entity) if isinstance(entity, View) else None,
+        "deterministic": ("yes" if entity.deterministic else "no") if isinstance(entity, Function) else None,
+        "names": "compared without case" if isinstance(entity, Catalog) and entity.fold_case else None,
     }
 
 
-def _default(view: Entity) -> str:
+def _default(view: View) -> str:
     return format_path(name for name in (view.default_catalog, view.default_schema) if name)
 
 
@@ -108,7 +113,7 @@ def _by(when: str, who: str | None) -> str:
 
 
 def _table_facts(entity: Entity, statistics: Mapping[str, Any], partitions: int | None) -> dict[str, object]:
-    if entity.kind != "table":
+    if not isinstance(entity, Table):
         return {}
     figures = {key: value for values in statistics.values() for key, value in values.items() if isinstance(value, int)}
     return {
@@ -133,8 +138,7 @@ def _column_figures(statistics: Mapping[str, Any]) -> dict[str, Mapping[str, Any
     return by_column
 
 
-def _columns(entity: Entity, figures: Mapping[str, Mapping[str, Any]]) -> Any:
-    columns = entity.columns
+def _columns(columns: Sequence[Column], figures: Mapping[str, Mapping[str, Any]]) -> Any:
     known = [key for key in _FIGURES if any(key in figures.get(c.name, ()) for c in columns)]
     optional = {
         "Default": any(c.default is not None for c in columns),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 from metastore.errors import InvalidArgument
-from metastore.kinds.change import Doc
 from metastore.kinds.entity import Owned
+from metastore.kinds.field import doc_field
 from metastore.kinds.kind import OwnedKind
 
 __all__ = ["CRAWL", "CRAWL_STATES", "Crawl"]
@@ -17,24 +17,27 @@ __all__ = ["CRAWL", "CRAWL_STATES", "Crawl"]
 CRAWL_STATES = ("running", "done", "failed", "interrupted")
 
 
-class Crawl(Owned):
-    """A run: ``state`` is one of :data:`CRAWL_STATES`, ``values`` any JSON object."""
-
-    state: str
-    values: Mapping[str, Any]
-
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"state": str, "values": MappingProxyType}
-
-
-def _new_doc(*, state: Any, values: Any) -> Doc:
+def _clean_state(state: Any) -> str:
     if state not in CRAWL_STATES:
         raise InvalidArgument(f"a crawl's state is one of {', '.join(CRAWL_STATES)}, not {state!r}")
+    return str(state)
+
+
+def _clean_values(values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise InvalidArgument("a crawl's values must be a JSON object")
     try:
-        return {"state": state, "values": json.loads(json.dumps(dict(values), allow_nan=False))}
+        clean: dict[str, Any] = json.loads(json.dumps(dict(values), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"a crawl's values must be a JSON object: {error}") from None
+    return clean
 
 
-CRAWL = OwnedKind("crawl", Crawl, new_doc=_new_doc)
+class Crawl(Owned):
+    """One run of the crawler: ``state`` is one of :data:`CRAWL_STATES`, ``values`` any JSON object."""
+
+    state: str = doc_field(_clean_state, decode=str)
+    values: Mapping[str, Any] = doc_field(_clean_values, decode=MappingProxyType)
+
+
+CRAWL = OwnedKind("crawl", Crawl)

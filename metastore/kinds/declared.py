@@ -15,15 +15,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
-from inspect import Parameter, Signature
+from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from metastore.arguments import items, shown
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds import kind as built_in
 from metastore.kinds.change import Doc, EntityChange, UnknownChange, decode, encode
 from metastore.kinds.entity import Entity
+from metastore.kinds.field import REQUIRED, DocField, doc_field
 from metastore.kinds.kind import base_doc, to_json
 from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
 from metastore.names import clean_text
@@ -31,9 +32,8 @@ from metastore.plain import plain
 from metastore.port.commit import FORMAT
 from metastore.port.records import Origin, Record
 
-__all__ = ["Field", "Kind"]
+__all__ = ["DeclaredEntity", "Field", "Kind"]
 
-_REQUIRED: Final = object()
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _OPTIONS: Final = "deadline expected_version if_exists lease operation_id parent parents principal"
 _TAKEN: Final = {*dir(Entity), *_OPTIONS.split(), "record", "self", *keyword.kwlist}
@@ -57,7 +57,7 @@ class Field:
     """
 
     check: type | Callable[[Any], Any]
-    default: Any = _REQUIRED
+    default: Any = REQUIRED
     decode: Callable[[Any], Any] | None = None
     _: KW_ONLY
     optional: bool = False
@@ -69,7 +69,7 @@ class Field:
             raise InvalidArgument(f"optional is True or False, not {shown(self.optional)}")
         if self.default is None:
             object.__setattr__(self, "optional", True)
-        elif self.optional and self.default is _REQUIRED:
+        elif self.optional and self.default is REQUIRED:
             object.__setattr__(self, "default", None)
 
     def value(self, given: Any, what: str) -> Any:
@@ -148,16 +148,11 @@ class Kind(built_in.Kind):
             if any(field.name == "change" for field in dataclass_fields(change)):
                 raise InvalidArgument(f"a field of {change.__name__} is called change, which is where its name stands")
 
-        def new_doc(**given: Any) -> Doc:
-            return {k: f.value(given.get(k, f.default), f"the field {k!r} of a {name}") for k, f in own.items()}
-
-        vars(new_doc)["__signature__"] = Signature([_parameter(key, field) for key, field in own.items()])
         super().__init__(
             name,
             name if family is None else _family(family, container),
             _parents(name, parent),
             _class(name, own),
-            new_doc=new_doc,
             changes=(*built_in.COMMON_CHANGES, *more),
             container=container,
             since=FORMAT,
@@ -179,33 +174,36 @@ class Kind(built_in.Kind):
             raise InvalidArgument(f"{shown(changes)}: from_json does not give back what to_json wrote")
 
 
-class _Declared(Entity):
+class DeclaredEntity(Entity):
     """An entity of a declared kind; a program that unpickles it may have declared the kind itself, or not."""
 
-    defaults: ClassVar[Mapping[str, Any]]
+    if TYPE_CHECKING:  # its fields are known only when the program runs
 
-    def __getattr__(self, name: str) -> Any:
-        if name in self.defaults and name not in self.doc:
-            return self.doc_fields[name](self.defaults[name])
-        return super().__getattr__(name)
+        def __getattr__(self, name: str) -> Any: ...
 
     def _own_fields(self) -> dict[str, Any]:
         """As they are stored: what ``decode`` makes of them may have no JSON form."""
-        return {name: plain(self.doc.get(name, self.defaults.get(name))) for name in self.doc_fields}
+        return {
+            name: plain(self.doc[name] if name in self.doc else field.absent())
+            for name, field in self.doc_fields.items()
+        }
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _entity, (self.record, self.origin)
 
 
 def _class(name: str, fields: Mapping[str, Field]) -> type[Entity]:
-    decoders = {key: field.decode or frozen for key, field in fields.items()}
-    defaults = {
-        key: field.value(field.default, f"the default of {key!r}")
-        for key, field in fields.items()
-        if field.default is not _REQUIRED
-    }
-    members = {"doc_fields": decoders, "defaults": defaults, "__module__": __name__}
-    return type(name.title().replace("_", ""), (_Declared,), members)
+    members = {key: _doc_field(field, key, name) for key, field in fields.items()}
+    return type(name.title().replace("_", ""), (DeclaredEntity,), {**members, "__module__": __name__})
+
+
+def _doc_field(field: Field, key: str, kind: str) -> DocField:
+    """Return ``field`` as the class of the kind's entities has it. Raises InvalidArgument for a wrong default."""
+    if field.default is not REQUIRED:
+        field.value(field.default, f"the default of {key!r}")
+    check = partial(field.value, what=f"the field {key!r} of a {kind}")
+    made: DocField = doc_field(check, default=field.default, decode=field.decode or frozen, later=True)
+    return made
 
 
 def _entity(record: Record, origin: Origin | None = None) -> Entity:
@@ -224,17 +222,12 @@ def _field(name: object, value: object) -> Field:
     return Field(value)
 
 
-def _parameter(key: str, field: Field) -> Parameter:
-    default = Parameter.empty if field.default is _REQUIRED else field.default
-    return Parameter(key, Parameter.KEYWORD_ONLY, default=default)
-
-
 def _check_doc(name: str, fields: Mapping[str, Field], doc: Doc, before: Doc) -> None:
     """Raise InvalidArgument if changes have destroyed what others rely on, or left a field what it cannot be.
 
     A field that they did not touch is not checked: it may be older than its declaration.
     """
-    needed = {"comment", "properties", *(key for key, field in fields.items() if field.default is _REQUIRED)}
+    needed = {"comment", "properties", *(key for key, field in fields.items() if field.default is REQUIRED)}
     if not needed <= doc.keys():
         lost = ", ".join(sorted(needed - doc.keys()))
         raise InvalidArgument(f"a change of a {name} must leave its fields, and there is no {lost} any more")

@@ -16,12 +16,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from uuid import UUID
 
-from metastore.errors import UnreadableRow
 from metastore.kinds.change import EntityChange, encode
+from metastore.kinds.field import DocField, decoded
 from metastore.names import format_path
 from metastore.plain import plain
 from metastore.port.records import Origin, OwnedRecord, Record
-from metastore.port.unreadable import damaged
 
 __all__ = ["Change", "Entity", "Owned", "Version", "utc"]
 
@@ -40,8 +39,12 @@ class _Stored:
     """What every stored thing shows: its version, its document, who made and changed it, and when."""
 
     record: Any
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """The kind's own fields: how each is decoded from the document, when first asked for."""
+    doc_fields: ClassVar[Mapping[str, DocField]] = MappingProxyType({})
+    """The kind's own fields by name, in the order in which the class declares them and the document has them."""
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, DocField)}
+        cls.doc_fields = MappingProxyType({**cls.doc_fields, **own})
 
     def __init__(self, record: Record | OwnedRecord) -> None:
         self.__dict__["record"] = record
@@ -60,12 +63,7 @@ class _Stored:
 
     def _read(self, decode: Callable[[], T]) -> T:
         """Return what ``decode`` makes of the row. Raises UnreadableRow."""
-        try:
-            return decode()
-        except UnreadableRow:
-            raise
-        except Exception as error:
-            raise damaged(error, self.kind, self.id, self.version) from error
+        return decoded(self, decode)
 
     def read_all(self) -> None:
         """Decode every field now. Raises UnreadableRow."""
@@ -114,12 +112,10 @@ class _Stored:
     def _own_fields(self) -> dict[str, Any]:
         return {name: plain(getattr(self, name)) for name in type(self).doc_fields}
 
-    def __getattr__(self, name: str) -> Any:
-        decode = type(self).doc_fields.get(name)
-        if decode is None:
+    if not TYPE_CHECKING:  # a type checker shall refuse an attribute that the class does not declare
+
+        def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(f"a {type(self).__name__} has no field {name!r}")
-        value = self.__dict__[name] = self._read(lambda: decode(self.doc[name]))
-        return value
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a {type(self).__name__} is frozen; change it through its manager")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
-from metastore.kinds.change import Doc
 from metastore.kinds.entity import Entity
+from metastore.kinds.field import doc_field
 from metastore.kinds.kind import Kind
 from metastore.names import clean_text, exact_text
 
@@ -18,18 +18,13 @@ __all__ = ["FILESET", "FILESET_TYPES", "Fileset"]
 FILESET_TYPES = ("managed", "external")
 
 
-class Fileset(Entity):
-    """A fileset. ``type`` is managed or external; ``locations`` maps names to places."""
-
-    type: Literal["managed", "external"]
-    locations: Mapping[str, str]
-
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"type": str, "locations": MappingProxyType}
-
-
-def _new_doc(*, type: Any = "managed", locations: Any = MappingProxyType({})) -> Doc:
+def _clean_type(type: Any) -> str:
     if not isinstance(type, str) or exact_text(type, "a type").lower() not in FILESET_TYPES:
         raise InvalidArgument(f"a fileset's type must be one of {', '.join(FILESET_TYPES)}, not {shown(type)}")
+    return exact_text(type, "a type").lower()
+
+
+def _clean_locations(locations: Any) -> dict[str, str]:
     if not isinstance(locations, Mapping):
         raise InvalidArgument("a fileset's locations must map names to places")
     clean = {}
@@ -37,7 +32,14 @@ def _new_doc(*, type: Any = "managed", locations: Any = MappingProxyType({})) ->
         if not clean_text(name, "a location's name") or not clean_text(place, f"the location {shown(name)}"):
             raise InvalidArgument("a location has a name and a place, neither of them empty")
         clean[exact_text(name, "a location's name")] = exact_text(place, "a location")
-    return {"type": exact_text(type, "a type").lower(), "locations": clean}
+    return clean
 
 
-FILESET = Kind("fileset", "fileset", ("schema",), Fileset, new_doc=_new_doc)
+class Fileset(Entity):
+    """A fileset. ``type`` is managed or external; ``locations`` maps names to places."""
+
+    type: Literal["managed", "external"] = doc_field(_clean_type, default="managed", decode=str)
+    locations: Mapping[str, str] = doc_field(_clean_locations, default=MappingProxyType({}), decode=MappingProxyType)
+
+
+FILESET = Kind("fileset", "fileset", ("schema",), Fileset)

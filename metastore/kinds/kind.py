@@ -1,8 +1,7 @@
 """What a kind is: where it may stand, and how its fields are checked, stored and read.
 
-A kind adds no SQL. ``new_doc`` turns the fields of ``create`` into the kind's part of the
-document and raises InvalidArgument for what does not fit; the class's ``doc_fields`` turn it
-back. ``replace_doc`` does the same where a document is there already (``if_exists="replace"``).
+A kind adds no SQL. Its fields are declared on the class of its entities, one :func:`metastore.kinds.field.doc_field`
+each; the document, its replacement (``if_exists="replace"``) and the entity's attributes follow from that.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from inspect import Parameter, signature
+from functools import cached_property
 from typing import Any
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.change import Doc, EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.kinds.entity import Entity, Owned
+from metastore.kinds.field import DocField, check_names
 from metastore.names import clean_text, exact_text, format_path
 
 __all__ = [
@@ -27,12 +26,10 @@ __all__ = [
     "MAX_DOC",
     "Kind",
     "OwnedKind",
-    "as_stored",
     "base_doc",
     "dump",
     "dump_changes",
     "is_too_deep",
-    "no_fields",
     "to_json",
 ]
 
@@ -44,16 +41,6 @@ MAX_CHANGES = 4 << 20
 """The largest list of changes of one event, in bytes of JSON."""
 MAX_DEPTH = 200
 """How deep lists and objects of a document may lie in each other: Python's JSON gives up at about a thousand."""
-
-
-def no_fields() -> Doc:
-    """The document part of a kind that has no fields of its own."""
-    return {}
-
-
-def as_stored(value: Any) -> Any:
-    """Decode a field that is shown as the document has it."""
-    return value
 
 
 COMMON_CHANGES: tuple[type[EntityChange], ...] = (SetComment, SetProperty, RemoveProperty)
@@ -71,8 +58,6 @@ class Kind:
     family: str
     parents: tuple[str, ...]
     entity: type[Entity]
-    new_doc: Callable[..., Doc] = no_fields
-    replace_doc: Callable[..., Doc] | None = None
     changes: tuple[type[EntityChange], ...] = COMMON_CHANGES
     container: bool = False
     can_be_disabled: bool = False
@@ -93,13 +78,28 @@ class Kind:
 
     def document(self, comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
         """Return the whole document of a new entity."""
-        return {**base_doc(comment, properties), **_checked(self, self.new_doc, (), fields)}
+        return self.replaced({}, comment, properties, fields)
 
-    def replaced(self, old: Doc, comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
+    def replaced(self, old: Mapping[str, Any], comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
         """Return the document that takes the place of ``old``."""
-        if self.replace_doc is None:
-            return self.document(comment, properties, fields)
-        return {**base_doc(comment, properties), **_checked(self, self.replace_doc, (old,), fields)}
+        return _document(self.name, self.entity.doc_fields, old, base_doc(comment, properties), fields)
+
+    def replaced_by(self, old: Mapping[str, Any], new: Doc) -> Doc:
+        """Return the document that takes the place of ``old``, where ``new`` is that of a new entity."""
+        if self._stands_alone:
+            return new
+        own = self.entity.doc_fields.items()
+        fields = {name: field.decode(new[name]) for name, field in own if field.given}
+        return self.replaced(old, new["comment"], new["properties"], fields)
+
+    @cached_property
+    def _stands_alone(self) -> bool:
+        return all(field.alone for field in self.entity.doc_fields.values())
+
+    def take(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return ``fields`` as a caller gave them, so that they can be read more than once."""
+        own = self.entity.doc_fields
+        return {name: own[name].take(value) if name in own else value for name, value in fields.items()}
 
 
 @dataclass(frozen=True)
@@ -108,29 +108,20 @@ class OwnedKind:
 
     name: str
     row: type[Owned]
-    new_doc: Callable[..., Doc] = no_fields
 
     def document(self, comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
         """Return the whole document of a new row."""
-        return {**base_doc(comment, properties), **_checked(self, self.new_doc, (), fields)}
+        return _document(self.name, self.row.doc_fields, {}, base_doc(comment, properties), fields)
 
 
-@cache
-def _parameters(build: Callable[..., Doc]) -> Mapping[str, Parameter]:
-    return signature(build).parameters
-
-
-def _checked(
-    kind: Kind | OwnedKind, build: Callable[..., Doc], args: tuple[Any, ...], fields: Mapping[str, Any]
+def _document(
+    what: str, own: Mapping[str, DocField], old: Mapping[str, Any], doc: Doc, fields: Mapping[str, Any]
 ) -> Doc:
-    known = _parameters(build)
-    unknown = [name for name in fields if name not in known]
-    if unknown:
-        raise InvalidArgument(f"a {kind.name} has no field {', '.join([shown(name) for name in unknown])}")
-    missing = [n for n, p in known.items() if p.default is p.empty and p.kind is p.KEYWORD_ONLY and n not in fields]
-    if missing:
-        raise InvalidArgument(f"a {kind.name} needs {', '.join(missing)}")
-    return build(*args, **fields)
+    """Return ``doc`` with the fields that a kind declares, checked in the order of their declarations."""
+    check_names(what, own, fields)
+    for name, field in own.items():
+        doc[name] = field.value(fields, doc, old)
+    return doc
 
 
 def base_doc(comment: object, properties: object) -> Doc:

@@ -1,95 +1,52 @@
 """The source: an owned row of a catalog that says which table a data set is, by the data set's location.
 
-The crawler keeps one for every location that it has looked at. The unique name of an owned row decides between two
-crawls that find one location at once.
+The crawler keeps one for each location that it has read. Two crawls that find one location at once race for the
+row's name, which is unique: one of them creates the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 from metastore.errors import InvalidArgument
-from metastore.kinds.change import Doc
 from metastore.kinds.entity import Owned
+from metastore.kinds.field import doc_field
 from metastore.kinds.kind import OwnedKind
 from metastore.names import clean_text
 
 __all__ = ["SOURCE", "Source"]
 
-_NOTHING: Mapping[str, int] = MappingProxyType({})
 
-
-def _optional(value: Any) -> Any:
-    return value
+def _clean_location(location: Any) -> str:
+    if not clean_text(location, "a source's location"):
+        raise InvalidArgument("a source's location must not be empty")
+    return str(location)
 
 
 class Source(Owned):
-    """A data set. ``table`` is the id of its table (None: nothing could be read), ``signature`` names its files' state.
+    """A data set.
 
-    ``table_version`` is the table's version when the crawler wrote it last, ``edited`` whether others had changed it
-    before. ``again``: files could not be used, so it is read again whatever the signature. ``policy``: what was to be
-    done with changed types when some were left as they are. ``missing``: since when its files are gone. ``counts``
-    are files, rows, bytes and partitions, ``run`` the crawl that wrote the row.
+    ``table`` is the id of its table (None: the crawler could read nothing). ``signature`` names the state of its files.
+    ``table_version`` is the table's version after the crawler's last write. ``edited`` says whether somebody else had
+    changed the table before. ``again``: some files could not be read, so the next crawl reads the data set whatever its
+    signature is. ``policy`` is what the crawl should have done with types that changed, if it left some as they were.
+    ``missing`` is the time since when the files are gone. ``counts`` are files, rows, bytes and partitions. ``run`` is
+    the crawl that wrote the row.
     """
 
-    location: str
-    table: int | None
-    table_version: int | None
-    signature: str | None
-    again: bool
-    edited: bool
-    policy: str | None
-    missing: str | None
-    notes: tuple[str, ...]
-    counts: Mapping[str, int]
-    run: str | None
-
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "location": str,
-        "table": _optional,
-        "table_version": _optional,
-        "signature": _optional,
-        "again": bool,
-        "edited": bool,
-        "policy": _optional,
-        "missing": _optional,
-        "notes": tuple,
-        "counts": MappingProxyType,
-        "run": _optional,
-    }
+    location: str = doc_field(_clean_location, decode=str)
+    table: int | None = doc_field(default=None)
+    table_version: int | None = doc_field(default=None)
+    signature: str | None = doc_field(default=None)
+    again: bool = doc_field(default=False, decode=bool)
+    edited: bool = doc_field(default=False, decode=bool)
+    policy: str | None = doc_field(default=None)
+    missing: str | None = doc_field(default=None)
+    notes: tuple[str, ...] = doc_field(list, default=(), decode=tuple)
+    counts: Mapping[str, int] = doc_field(dict, default=MappingProxyType({}), decode=MappingProxyType)
+    run: str | None = doc_field(default=None)
 
 
-def _new_doc(
-    *,
-    location: Any,
-    table: int | None = None,
-    table_version: int | None = None,
-    signature: str | None = None,
-    again: bool = False,
-    edited: bool = False,
-    policy: str | None = None,
-    missing: str | None = None,
-    notes: Sequence[str] = (),
-    counts: Mapping[str, int] = _NOTHING,
-    run: str | None = None,
-) -> Doc:
-    if not clean_text(location, "a source's location"):
-        raise InvalidArgument("a source's location must not be empty")
-    return {
-        "location": location,
-        "table": table,
-        "table_version": table_version,
-        "signature": signature,
-        "again": again,
-        "edited": edited,
-        "policy": policy,
-        "missing": missing,
-        "notes": list(notes),
-        "counts": dict(counts),
-        "run": run,
-    }
-
-
-SOURCE = OwnedKind("source", Source, new_doc=_new_doc)
+SOURCE = OwnedKind("source", Source)

@@ -1,41 +1,39 @@
-"""The statistic: an owned row that holds what is known of the data behind an entity.
+"""The statistic: an owned row with figures about the data behind an entity.
 
-It stands outside the document, because it changes far more often than what it describes.
+It is no part of the entity's document, because it changes far more often.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 from metastore.errors import InvalidArgument
-from metastore.kinds.change import Doc
 from metastore.kinds.entity import Owned
+from metastore.kinds.field import doc_field
 from metastore.kinds.kind import MAX_DEPTH, OwnedKind, is_too_deep
 
 __all__ = ["STATISTIC", "Statistic"]
 
 
-class Statistic(Owned):
-    """A named set of figures: ``values`` is any JSON object."""
-
-    values: Mapping[str, Any]
-
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"values": MappingProxyType}
-
-
-def _new_doc(*, values: Any) -> Doc:
+def _clean_values(values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise InvalidArgument("a statistic's values must be a JSON object")
     try:
-        clean = json.loads(json.dumps(dict(values), allow_nan=False))
+        clean: dict[str, Any] = json.loads(json.dumps(dict(values), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"a statistic's values must be a JSON object: {error}") from None
     if is_too_deep({"values": clean}):
         raise InvalidArgument(f"a statistic's values lie in each other more than {MAX_DEPTH} deep")
-    return {"values": clean}
+    return clean
 
 
-STATISTIC = OwnedKind("statistic", Statistic, new_doc=_new_doc)
+class Statistic(Owned):
+    """A named set of figures: ``values`` is any JSON object."""
+
+    values: Mapping[str, Any] = doc_field(_clean_values, decode=MappingProxyType)
+
+
+STATISTIC = OwnedKind("statistic", Statistic)

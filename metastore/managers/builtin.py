@@ -1,4 +1,8 @@
-"""The managers of the built-in kinds: what their ``create`` takes, in types."""
+"""The managers of the built-in kinds: what their ``create`` takes, in types.
+
+The keywords of a ``create`` are the fields that the class of its entities declares, with the same defaults: a test
+compares the two. ``create`` hands its ``locals()`` on, so that no field is named a third time.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Unpack
 
-from metastore.arguments import items
 from metastore.columns.column import Column
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.fileset import Fileset
@@ -21,22 +24,24 @@ from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View
 from metastore.managers import exclusive as moving
 from metastore.managers.manager import E, Manager
-from metastore.managers.options import CallOptions, CreateOptions, call_of
+from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.target import Target
 from metastore.names import Path
 
 __all__ = ["Catalogs", "Filesets", "Functions", "Metalakes", "Schemas", "Tables", "Topics", "Views"]
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_LOCATIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class _Disableable(Manager[E]):
     """A manager whose entities can be disabled: they then admit no writes below them."""
 
+    @shows_options(CallOptions)
     def enable(self, target: Target, **options: Unpack[CallOptions]) -> E:
         """Admit writes below the entity again; return it."""
         return self._set_in_use(target, True, options)
 
+    @shows_options(CallOptions)
     def disable(self, target: Target, **options: Unpack[CallOptions]) -> E:
         """Refuse all writes below the entity with NotInUse, also those in flight; return it."""
         return self._set_in_use(target, False, options)
@@ -55,6 +60,7 @@ class _Disableable(Manager[E]):
 class Metalakes(_Disableable[Metalake]):
     """Metalakes."""
 
+    @shows_options(CreateOptions)
     def create(self, path: Path, **options: Unpack[CreateOptions]) -> Metalake:
         """Create a metalake. Raises EntityAlreadyExists, InvalidArgument."""
         return self._create(path, {}, options)
@@ -63,6 +69,7 @@ class Metalakes(_Disableable[Metalake]):
 class Catalogs(_Disableable[Catalog]):
     """Catalogs."""
 
+    @shows_options(CreateOptions)
     def create(
         self,
         path: Path,
@@ -73,12 +80,13 @@ class Catalogs(_Disableable[Catalog]):
         **options: Unpack[CreateOptions],
     ) -> Catalog:
         """Create a catalog. With ``fold_case`` the names below it are compared without case."""
-        return self._create(path, {"type": type, "provider": provider, "fold_case": fold_case}, options)
+        return self._create(path, self._own(locals()), options)
 
 
 class Schemas(Manager[Schema]):
     """Schemas."""
 
+    @shows_options(CreateOptions)
     def create(self, path: Path, **options: Unpack[CreateOptions]) -> Schema:
         """Create a schema. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
         return self._create(path, {}, options)
@@ -87,6 +95,7 @@ class Schemas(Manager[Schema]):
 class Tables(Manager[Table]):
     """Tables."""
 
+    @shows_options(CreateOptions)
     def create(
         self,
         path: Path,
@@ -101,36 +110,29 @@ class Tables(Manager[Table]):
         **options: Unpack[CreateOptions],
     ) -> Table:
         """Create a table. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
-        fields = {
-            "columns": items(columns, "columns"),
-            "partitioning": items(partitioning, "partitionings"),
-            "distribution": distribution,
-            "sort_orders": items(sort_orders, "sort orders"),
-            "indexes": items(indexes, "indexes"),
-            "location": location,
-            "format": format,
-        }
-        return self._create(path, fields, options)
+        return self._create(path, self._own(locals()), options)
 
 
 class Filesets(Manager[Fileset]):
     """Filesets."""
 
+    @shows_options(CreateOptions)
     def create(
         self,
         path: Path,
         *,
         type: str = "managed",
-        locations: Mapping[str, str] = _NOTHING,
+        locations: Mapping[str, str] = _NO_LOCATIONS,
         **options: Unpack[CreateOptions],
     ) -> Fileset:
         """Create a fileset. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
-        return self._create(path, {"type": type, "locations": locations}, options)
+        return self._create(path, self._own(locals()), options)
 
 
 class Views(Manager[View]):
     """Views."""
 
+    @shows_options(CreateOptions)
     def create(
         self,
         path: Path,
@@ -142,18 +144,13 @@ class Views(Manager[View]):
         **options: Unpack[CreateOptions],
     ) -> View:
         """Create a view. Raises EntityAlreadyExists (a table of this name too), EntityNotFound, NotInUse."""
-        fields = {
-            "columns": items(columns, "columns"),
-            "representations": items(representations, "representations"),
-            "default_catalog": default_catalog,
-            "default_schema": default_schema,
-        }
-        return self._create(path, fields, options)
+        return self._create(path, self._own(locals()), options)
 
 
 class Topics(Manager[Topic]):
     """Topics."""
 
+    @shows_options(CreateOptions)
     def create(self, path: Path, **options: Unpack[CreateOptions]) -> Topic:
         """Create a topic. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
         return self._create(path, {}, options)
@@ -162,6 +159,7 @@ class Topics(Manager[Topic]):
 class Functions(Manager[Function]):
     """Functions."""
 
+    @shows_options(CreateOptions)
     def create(
         self,
         path: Path,
@@ -172,5 +170,4 @@ class Functions(Manager[Function]):
         **options: Unpack[CreateOptions],
     ) -> Function:
         """Create a function. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
-        fields = {"definitions": items(definitions, "definitions"), "deterministic": deterministic, "type": type}
-        return self._create(path, fields, options)
+        return self._create(path, self._own(locals()), options)

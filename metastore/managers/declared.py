@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from metastore.kinds.entity import Entity
+from metastore.kinds.declared import DeclaredEntity
 from metastore.managers.manager import Manager
-from metastore.managers.options import CALL_OPTIONS, CreateOptions
+from metastore.managers.options import CREATE_OPTIONS, CreateOptions, shows_options
 from metastore.names import Path
 
 __all__ = ["DeclaredManager"]
 
-_OPTIONS = CreateOptions.__annotations__ | CALL_OPTIONS
 
-
-class DeclaredManager(Manager[Entity]):
+class DeclaredManager(Manager[DeclaredEntity]):
     """Everything that a manager does, for one declared kind."""
 
-    def create(self, path: Path, **fields: Any) -> Entity:
-        """Create an entity: the fields of its kind, and what every ``create`` takes.
+    @shows_options(CreateOptions)
+    def create(self, path: Path, **fields: Any) -> DeclaredEntity:
+        """Create an entity from the fields of its kind.
 
         Raises EntityAlreadyExists, EntityNotFound, NotInUse, and InvalidArgument for what the kind does not allow.
         """
-        options = {name: fields.pop(name) for name in list(fields) if name in _OPTIONS}
+        options = {name: fields.pop(name) for name in list(fields) if name in CREATE_OPTIONS}
         return self._create(path, fields, cast(CreateOptions, options))

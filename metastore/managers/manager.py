@@ -23,7 +23,16 @@ from metastore.managers import exclusive as moving
 from metastore.managers.create import Chunk, IfExists, Wish, check_if_exists, chunks, create, create_chunk, rewrite
 from metastore.managers.history import steps_of, version_of
 from metastore.managers.listing import pages, parent_nodes
-from metastore.managers.options import CALL_OPTIONS, BulkOptions, CallOptions, CreateOptions, call_from, call_of
+from metastore.managers.options import (
+    BULK_OPTIONS,
+    CREATE_OPTIONS,
+    BulkOptions,
+    CallOptions,
+    CreateOptions,
+    call_from,
+    call_of,
+    shows_options,
+)
 from metastore.managers.paged import E, Paged
 from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target, find, names_of
@@ -48,12 +57,16 @@ class Manager(Paged[E]):
 
     # --- making
 
+    def _own(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of the kind among the arguments of a ``create``."""
+        return {name: given[name] for name, field in self._kind.entity.doc_fields.items() if field.given}
+
     def _create(self, path: Path, fields: Mapping[str, Any], options: CreateOptions) -> E:
-        known_keywords(options, CreateOptions.__annotations__ | CALL_OPTIONS)
+        known_keywords(options, CREATE_OPTIONS)
         if_exists, parent = options.get("if_exists", "error"), options.get("parent")
         check_if_exists(if_exists)
         properties = options.get("properties", MappingProxyType({}))
-        wish = Wish(self._kind, options.get("comment"), properties, fields)
+        wish = Wish(self._kind, options.get("comment"), properties, self._kind.take(fields))
         call = call_from(options)
         doc, actor = wish.document(), self._actor(call)
 
@@ -118,6 +131,7 @@ class Manager(Paged[E]):
             if (depth == 0 and not is_new(self._session, call)) or not self._make_parents(path, options):
                 return
 
+    @shows_options(BulkOptions)
     def create_many(
         self,
         parent: Target | None,
@@ -134,7 +148,7 @@ class Manager(Paged[E]):
         if not issubclass(type(rows), Iterable):
             raise InvalidArgument(f"rows are mappings with a name and the fields of create, not {shown(rows)}")
         check_if_exists(if_exists)
-        known_keywords(options, BulkOptions.__annotations__)
+        known_keywords(options, BULK_OPTIONS)
         call = call_from(options)
         known: list[tuple[Node, ...]] = []
 
@@ -166,7 +180,7 @@ class Manager(Paged[E]):
             raise InvalidArgument("each row is a mapping with a name and the fields of create")
         fields = dict(row)
         name, comment = clean_name(fields.pop("name")), fields.pop("comment", None)
-        wish = Wish(self._kind, comment, fields.pop("properties", MappingProxyType({})), fields)
+        wish = Wish(self._kind, comment, fields.pop("properties", MappingProxyType({})), self._kind.take(fields))
         return name, wish, dump(wish.document(), (name,))
 
     # --- reading
@@ -258,6 +272,7 @@ class Manager(Paged[E]):
 
     # --- changing
 
+    @shows_options(CallOptions)
     def alter(
         self,
         target: Target,
@@ -289,6 +304,7 @@ class Manager(Paged[E]):
         arguments = lambda: [encode(changes), expected_version]  # noqa: E731
         return self._run_for_entity(attempt, call, "alter", target, arguments, merge)
 
+    @shows_options(CallOptions)
     def rename(
         self, target: Target, to: Path, *, expected_version: int | None = None, **options: Unpack[CallOptions]
     ) -> E:
@@ -307,6 +323,7 @@ class Manager(Paged[E]):
             lambda: [list(parse_path(to)), expected_version],
         )
 
+    @shows_options(CallOptions)
     def drop(
         self,
         target: Target,
@@ -330,6 +347,7 @@ class Manager(Paged[E]):
             lambda: [cascade, expected_version],
         )
 
+    @shows_options(CallOptions)
     def restore(
         self, path: Path, *, id: int | None = None, to: Path | None = None, **options: Unpack[CallOptions]
     ) -> E:
@@ -349,6 +367,7 @@ class Manager(Paged[E]):
             lambda: [id, None if to is None else list(parse_path(to))],
         )
 
+    @shows_options(CallOptions)
     def purge(self, target: Target, **options: Unpack[CallOptions]) -> bool:
         """Remove an entity for good: a live, empty one, or by its Entity a dropped one.
 

@@ -22,7 +22,7 @@ from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.manager import Manager
 from metastore.managers.model_commit import ModelEdit, SeenModel
-from metastore.managers.options import CallOptions, CreateOptions, call_of
+from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import page_after, parent_of_page
@@ -52,6 +52,7 @@ class Models(Manager[Model]):
         super().__init__(session, kind)
         self._rows = OwnedManager[ModelVersion](session, MODEL_VERSION, kind)
 
+    @shows_options(CreateOptions)
     def create(self, path: Path, **options: Unpack[CreateOptions]) -> Model:
         """Create a model, without versions. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
         return self._create(path, {}, options)
@@ -113,6 +114,7 @@ class Models(Manager[Model]):
 
     # --- writing them
 
+    @shows_options(CallOptions)
     def add_version(
         self,
         model: Target,
@@ -142,6 +144,7 @@ class Models(Manager[Model]):
 
         return self._perform("add_version", model, attempt, replay, lambda: [doc, names], options)
 
+    @shows_options(CallOptions)
     def alter_version(
         self, model: Target, number_or_alias: int | str, *changes: EntityChange, **options: Unpack[CallOptions]
     ) -> ModelVersion:
@@ -165,6 +168,7 @@ class Models(Manager[Model]):
         arguments = lambda: [number_or_alias, encode(changes)]  # noqa: E731
         return self._perform("alter_version", model, attempt, _version, arguments, options)
 
+    @shows_options(CallOptions)
     def drop_version(self, model: Target, number_or_alias: int | str, **options: Unpack[CallOptions]) -> bool:
         """Drop a version and its aliases; False: there was nothing to drop. Its number is not used again."""
 
@@ -182,6 +186,7 @@ class Models(Manager[Model]):
 
         return self._perform("drop_version", model, attempt, lambda _: True, lambda: [number_or_alias], options)
 
+    @shows_options(CallOptions)
     def set_alias(self, model: Target, alias: str, number: int, **options: Unpack[CallOptions]) -> ModelVersion:
         """Let an alias point to a version, instead of another if it did to one; return the version."""
         name = clean_alias(alias)
@@ -202,6 +207,7 @@ class Models(Manager[Model]):
 
         return self._perform("set_alias", model, attempt, replay, lambda: [name, number], options)
 
+    @shows_options(CallOptions)
     def drop_alias(self, model: Target, alias: str, **options: Unpack[CallOptions]) -> bool:
         """Let an alias point to nothing any more; False: it did not."""
         name = clean_alias(alias)

@@ -1,9 +1,16 @@
-"""What every mutation takes besides its own arguments."""
+"""The keywords that every mutation takes besides its own arguments, each declared once: its type, default and meaning.
+
+A method takes them as ``**options: Unpack[CallOptions]``. Its decorator :func:`shows_options` writes them out in the
+signature and the docstring, where ``help()``, ``inspect.signature`` and editors look.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, cleandoc, signature
+from types import MappingProxyType
+from typing import Annotated, Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 from uuid import UUID
 
 from metastore.arguments import known_keywords
@@ -11,21 +18,41 @@ from metastore.kinds.entity import Entity
 from metastore.managers.create import IfExists
 from metastore.operation.request import Call, Fencing
 
-__all__ = ["CALL_OPTIONS", "BulkOptions", "CallOptions", "CreateOptions", "call_from", "call_of"]
+__all__ = [
+    "BULK_OPTIONS",
+    "CALL_OPTIONS",
+    "CREATE_OPTIONS",
+    "BulkOptions",
+    "CallOptions",
+    "CreateOptions",
+    "call_from",
+    "call_of",
+    "shows_options",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_OPTIONS = Call()
+
+
+@dataclass(frozen=True)
+class Option:
+    """What an option means, and its value if the caller leaves it out."""
+
+    text: str
+    default: Any = None
 
 
 class BulkOptions(TypedDict, total=False):
     """What ``create_many`` takes: who asks, how long each of its commits may take (seconds), and under which lease.
 
-    A commit under a lease requires its token: if that was taken over, broken or released, or its time is over, nothing
+    A commit under a lease requires its token. If the lease was taken over, broken or released, or has expired, nothing
     is written and LeaseLost is raised.
     """
 
-    principal: str | None
-    deadline: float | None
-    lease: Fencing | None
+    principal: Annotated[str | None, Option("who asks, as history and feed show it; the store's principal if left out")]
+    deadline: Annotated[float | None, Option("how many seconds a commit may take; the store's deadline if left out")]
+    lease: Annotated[Fencing | None, Option("the lease that must still be held when this is committed")]
 
 
 class CallOptions(BulkOptions, total=False):
@@ -35,20 +62,51 @@ class CallOptions(BulkOptions, total=False):
     raises the first error; with other arguments it raises OperationIdReused.
     """
 
-    operation_id: UUID | str | None
+    operation_id: Annotated[UUID | str | None, Option("under this id the call is applied at most once; see ms.key()")]
 
 
 class CreateOptions(CallOptions, total=False):
     """What every create takes besides the fields of its kind."""
 
-    parent: Entity | None
-    comment: str | None
-    properties: Mapping[str, str]
-    if_exists: IfExists
-    parents: bool
+    comment: Annotated[str | None, Option("a text for people")]
+    properties: Annotated[Mapping[str, str], Option("strings by name", MappingProxyType({}))]
+    if_exists: Annotated[IfExists, Option('"error", "return" or "replace" what has this name already', "error")]
+    parent: Annotated[Entity | None, Option("the parent in hand; the path is then the bare name")]
+    parents: Annotated[bool, Option("whether to create the schemas above that do not exist", False)]
 
 
-CALL_OPTIONS = CallOptions.__annotations__ | BulkOptions.__annotations__
+def _declared(options: type) -> dict[str, Any]:
+    """Return the annotated type of each option, those of the base classes too."""
+    return get_type_hints(options, include_extras=True)
+
+
+CALL_OPTIONS: Final = frozenset(_declared(CallOptions))
+CREATE_OPTIONS: Final = frozenset(_declared(CreateOptions))
+BULK_OPTIONS: Final = frozenset(_declared(BulkOptions))
+
+
+def shows_options(options: type) -> Callable[[F], F]:
+    """Return a decorator that writes ``options`` out in a function's signature and docstring.
+
+    The function itself stays as it is: a call costs nothing more. ``options`` is the TypedDict that the function's
+    ``**`` parameter unpacks.
+    """
+    declared = {name: get_args(hint) for name, hint in _declared(options).items()}
+
+    def show(function: F) -> F:
+        own = signature(function)
+        parameters = [p for p in own.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        rest = [p for p in own.parameters.values() if p.kind is Parameter.VAR_KEYWORD and "Unpack" not in p.annotation]
+        shown = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=option.default, annotation=hint)
+            for name, (hint, option) in declared.items()
+        ]
+        vars(function)["__signature__"] = own.replace(parameters=[*parameters, *shown, *rest])
+        lines = [f"    {name}: {option.text}" for name, (_, option) in declared.items()]
+        function.__doc__ = "\n".join([cleandoc(function.__doc__ or ""), "", "Options of every such call:", *lines])
+        return function
+
+    return show
 
 
 def call_from(options: Mapping[str, Any]) -> Call:

@@ -20,7 +20,7 @@ from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
-from metastore.managers.options import CallOptions, call_of
+from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.page import Listed
 from metastore.managers.page import Page as Listing
 from metastore.managers.pages import clean_prefix, page_of
@@ -180,6 +180,7 @@ class OwnedManager(Generic[O]):
 
         return perform(self._session, Request(verb, what, attempt, replay, all_arguments), call)
 
+    @shows_options(CallOptions)
     def put_many(
         self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
     ) -> int:
@@ -221,6 +222,7 @@ class OwnedManager(Generic[O]):
             return None
         return Put(owner_id, self._kind.name, name, record.version, doc, self._event("alter", path, path), record.id)
 
+    @shows_options(CallOptions)
     def drop(self, owner: Target, name: str, **options: Unpack[CallOptions]) -> bool:
         """Drop one row; False: there was nothing to drop."""
         name = clean_name(name)
@@ -266,6 +268,7 @@ class Partitions(OwnedManager[Partition]):
     def __init__(self, session: Session) -> None:
         super().__init__(session, PARTITION, TABLE)
 
+    @shows_options(CallOptions)
     def create(
         self,
         table: Target,

@@ -21,7 +21,7 @@ from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE, Table
 from metastore.managers.create import new_entity
 from metastore.managers.listing import owner_pages
-from metastore.managers.options import CallOptions, call_of
+from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -100,6 +100,7 @@ class Sources(OwnedManager[Source]):
         found = self._session.backend.owned_by_name(tables, STATISTIC.name, [name] * len(tables)) if tables else []
         return [record and Statistic(record) for record in found]
 
+    @shows_options(CallOptions)
     def register(self, catalog: Catalog, tables: Sequence[NewTable], **options: Unpack[CallOptions]) -> list[int]:
         """Make all of ``tables`` in one commit; return their ids.
 

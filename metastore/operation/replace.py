@@ -18,9 +18,6 @@ class Replace(EntityChange):
     doc: Doc
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
-        kind, new = KINDS[self.kind], self.doc
-        if kind.replace_doc is not None:  # then it depends on what was there
-            fields = {name: decode(new[name]) for name, decode in kind.entity.doc_fields.items()}
-            new = kind.replaced(dict(doc), new["comment"], new["properties"], fields)
+        new = KINDS[self.kind].replaced_by(dict(doc), self.doc)
         doc.clear()
         doc.update(new)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from metastore.columns.column import Column, columns_doc
 from metastore.errors import InvalidArgument
-from metastore.kinds.table.document import replace_table_doc, table_doc
+from metastore.kinds.table.kind import TABLE
 from metastore.kinds.table.layout import (
     Index,
     check_distribution,
@@ -237,16 +237,19 @@ def test_every_name_can_be_referred_to_and_renamed(old: str, new: str, function:
 
 
 def test_a_table_doc() -> None:
-    doc = table_doc(
-        [Column("id", "long"), Column("ts", "timestamp")],
-        ["day(ts)"],
-        "hash(16, id)",
-        ["ts"],
-        [Index("pk", ("id",))],
-        "s3://b/t",
-        "PARQUET",
-    )
+    fields = {
+        "columns": [Column("id", "long"), Column("ts", "timestamp")],
+        "partitioning": ["day(ts)"],
+        "distribution": "hash(16, id)",
+        "sort_orders": ["ts"],
+        "indexes": [Index("pk", ("id",))],
+        "location": "s3://b/t",
+        "format": "PARQUET",
+    }
+    doc = TABLE.document(None, {}, fields)
     assert {key: value for key, value in doc.items() if key != "columns"} == {
+        "comment": None,
+        "properties": {},
         "last_column_id": 2,
         "partitioning": ["day(ts)"],
         "distribution": "hash(16, id)",
@@ -255,12 +258,12 @@ def test_a_table_doc() -> None:
         "location": "s3://b/t",
         "format": "parquet",
     }
-    after = replace_table_doc(doc, [Column("ts", "date"), Column("new", "int")])
+    after = TABLE.replaced(doc, None, {}, {"columns": [Column("ts", "date"), Column("new", "int")]})
     assert [node["id"] for node in after["columns"]] == [2, 3]
-    assert {**table_doc(), "columns": after["columns"], "last_column_id": 3} == after
+    assert {**TABLE.document(None, {}, {}), "columns": after["columns"], "last_column_id": 3} == after
 
 
 @pytest.mark.parametrize("fields", [{"location": " "}, {"format": ""}, {"location": 3}, {"format": b"orc"}])
 def test_a_bad_location_or_format_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=r"a (location|format) must"):
-        table_doc(**fields)
+        TABLE.document(None, {}, fields)

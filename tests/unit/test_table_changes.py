@@ -31,8 +31,7 @@ from metastore.kinds.table.changes import (
     SetFormat,
     SetLocation,
 )
-from metastore.kinds.table.document import table_doc
-from metastore.kinds.table.layout import Index
+from metastore.kinds.table.kind import TABLE
 from tests import strategies
 
 Doc = dict[str, Any]
@@ -48,8 +47,15 @@ def orders() -> Doc:
         Column("address", "struct<city: string, `zip code`: int>"),
         Column("a.b", "int"),
     ]
-    layout = (["day(ts)", "address.city"], "hash(16, id)", ["ts desc"], [Index("pk", ("id", "address.`zip.code`"))][:0])
-    return {"comment": None, "properties": {}, **table_doc(columns, *layout, location="s3://b", format="orc")}
+    fields = {
+        "columns": columns,
+        "partitioning": ["day(ts)", "address.city"],
+        "distribution": "hash(16, id)",
+        "sort_orders": ["ts desc"],
+        "location": "s3://b",
+        "format": "orc",
+    }
+    return TABLE.document(None, {}, fields)
 
 
 def applied(doc: Doc, *changes: EntityChange) -> Doc:
@@ -116,7 +122,7 @@ def test_a_drop_frees_the_name_but_not_the_id() -> None:
 
 
 def test_the_last_column_can_be_dropped() -> None:
-    doc = {"comment": None, "properties": {}, **table_doc([Column("a", "int")])}
+    doc = TABLE.document(None, {}, {"columns": [Column("a", "int")]})
     assert applied(doc, DropColumn("a"))["columns"] == []
 
 

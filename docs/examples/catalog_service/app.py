@@ -33,7 +33,7 @@ app = FastAPI(title="A catalog service", lifespan=lifespan)
 
 
 @app.exception_handler(ms.MetastoreError)
-async def failed(request: Request, error: ms.MetastoreError) -> JSONResponse:
+async def failed(_: Request, error: ms.MetastoreError) -> JSONResponse:
     """Answer every error of the library: it knows its status, its code, and when to come again."""
     headers = {} if error.retry_after is None else {"Retry-After": str(max(1, round(error.retry_after)))}
     return JSONResponse({"error": error.to_dict()}, error.http_status, headers)

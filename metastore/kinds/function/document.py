@@ -27,10 +27,12 @@ __all__ = [
     "Implementation",
     "add_definition",
     "add_implementation",
+    "clean_deterministic",
     "clean_signature",
+    "clean_type",
     "decode_definitions",
-    "function_doc",
     "signature_of",
+    "stored_definitions",
 ]
 
 Doc = dict[str, Any]
@@ -118,17 +120,28 @@ class Definition:
         vars(self).update(parameters=parameters, returns=returns, implementations=tuple(done))
 
 
-def function_doc(definitions: Iterable[Definition] = (), deterministic: bool = False, type: str = "scalar") -> Doc:
-    """Return a function's part of the document, or raise InvalidArgument."""
+def clean_type(type: object) -> str:
+    """Return the type of a function in lower case."""
     if not isinstance(type, str) or type.lower() not in FUNCTION_TYPES:
         raise InvalidArgument(f"a function's type is one of {', '.join(FUNCTION_TYPES)}, not {shown(type)}")
-    doc: Doc = {"type": type.lower(), "deterministic": clean_flag(deterministic, "deterministic"), "definitions": []}
-    for one in items(definitions, "definitions"):
+    return type.lower()
+
+
+def clean_deterministic(deterministic: object) -> bool:
+    """Return whether a function is deterministic."""
+    return clean_flag(deterministic, "deterministic")
+
+
+def stored_definitions(definitions: Iterable[Definition], draft: Doc, _: object) -> list[Doc]:
+    """Return ``definitions`` as a document has them; they must fit the type in ``draft``, and each other."""
+    doc: Doc = {"type": draft["type"], "definitions": []}
+    for one in definitions:
         try:
             add_definition(doc, one)
         except EntityAlreadyExists as error:
             raise InvalidArgument(str(error)) from None
-    return doc
+    stored: list[Doc] = doc["definitions"]
+    return stored
 
 
 def add_definition(doc: Doc, definition: object, where: str = "the function") -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from metastore.kinds.entity import Entity
+from metastore.kinds.field import doc_field
 from metastore.kinds.function import changes as function_changes
-from metastore.kinds.function.document import Definition, decode_definitions, function_doc
+from metastore.kinds.function.document import (
+    Definition,
+    clean_deterministic,
+    clean_type,
+    decode_definitions,
+    stored_definitions,
+)
 from metastore.kinds.kind import COMMON_CHANGES, Kind
 
 __all__ = ["FUNCTION", "Function"]
@@ -16,15 +22,9 @@ __all__ = ["FUNCTION", "Function"]
 class Function(Entity):
     """A function. ``type`` is scalar, aggregate or table."""
 
-    type: Literal["scalar", "aggregate", "table"]
-    deterministic: bool
-    definitions: tuple[Definition, ...]
-
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "type": str,
-        "deterministic": bool,
-        "definitions": decode_definitions,
-    }
+    type: Literal["scalar", "aggregate", "table"] = doc_field(clean_type, default="scalar", decode=str)
+    deterministic: bool = doc_field(clean_deterministic, default=False, decode=bool)
+    definitions: tuple[Definition, ...] = doc_field(beside=stored_definitions, several=True, decode=decode_definitions)
 
 
 _FUNCTION_CHANGES = (
@@ -40,7 +40,6 @@ FUNCTION = Kind(
     "function",
     ("schema",),
     Function,
-    new_doc=function_doc,
     changes=COMMON_CHANGES + _FUNCTION_CHANGES,
     since=2,
 )

@@ -9,31 +9,13 @@ twice, in one commit: with the model, to find its version, and with the version,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from metastore.arguments import items, shown
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name, clean_text, exact_text
 
-__all__ = ["clean_alias", "clean_aliases", "clean_uris", "model_doc", "model_version_doc", "replace_model_doc"]
-
-Doc = dict[str, Any]
-
-
-def model_doc() -> Doc:
-    """Return a new model's part of the document."""
-    return {"latest_version": 0, "aliases": {}}
-
-
-def replace_model_doc(old_doc: Mapping[str, Any], latest_version: int = 0, aliases: object = ()) -> Doc:  # noqa: ARG001
-    """Return the part of the document that replaces ``old_doc``'s: versions and their aliases stay."""
-    return {"latest_version": old_doc["latest_version"], "aliases": old_doc["aliases"]}
-
-
-def model_version_doc(uris: Mapping[str, str], aliases: Iterable[str] = ()) -> Doc:
-    """Return a new version's part of the document, or raise InvalidArgument."""
-    return {"uris": clean_uris(uris), "aliases": clean_aliases(aliases)}
+__all__ = ["clean_alias", "clean_aliases", "clean_uris"]
 
 
 def clean_uris(uris: object) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
 
 from metastore.kinds.entity import Entity
+from metastore.kinds.field import doc_field
 from metastore.kinds.kind import Kind
-from metastore.kinds.model.document import model_doc, replace_model_doc
 
 __all__ = ["MODEL", "Model"]
 
@@ -16,10 +15,8 @@ __all__ = ["MODEL", "Model"]
 class Model(Entity):
     """A model. ``latest_version`` is the number of the version added last, 0 if there was none."""
 
-    latest_version: int
-    aliases: Mapping[str, int]
-
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"latest_version": int, "aliases": MappingProxyType}
+    latest_version: int = doc_field(default=0, decode=int, given=False)
+    aliases: Mapping[str, int] = doc_field(dict, default=(), decode=MappingProxyType, given=False)
 
 
-MODEL = Kind("model", "model", ("schema",), Model, new_doc=model_doc, replace_doc=replace_model_doc, since=2)
+MODEL = Kind("model", "model", ("schema",), Model, since=2)

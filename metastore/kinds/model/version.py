@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
 
 from metastore.kinds.entity import Owned
+from metastore.kinds.field import doc_field
 from metastore.kinds.kind import OwnedKind
-from metastore.kinds.model.document import model_version_doc
+from metastore.kinds.model.document import clean_aliases, clean_uris
 
 __all__ = ["MODEL_VERSION", "ModelVersion"]
 
@@ -16,14 +16,13 @@ __all__ = ["MODEL_VERSION", "ModelVersion"]
 class ModelVersion(Owned):
     """A version of a model: where it is, and the aliases that point to it."""
 
-    uris: Mapping[str, str]
-    aliases: tuple[str, ...]
-
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"uris": MappingProxyType, "aliases": tuple}
+    uris: Mapping[str, str] = doc_field(clean_uris, decode=MappingProxyType)
+    aliases: tuple[str, ...] = doc_field(clean_aliases, default=(), decode=tuple)
 
     @property
     def number(self) -> int:
+        """The number of the version, which counts from 1."""
         return int(self.record.name)
 
 
-MODEL_VERSION = OwnedKind("model_version", ModelVersion, new_doc=model_version_doc)
+MODEL_VERSION = OwnedKind("model_version", ModelVersion)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from metastore.columns.column import Column, columns_doc, reconcile
+from metastore.columns.column import Column, Node, reconcile
 from metastore.errors import InvalidArgument
 from metastore.kinds.table.layout import (
     Index,
@@ -32,60 +32,41 @@ __all__ = [
     "clean_location",
     "layout_references",
     "rename_references",
-    "replace_table_doc",
-    "table_doc",
+    "stored_columns",
+    "stored_distribution",
+    "stored_indexes",
+    "stored_partitioning",
+    "stored_sort_orders",
 ]
 
 Doc = dict[str, Any]
 
 
-def table_doc(
-    columns: Iterable[Column] = (),
-    partitioning: Iterable[str] = (),
-    distribution: str | None = None,
-    sort_orders: Iterable[str] = (),
-    indexes: Iterable[Index] = (),
-    location: str | None = None,
-    format: str | None = None,
-) -> Doc:
-    """Return a new table's part of the document, or raise InvalidArgument."""
-    doc = columns_doc(columns)
-    return _table_doc(doc, partitioning, distribution, sort_orders, indexes, location, format)
+def stored_columns(columns: Iterable[Column], draft: Doc, old: Mapping[str, Any]) -> list[Node]:
+    """Return the nodes of ``columns``, and add ``last_column_id`` to ``draft``. Columns of ``old`` keep their ids."""
+    draft.update(reconcile(old, columns))
+    nodes: list[Node] = draft["columns"]
+    return nodes
 
 
-def replace_table_doc(
-    old_doc: Mapping[str, Any],
-    columns: Iterable[Column] = (),
-    partitioning: Iterable[str] = (),
-    distribution: str | None = None,
-    sort_orders: Iterable[str] = (),
-    indexes: Iterable[Index] = (),
-    location: str | None = None,
-    format: str | None = None,
-) -> Doc:
-    """Return the part of the document that replaces ``old_doc``'s: columns keep their ids by name, all else is new."""
-    doc = reconcile(old_doc, columns)
-    return _table_doc(doc, partitioning, distribution, sort_orders, indexes, location, format)
+def stored_partitioning(texts: Iterable[str], draft: Doc, _: object) -> list[str]:
+    """Return the canonical spelling of each text; its columns must be among those of ``draft``."""
+    return check_partitioning(texts, draft["columns"])
 
 
-def _table_doc(
-    doc: Doc,
-    partitioning: Iterable[str],
-    distribution: str | None,
-    sort_orders: Iterable[str],
-    indexes: Iterable[Index],
-    location: str | None,
-    format: str | None,
-) -> Doc:
-    nodes = doc["columns"]
-    return doc | {
-        "partitioning": check_partitioning(partitioning, nodes),
-        "distribution": check_distribution(distribution, nodes),
-        "sort_orders": check_sort_orders(sort_orders, nodes),
-        "indexes": check_indexes(indexes, nodes),
-        "location": clean_location(location),
-        "format": clean_format(format),
-    }
+def stored_distribution(text: str | None, draft: Doc, _: object) -> str | None:
+    """Return the canonical spelling of ``text``; its columns must be among those of ``draft``."""
+    return check_distribution(text, draft["columns"])
+
+
+def stored_sort_orders(texts: Iterable[str], draft: Doc, _: object) -> list[str]:
+    """Return the canonical spelling of each text; its columns must be among those of ``draft``."""
+    return check_sort_orders(texts, draft["columns"])
+
+
+def stored_indexes(indexes: Iterable[Index], draft: Doc, _: object) -> list[Doc]:
+    """Return ``indexes`` as a document has them; their columns must be among those of ``draft``."""
+    return check_indexes(indexes, draft["columns"])
 
 
 def clean_location(location: object) -> str | None:

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
-
 from metastore.columns.column import Column, decode_columns
 from metastore.kinds.entity import Entity
-from metastore.kinds.kind import COMMON_CHANGES, Kind, as_stored
+from metastore.kinds.field import doc_field
+from metastore.kinds.kind import COMMON_CHANGES, Kind
 from metastore.kinds.table import changes as table_changes
-from metastore.kinds.table.document import replace_table_doc, table_doc
+from metastore.kinds.table.document import (
+    clean_format,
+    clean_location,
+    stored_columns,
+    stored_distribution,
+    stored_indexes,
+    stored_partitioning,
+    stored_sort_orders,
+)
 from metastore.kinds.table.layout import Index, decode_indexes
 
 __all__ = ["TABLE", "Table"]
 
 
 class Table(Entity):
-    """A table. Partitioning, distribution and sort orders are strings in their canonical form."""
+    """A table. Partitioning, distribution and sort orders are strings in their canonical form.
 
-    columns: tuple[Column, ...]
-    partitioning: tuple[str, ...]
-    distribution: str | None
-    sort_orders: tuple[str, ...]
-    indexes: tuple[Index, ...]
-    location: str | None
-    format: str | None
+    A new field takes two lines: its declaration here, and its keyword in ``Tables.create`` with the same default. Give
+    it a default and ``later=True``, because the tables of older databases do not have it.
+    """
 
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "columns": decode_columns,
-        "partitioning": tuple,
-        "distribution": as_stored,
-        "sort_orders": tuple,
-        "indexes": decode_indexes,
-        "location": as_stored,
-        "format": as_stored,
-    }
+    columns: tuple[Column, ...] = doc_field(beside=stored_columns, several=True, decode=decode_columns)
+    partitioning: tuple[str, ...] = doc_field(beside=stored_partitioning, several=True, decode=tuple)
+    distribution: str | None = doc_field(beside=stored_distribution, default=None)
+    sort_orders: tuple[str, ...] = doc_field(beside=stored_sort_orders, several=True, decode=tuple)
+    indexes: tuple[Index, ...] = doc_field(beside=stored_indexes, several=True, decode=decode_indexes)
+    location: str | None = doc_field(clean_location, default=None)
+    format: str | None = doc_field(clean_format, default=None)
 
 
 _TABLE_CHANGES = (
@@ -58,7 +58,5 @@ TABLE = Kind(
     "table",
     ("schema",),
     Table,
-    new_doc=table_doc,
-    replace_doc=replace_table_doc,
     changes=COMMON_CHANGES + _TABLE_CHANGES,
 )

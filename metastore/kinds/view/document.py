@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from metastore.arguments import items, shown
-from metastore.columns.column import Column, columns_doc, reconcile
+from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name, clean_text
 
-__all__ = ["SQL", "clean_default", "clean_dialect", "decode_representations", "replace_view_doc", "view_doc"]
-
-Doc = dict[str, Any]
+__all__ = ["SQL", "clean_default", "clean_dialect", "decode_representations", "stored_representations"]
 
 
 @dataclass(frozen=True)
@@ -50,42 +46,18 @@ def clean_default(name: object, what: str) -> str | None:
     return text
 
 
-def view_doc(
-    columns: Iterable[Column] = (),
-    representations: Iterable[SQL] = (),
-    default_catalog: str | None = None,
-    default_schema: str | None = None,
-) -> Doc:
-    """Return a new view's part of the document, or raise InvalidArgument."""
-    return columns_doc(columns) | _query(representations, default_catalog, default_schema)
-
-
-def replace_view_doc(
-    old_doc: Mapping[str, Any],
-    columns: Iterable[Column] = (),
-    representations: Iterable[SQL] = (),
-    default_catalog: str | None = None,
-    default_schema: str | None = None,
-) -> Doc:
-    """Return the part of the document that replaces ``old_doc``'s: columns keep their ids by name, all else is new."""
-    return reconcile(old_doc, columns) | _query(representations, default_catalog, default_schema)
-
-
 def decode_representations(queries: Mapping[str, str]) -> tuple[SQL, ...]:
     """Return the queries as the document has them, in their order."""
     return tuple([SQL(dialect, text) for dialect, text in queries.items()])
 
 
-def _query(representations: object, default_catalog: object, default_schema: object) -> Doc:
+def stored_representations(representations: Iterable[SQL]) -> dict[str, str]:
+    """Return the queries as a document has them; there is one for each dialect."""
     queries: dict[str, str] = {}
-    for one in items(representations, "representations"):
+    for one in representations:
         if not isinstance(one, SQL):
             raise InvalidArgument(f"a representation is SQL(dialect, text), not {shown(one)}")
         if one.dialect in queries:
             raise InvalidArgument(f"there are two queries in {one.dialect}; a view has one in each dialect")
         queries[one.dialect] = one.text
-    return {
-        "representations": queries,
-        "default_catalog": clean_default(default_catalog, "a default catalog"),
-        "default_schema": clean_default(default_schema, "a default schema"),
-    }
+    return queries

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from functools import partial
 
 from metastore.columns.column import Column, decode_columns
 from metastore.kinds.entity import Entity
-from metastore.kinds.kind import COMMON_CHANGES, Kind, as_stored
+from metastore.kinds.field import doc_field
+from metastore.kinds.kind import COMMON_CHANGES, Kind
 from metastore.kinds.table import changes as table_changes
+from metastore.kinds.table.document import stored_columns
 from metastore.kinds.view import changes as view_changes
-from metastore.kinds.view.document import SQL, decode_representations, replace_view_doc, view_doc
+from metastore.kinds.view.document import SQL, clean_default, decode_representations, stored_representations
 
 __all__ = ["VIEW", "View"]
 
+_clean_default_catalog = partial(clean_default, what="a default catalog")
+_clean_default_schema = partial(clean_default, what="a default schema")
+
 
 class View(Entity):
-    """A view. Names in its representations that are not whole are looked up in the default catalog and schema."""
+    """A view. Incomplete names in its queries are looked up in the default catalog and schema."""
 
-    columns: tuple[Column, ...]
-    representations: tuple[SQL, ...]
-    default_catalog: str | None
-    default_schema: str | None
-
-    doc_fields: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "columns": decode_columns,
-        "representations": decode_representations,
-        "default_catalog": as_stored,
-        "default_schema": as_stored,
-    }
+    columns: tuple[Column, ...] = doc_field(beside=stored_columns, several=True, decode=decode_columns)
+    representations: tuple[SQL, ...] = doc_field(stored_representations, several=True, decode=decode_representations)
+    default_catalog: str | None = doc_field(_clean_default_catalog, default=None)
+    default_schema: str | None = doc_field(_clean_default_schema, default=None)
 
 
 _VIEW_CHANGES = (
@@ -50,8 +47,6 @@ VIEW = Kind(
     "table",
     ("schema",),
     View,
-    new_doc=view_doc,
-    replace_doc=replace_view_doc,
     changes=COMMON_CHANGES + _VIEW_CHANGES,
     since=2,
 )
