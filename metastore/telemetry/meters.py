@@ -1,0 +1,83 @@
+"""Show a store's metrics to OpenTelemetry: a reader observes ``store.metrics()``; the database is not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from metastore.metrics import Snapshot
+from metastore.telemetry.spans import api
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+
+__all__ = ["HasMetrics", "observe"]
+
+Values = Iterator[tuple[int, dict[str, str]]]
+
+
+class HasMetrics(Protocol):
+    """A store, as far as telemetry uses it."""
+
+    def metrics(self) -> Snapshot:
+        """Return what the process saw."""
+        ...
+
+
+def observe(store: HasMetrics, provider: MeterProvider | None = None, **attributes: str) -> None:
+    """Show a store's counters and gauges with ``provider`` (None: the global one), with ``attributes`` on each value.
+
+    The provider keeps the store for as long as it lives. Raises InvalidArgument without opentelemetry-api.
+    """
+    metrics = api("metrics")
+    meter = metrics.get_meter("metastore", meter_provider=provider)
+
+    def callback(values: Callable[[Snapshot], Values]) -> Any:
+        def collect(_: Any) -> Iterator[Any]:
+            for value, labels in values(store.metrics()):
+                yield metrics.Observation(value, {**attributes, **labels})
+
+        return collect
+
+    for name, about, counted in _COUNTERS:
+        meter.create_observable_counter(f"metastore.{name}", [callback(counted)], description=about)
+    for name, about, seen in _GAUGES:
+        meter.create_observable_gauge(f"metastore.{name}", [callback(seen)], description=about)
+
+
+def _operations(seen: Snapshot) -> Values:
+    for verb, by in seen.operations.items():
+        for decided, count in by.items():
+            yield count, {"operation": verb, "decided": decided}
+
+
+def _conflicts(seen: Snapshot) -> Values:
+    for verb, causes in seen.conflicts.items():
+        for cause, count in causes.items():
+            yield count, {"operation": verb, "cause": cause}
+
+
+def _announced(seen: Snapshot) -> Values:
+    yield seen.announced, {}
+
+
+def _in_flight(seen: Snapshot) -> Values:
+    yield seen.in_flight, {}
+
+
+def _pool(seen: Snapshot) -> Values:
+    if seen.pool is not None:
+        yield seen.pool.size, {"state": "size"}
+        yield seen.pool.in_use, {"state": "in_use"}
+        yield seen.pool.waiting, {"state": "waiting"}
+
+
+_COUNTERS = (
+    ("operations", "Operations that ended, by what decided them.", _operations),
+    ("conflicts", "Attempts that lost, by cause.", _conflicts),
+    ("announced", "Operations that were written down as intents.", _announced),
+)
+_GAUGES = (
+    ("in_flight", "Operations that have begun and not ended.", _in_flight),
+    ("pool", "Connections: how many there may be, are in use, are waited for.", _pool),
+)
