@@ -32,7 +32,8 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java run test check check-lowest lock bench bench-before bench-services bench-core bench-contention bench-contention-full bench-crawl bench-leases \
+.PHONY: help setup java run test test-long planted-faults check check-lowest lock bench bench-before bench-services \
+	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
@@ -49,6 +50,12 @@ test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in 
 	-@$(MAKE) --no-print-directory $(JAVA)
 	-@$(BIN)/python tests/setup/browser.py
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`; `make load` runs them too
+	$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long $(ARGS)
+
+planted-faults: $(STAMP) ## plant faults one by one, and show that the tests find each; ARGS="--only NAME" chooses
+	$(BIN)/python -m tests.faults --workers 2 $(ARGS)
 
 check: $(STAMP) ## check style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -106,9 +106,7 @@ PARTS: dict[str, Callable[[Console], bool]] = {
     "faults": _program("tests.load.faults", "--seconds", "6", "--clients", "6"),
     "interleavings": _program("tests.statements"),
     "checker": _program("tests.checker.many", "--operations", "50000", "--faults", "stale read"),
-    "long tests": _program(
-        "pytest", "-q", "-m", "long", "-n", "2", "--dist", "loadgroup", "tests/loadtest", "tests/checker"
-    ),
+    "long tests": _program("pytest", "-q", "-m", "long", "-n", "2", "--dist", "loadgroup"),
     "peers": _program("tests.bench.peers", "--short"),
 }
 

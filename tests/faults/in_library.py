@@ -1,0 +1,340 @@
+"""Faults of the library above the backends: names, operations, transactions, columns, files, crawler, command line."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_LIBRARY"]
+
+_OPERATION, _MANAGERS, _TRANSACTION = "metastore/operation", "metastore/managers", "metastore/transaction"
+
+_NAMES = (
+    Fault(
+        "names are not normalised",
+        "metastore",
+        'return unicodedata.normalize("NFC", name)\n',
+        "return name\n",
+        "tests/bad_input/test_names.py -k normalise",
+    ),
+    Fault(
+        "a blank at an end is not quoted",
+        "metastore",
+        " or n != n.strip() else n",
+        " else n",
+        "tests/unit/test_names.py",
+    ),
+    Fault(
+        "a folding catalog compares letters exactly",
+        "metastore",
+        "return fold(name) if parent.fold else name",
+        "return name",
+        "tests/contract/test_managers_contract.py -k Folding",
+    ),
+    Fault(
+        "only the parent is guarded",
+        "metastore",
+        "return tuple([Guard(n.id, n.scope_version) for n in nodes]) or",
+        "return tuple([Guard(n.id, n.scope_version) for n in nodes[-1:]]) or",
+        "tests/contract/test_moving_contract.py tests/contract/test_remembered_parents_contract.py"
+        " tests/contract/test_in_hand_contract.py -k memory",
+    ),
+    Fault(
+        "a move guards what it read last",
+        "metastore",
+        "guards_of(second) + guards_of(first)",
+        "guards_of(first) + guards_of(second)",
+        "tests/contract/test_moving_contract.py -k common_ancestor",
+    ),
+    Fault(
+        "a container does not guard itself",
+        "metastore",
+        "if kind_named(own.kind).container else guards",
+        "if False else guards",
+        "tests/contract/test_own_guards_contract.py",
+    ),
+    Fault(
+        "only the parent must be in use",
+        "metastore",
+        "if not node.in_use:",
+        "if not node.in_use and n == len(nodes) - 1:",
+        "tests/contract/test_restore_contract.py -k 'InUse and memory'",
+    ),
+    Fault(
+        "an entity moves below itself",
+        _MANAGERS,
+        "if any(n.id == own for n in nodes[: len(wanted) - 1]):",
+        "if False:",
+        "tests/contract/test_moving_contract.py -k 'below_itself and memory'",
+    ),
+    Fault(
+        "what is restored does not guard its old place",
+        _MANAGERS,
+        "guards = both(old_parents, parents)",
+        "guards = guards_of(parents)",
+        "tests/interleaving/test_interleaving.py tests/statements/test_statements.py"
+        " tests/contract/test_restore_contract.py tests/concurrency/test_field_cases_upkeep.py",
+    ),
+    Fault(
+        "gc takes what was dropped just now",
+        _MANAGERS,
+        " or known.record.modified_at >= before:",
+        ":",
+        "tests/contract/test_gc_contract.py tests/concurrency/test_field_cases_upkeep.py",
+    ),
+)
+
+_PROGRESS = (
+    Fault(
+        "what a dead operation marked stays marked",
+        _OPERATION,
+        "if one.seconds < 0 and one.mark is not None:",
+        "if False:",
+        "tests/contract/test_marks_contract.py tests/contract/test_left_behind_contract.py -k memory",
+    ),
+    Fault(
+        "an intent lands on another path",
+        _OPERATION,
+        "if (fold(name) != fold(node.name)) if above else name != node.name:",
+        "if False:",
+        "tests/contract/test_intents_contract.py tests/progress/test_moved.py -k 'memory or sqlite'",
+    ),
+    Fault(
+        "an intent is applied after its deadline",
+        _OPERATION,
+        "if intent.deadline is not None and intent.deadline < now:",
+        "if False:",
+        "tests/contract/test_intents_contract.py tests/progress/test_parked.py -k 'memory or sqlite'",
+    ),
+    Fault(
+        "an intent is announced without its path",
+        _OPERATION,
+        "path=None if merge.names is None else format_path(merge.names),",
+        "path=None,",
+        "tests/progress/test_moved.py tests/contract/test_intents_contract.py",
+    ),
+    Fault(
+        "an operation id is taken for other arguments",
+        _OPERATION,
+        "raise OperationIdReused(self.id)",
+        "pass",
+        "tests/contract/test_exactly_once_contract.py -k 'Arguments and memory'",
+    ),
+    Fault(
+        "a change that leaves all as it is writes a version",
+        _OPERATION,
+        "return None if equal(text, after, doc, same_order=_order(doc) == before) else after",
+        "return after",
+        "tests/contract/test_alter_contract.py -k memory",
+    ),
+    Fault(
+        "a call whose answer was lost is sent again, whatever became of it",
+        _OPERATION,
+        '            self._look = True\n            raise Conflict("lost", "the answer was lost", 0.0)',
+        '            raise Conflict("lost", "the answer was lost", 0.0)',
+        "tests/contract/test_lost_answers_contract.py -k memory",
+    ),
+    Fault(
+        "what a transaction returned is trusted before its commit",
+        _TRANSACTION,
+        "Origin(self._base.origin.database, committed=False)",
+        "Origin(self._base.origin.database, committed=True)",
+        "tests/contract/test_trust_contract.py -k memory",
+    ),
+    Fault(
+        "a transaction does not validate the rows that it read",
+        _TRANSACTION,
+        "*[Expect(i, version) for i, version in self.entities.items() if i not in written],",
+        "",
+        "tests/contract/test_transactions_contract.py tests/contract/test_freeze_contract.py -k memory",
+    ),
+    Fault(
+        "what is absent is validated without a guard",
+        _TRANSACTION,
+        "exclusive=i in barred",
+        "exclusive=False",
+        "tests/concurrency/test_transactions.py tests/statements/test_statements.py -k 'absent or fault'",
+    ),
+    Fault(
+        "a connection that ended says that nothing was applied",
+        "retry",
+        "if sqlstate is None:\n        return Verdict.UNKNOWN",
+        "if sqlstate is None:\n        return Verdict.RETRY",
+        "tests/retry/test_classify.py",
+    ),
+    Fault(
+        "one attempt more than allowed",
+        "retry",
+        "self.number >= self._policy.attempts",
+        "self.number > self._policy.attempts",
+        "tests/retry/test_runner.py",
+    ),
+    Fault(
+        "a lease lasts by the slowest clock",
+        "metastore/leases",
+        "return self._ttl - max(",
+        "return self._ttl - min(",
+        "tests/leases/test_holding.py tests/leases/test_schedules.py",
+    ),
+)
+
+_FEED = (
+    Fault(
+        "what gc took from the feed is not missed",
+        "metastore/feed",
+        "if collected > seq:",
+        "if False:",
+        "tests/contract/test_gc_contract.py tests/concurrency/test_feed.py -k 'memory or sqlite'",
+    ),
+    Fault(
+        "a position of another database is taken",
+        "metastore/feed",
+        "if not dash or found != epoch:",
+        "if not dash:",
+        "tests/contract/test_pages_contract.py tests/migration/test_copies.py -k 'memory or sqlite'",
+    ),
+    Fault(
+        "a position that a backup took away is taken",
+        "metastore/feed",
+        "or _mark(operation_id) == mark:",
+        "or True:",
+        "tests/migration/test_put_back.py -k sqlite",
+    ),
+    Fault(
+        "changes of a path whose beginning is the same",
+        "metastore/feed",
+        'path.startswith(f"{scope}.")',
+        "path.startswith(scope)",
+        "tests/contract/test_pages_contract.py -k memory",
+    ),
+    Fault(
+        "verify sees no event of nothing",
+        "metastore/verify",
+        'yield Violation(8, None, path, f"position {seq} (operation {operation}) is of no entity")',
+        "pass",
+        "tests/verify/test_verify.py -k sqlite",
+    ),
+    Fault(
+        "verify sees no second entity of one name",
+        "metastore/verify",
+        "if row[:4] == last[:4] and row[3] == LIVE:",
+        "if False:",
+        "tests/verify/test_verify.py -k sqlite",
+    ),
+)
+
+_CONTENT = (
+    Fault(
+        "the id of a dropped column is used again",
+        "metastore/columns",
+        'doc["last_column_id"] = next(ids) - 1',
+        "next(ids)",
+        "tests/unit/test_columns.py tests/unit/test_table_changes.py",
+    ),
+    Fault(
+        "a replaced column gets another id",
+        "metastore/columns",
+        '"id": next(ids) if old is None else old["id"],',
+        '"id": next(ids),',
+        "tests/unit/test_columns.py",
+    ),
+    Fault(
+        "a renamed column leaves its references behind",
+        "metastore/kinds/table",
+        "        rename_references(doc, names, new)\n",
+        "",
+        "tests/unit/test_table_changes.py tests/unit/test_layout.py",
+    ),
+    Fault(
+        "a dropped column leaves its references behind",
+        "metastore/kinds/table",
+        '        _check_references(doc, f"the column {format_path(names)} cannot be dropped")\n',
+        "",
+        "tests/unit/test_table_changes.py tests/unit/test_layout.py",
+    ),
+    Fault(
+        "the same in an export depends on the order of keys",
+        "metastore/transfer",
+        'separators=(",", ":"), sort_keys=True',
+        'separators=(",", ":"), sort_keys=False',
+        "tests/transfer -k 'not postgres and not spark'",
+    ),
+    Fault(
+        "an import takes one name twice",
+        "metastore/transfer",
+        "if (parent.id, line.family, key) in taken:",
+        "if False:",
+        "tests/transfer/test_into.py tests/transfer/test_bad_input.py",
+    ),
+    Fault(
+        "an import replaces what was to be left",
+        "metastore/transfer",
+        'or if_exists == "return":\n        made.left += 1\n        return record.chain',
+        "or False:\n        made.left += 1\n        return record.chain",
+        "tests/transfer/test_into.py",
+    ),
+    Fault(
+        "a restore goes on from the start of a file",
+        "metastore/transfer",
+        "if number <= done:",
+        "if False:",
+        "tests/transfer/test_kill.py tests/transfer/test_round_trip.py",
+    ),
+    Fault(
+        "a crawl takes back what people edited",
+        "metastore/crawl",
+        'edited = then.get("type") == now.type and then.get("kept") != there.type',
+        "edited = False",
+        "tests/crawl/test_plan.py",
+    ),
+    Fault(
+        "a crawl removes the partitions of people",
+        "metastore/crawl",
+        "if _OWNED_BY in stored.parts[name].properties:",
+        "if True:",
+        "tests/crawl/test_plan.py",
+    ),
+    Fault(
+        "a crawl brings back the columns that people dropped",
+        "metastore/crawl",
+        "elif column.name not in self.before:",
+        "else:",
+        "tests/crawl/test_plan.py",
+    ),
+    Fault(
+        "a decimal that no type holds",
+        "metastore/crawl",
+        "if precision <= 38 else None",
+        "if precision <= 76 else None",
+        "tests/crawl/test_widen.py",
+    ),
+    Fault(
+        "a terminal obeys a name",
+        "metastore/cli",
+        '("Cc", "Cs", "Zl", "Zp")',
+        '("Cs", "Zl", "Zp")',
+        "tests/cli/test_cli.py",
+    ),
+    Fault(
+        "metastore verify ends with 0, whatever it finds",
+        "metastore/cli",
+        "    if found:\n        raise typer.Exit(1)",
+        "    if False:\n        raise typer.Exit(1)",
+        "tests/cli/test_cli.py",
+    ),
+    Fault(
+        "a lease that is held looks like any other error",
+        "metastore/cli",
+        "{LeaseHeld: 75, LeaseLost: 124}",
+        "{LeaseLost: 124}",
+        "tests/cli/test_leases.py tests/cli/test_lease_run.py -k 'exit or held'",
+    ),
+    Fault(
+        "a URL is shown with its password",
+        "metastore/urls.py",
+        "render_as_string(hide_password=True)",
+        "render_as_string(hide_password=False)",
+        "tests/bad_input/test_urls.py -k shown",
+    ),
+)
+
+IN_LIBRARY: tuple[Fault, ...] = (*_NAMES, *_PROGRESS, *_FEED, *_CONTENT)
