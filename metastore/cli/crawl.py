@@ -69,11 +69,14 @@ def crawl(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; show what would be written.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Then read the data of changed tables.")] = False,
+    fail_on_error: Annotated[
+        bool, typer.Option("--fail-on-error", help="Exit with 1 if there is a failure, such as a broken file.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Register files as tables, on Spark.
 
-    The files that cannot be read are listed; they stop nothing.
+    A file that cannot be read is listed as a failure and stops nothing.
     """
     from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
     from metastore.crawl.interrupted import Interrupted  # noqa: PLC0415  (only this command needs Spark)
@@ -106,6 +109,8 @@ def crawl(
         write_json(report.to_json())
     else:
         _write(console(), report)
+    if fail_on_error and report.failures:
+        raise typer.Exit(1)  # only now: everything else is written, and the list of failures is out
 
 
 @contextmanager

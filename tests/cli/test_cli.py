@@ -332,6 +332,19 @@ def test_crawl_says_what_is_wrong(sqlite_url: str, tmp_path: Path) -> None:
     refused(call(sqlite_url, "crawl", str(tmp_path)), "--into")
 
 
+def test_crawl_fails_on_error_if_asked(sqlite_url: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "in").mkdir()
+    words = ("crawl", str(tmp_path / "in"), "--into", "lake.c", "--fail-on-error")
+    assert call(sqlite_url, *words).returncode == 0
+    (tmp_path / "in" / "broken.csv").symlink_to(tmp_path / "nothing")
+    for more in ((), ("--json",), ("--dry-run",)):
+        done = call(sqlite_url, *words, *more)
+        assert (done.returncode, done.stderr) == (1, "")
+        assert "broken.csv" in done.stdout
+    assert call(sqlite_url, *words[:-1]).returncode == 0
+
+
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_crawl(sqlite_url: str, tmp_path: Path) -> None:
