@@ -216,8 +216,8 @@ def test_a_prefix_is_looked_up_in_the_index(chosen: str, request: pytest.Fixture
 
 
 def _plan(backend: Backend, chosen: str) -> str:
-    from metastore.backends.postgres import reads as postgres_asking
-    from metastore.backends.sqlite import backend as sqlite
+    from metastore.backends.postgres import reads as postgres
+    from metastore.backends.sqlite import reads as sqlite
 
     asked: dict[str, Any] = {"scope": 0, "kind": "", "parent": -1, "page_size": 5, "before": "p"}
     asked |= {"after_name": "o", "after_id": -1}
@@ -225,5 +225,5 @@ def _plan(backend: Backend, chosen: str) -> str:
     if chosen == "sqlite":
         rows = port._rows(f"EXPLAIN QUERY PLAN {sqlite._BY_NAME}", asked | {"pattern": "o*"})
     else:
-        rows = port._rows(f"EXPLAIN {postgres_asking._BY_NAME}", asked | {"pattern": "o%"})
+        rows = port._rows(f"EXPLAIN {postgres._BY_NAME}", asked | {"pattern": "o%"})
     return "\n".join(str(row[-1]) for row in rows)
