@@ -1,10 +1,9 @@
-"""The reference model: the port, kept in the plainest way that can be believed.
+"""The reference model: the port, implemented as plainly as possible.
 
-It is the oracle that the SQL backends are compared with, and ``memory://`` for a test or a
-notebook. Rows in dictionaries, one lock around every commit and every read, no index, no cache:
-a commit works on a copy of the tables, which takes their place if all of it held. It is written
-from :mod:`metastore.port.backend` and :mod:`metastore.port.commit`, not from the SQL. Everything is
-gone with the object, and belongs to one process.
+It is the oracle that tests compare the SQL backends with, and ``memory://`` for a test or a notebook. It has rows in
+dictionaries, one lock around every commit and every read, no index and no cache. A commit works on a copy of the
+tables, which takes their place if every precondition holds. It is written from :mod:`metastore.port.backend` and
+:mod:`metastore.port.commit`, not from the SQL. The data belong to one process, and end with the object.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ T = TypeVar("T")
 
 
 class _Closed:
-    """In place of the lock, once the store is closed: whoever wants it is told so."""
+    """Takes the place of the lock when the store is closed: the next call raises StoreClosed."""
 
     def __enter__(self) -> NoReturn:
         raise StoreClosed
 
     def __exit__(self, *_: object) -> None:
-        """Nobody was let in."""
+        """Entering always raises, so that there is nothing to leave."""
 
 
 class MemoryBackend(MemoryReads):

@@ -1,4 +1,4 @@
-"""What gc asks and deletes, for both SQL backends."""
+"""The statements with which gc finds and deletes old rows, on both SQL databases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SQLITE_DOOMED = f"SELECT id FROM guard WHERE id IN (SELECT value FROM json_each(
 
 _LOOKED_AT = """SELECT seq, operation_id, ordinal, entity_id, version, time FROM operation
   WHERE seq > {after} ORDER BY seq LIMIT {limit}"""
-# the newest step stays, so that whoever reads all of the feed ends after what was collected
+# the newest step stays, so that a consumer that reads all of the feed ends after what was collected
 _NEEDLESS = """SELECT b.seq, b.operation_id, b.ordinal, coalesce(e.version, w.version) IS NOT NULL AS alive
   FROM batch b LEFT JOIN entity e ON e.id = b.entity_id LEFT JOIN owned w ON w.id = b.entity_id
   WHERE b.time < {before} AND coalesce(b.version <= coalesce(e.version, w.version) - {keep}, true)

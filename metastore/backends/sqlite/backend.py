@@ -1,8 +1,8 @@
 """The backend for SQLite 3.40 and later: the embedded default.
 
-A commit is ``BEGIN IMMEDIATE``, the checks, the writes, ``COMMIT``: a round trip costs nothing
-here, and nobody else writes in between. A process that is stopped in the middle of that blocks
-other writers until it goes on: SQLite's nature.
+A commit is ``BEGIN IMMEDIATE``, the checks, the writes, ``COMMIT``. A round trip costs nothing here, and no other
+process writes in between. A process that is stopped in the middle blocks the other writers until it goes on: SQLite has
+one writer at a time.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SqliteBackend(SqliteReads):
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         try:
             with self.pool.connection() as connection:
-                connection.execute("BEGIN")  # all of it at one instant
+                connection.execute("BEGIN")  # entity and intents at one instant
                 rows = intents.pending_rows(connection, READ, entity_id, operation_id, limit, self._clock.micros())
                 chain = connection.execute(READ.by_id, {"ids": json.dumps([entity_id])}).fetchall()
                 connection.execute("COMMIT")

@@ -158,7 +158,7 @@ class SqliteReads:
 
     @contextmanager
     def snapshot(self) -> Iterator[_Snapshot]:
-        """Open a read transaction: in WAL mode it keeps nobody from writing."""
+        """Open a read transaction. In WAL mode it stops no writer."""
         try:
             with self.pool.connection() as connection:
                 connection.execute("BEGIN")
