@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from metastore.backends.postgres import alter, batch, batch_sql, checks, create, exclusive, intents, lease_sql, preludes
+from metastore.backends.postgres.fragments import ALL_FENCED
 from metastore.backends.postgres.parameters import Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import (
@@ -61,7 +62,7 @@ def test_a_row_has_the_names_of_its_columns(postgres_url: str, statement: Statem
     ("plain", "leased"), [(create.CREATE, create.CREATE_FENCED), (alter.ALTER, alter.ALTER_FENCED)]
 )
 def test_what_is_missing_without_leases_is_the_last_column(plain: str, leased: str) -> None:
-    assert leased.rpartition("\nFROM (SELECT 1)")[0].endswith(" AS marked, " + batch_sql.ALL_FENCED + " AS fenced")
+    assert leased.rpartition("\nFROM (SELECT 1)")[0].endswith(" AS marked, " + ALL_FENCED + " AS fenced")
     assert plain.rpartition("\nFROM (SELECT 1)")[0].endswith(" AS marked")
 
 
