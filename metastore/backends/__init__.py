@@ -1,1 +1,1 @@
-"""The databases: one port, and those who keep its promises."""
+"""The backends: PostgreSQL, SQLite and memory keep the promises of one port."""

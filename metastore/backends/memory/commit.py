@@ -1,10 +1,8 @@
-"""What a commit means, written down over dictionaries: the part of the oracle that writes.
+"""Apply a commit to tables that are dictionaries: the part of the oracle that writes.
 
-:func:`apply` gets tables that nobody else sees. Guards and reads are checked against them as they
-are; then the writes are performed one after the other, and each finds what those before it left:
-the versions it expects, the names that are free, the children that are there. Ids and positions
-are drawn on the way. :class:`Refused` is raised as soon as something does not hold; whoever
-called throws the tables away.
+:func:`apply` gets a copy of the tables, which no other caller sees. First it checks guards and reads. Then it makes the
+writes one after the other, and each finds what those before it left: versions, free names, children. It draws ids and
+positions on the way. It raises :class:`Refused` as soon as a precondition does not hold; the caller drops the copy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Intents, entries and marks over dictionaries: the part of the oracle that keeps operations going.
+"""Write operations down, help them and set marks, on tables that are dictionaries: the oracle's intents.
 
-Like :mod:`metastore.backends.memory.commit` on tables that nobody else sees, until all of it held.
+Like :mod:`metastore.backends.memory.commit` on a copy of the tables, which takes their place if all of it holds.
 """
 
 from __future__ import annotations

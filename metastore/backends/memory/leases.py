@@ -33,7 +33,7 @@ _LOOKS = 0.005
 
 
 class Change(Protocol):
-    """Lets a function work on the tables at a time, while nobody else does."""
+    """Lets a function work on the tables at a time, and no other one meanwhile."""
 
     def __call__(self, change: Callable[[Tables, int], T], /) -> T: ...
 

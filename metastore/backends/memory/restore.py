@@ -1,4 +1,4 @@
-"""A restore into the memory model: on tables that nobody sees, until they take the place of the empty ones."""
+"""Restore into the memory model: into new tables, which at the end take the place of the empty ones."""
 
 from __future__ import annotations
 

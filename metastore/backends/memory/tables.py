@@ -1,4 +1,4 @@
-"""The tables of the memory model: rows in dictionaries, and what is asked of them.
+"""The tables of the memory model: rows in dictionaries, and the questions about them.
 
 The rows have the columns of :mod:`metastore.backends.sql.tables`. There is no index: every question
 is a walk over all rows.
@@ -78,7 +78,7 @@ class Tables:
     """In the order of their positions; those without one anywhere between."""
     leases: dict[str, LeaseRow] = field(default_factory=dict)
     waiters: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
-    """By lease and ticket: the owner, and until when he counts as alive."""
+    """By lease and ticket: the owner, and until when the waiter counts as alive."""
     staged: dict[UUID, Staged] = field(default_factory=dict)
     drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0})
 
@@ -126,7 +126,7 @@ class Tables:
 
 
 class MemorySnapshot:
-    """Keeps the promises of :class:`metastore.port.backend.Snapshot` on tables that nobody changes."""
+    """Keeps the promises of :class:`metastore.port.backend.Snapshot` on a copy of the tables."""
 
     def __init__(self, tables: Tables, collected_seq: int) -> None:
         self._tables, self._collected_seq = tables, collected_seq

@@ -72,13 +72,14 @@ def statement(commit: Commit, write: Update) -> Statement:
 
 
 class Altered(NamedTuple):
-    """The statement's row, in the order of its last SELECT."""
+    """The statement's row: the columns of its last SELECT."""
 
     held: int
     """How many guards held."""
     version: int | None
     """The new version; None: a precondition did not hold."""
-    time: int
+    modified_at: int
+    """The database's time (µs); None as for ``version``."""
     found: int | None
     """The version in the statement's snapshot, if nothing was written."""
     marked: bool | None
@@ -91,7 +92,7 @@ def outcome(commit: Commit, write: Update, row: Row) -> Outcome:
     """Return what the statement's row means."""
     altered = Altered(*row)
     if altered.version is not None:
-        return Committed((Result(write.id, altered.version, altered.time),))
+        return Committed((Result(write.id, altered.version, altered.modified_at),))
     if not altered.fenced:
         return Conflicted("lease")
     if altered.marked:

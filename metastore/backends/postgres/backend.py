@@ -61,7 +61,7 @@ _FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
     CASE WHEN forgotten > {NOW} + {MOST_AHEAD} THEN {NOW} ELSE forgotten END)
   WHERE forgotten < %(before)s::bigint OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1"""
 _RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {DURABLE}"
-"""Durable: a crash must not draw the same ids a second time for somebody else."""
+"""Draws ids. Durable: after a crash the server must not give the same ids to another client."""
 _log = logging.getLogger("metastore")
 
 
@@ -204,7 +204,7 @@ class PostgresBackend(PostgresReads):
         return int(self._rows(collect_sql.POSTGRES_DELETE_ENTITIES, {"ids": list(ids)})[0][0])
 
     def forget(self, before: int) -> None:
-        """Waits for the commits in flight that have looked whether their id may be forgotten."""
+        """Wait for the commits in flight that have checked that their id is not forgotten, then forget."""
         self._rows(_FORGET_UNTIL, {"before": before})
 
     def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
@@ -238,7 +238,7 @@ class PostgresBackend(PostgresReads):
         return self._identity
 
     def format(self) -> tuple[int, int] | None:
-        """Note where a copied database is now, if we may: its feed gets an epoch of its own."""
+        """Return the formats; note where a copied database is now, if the role may: its feed gets its own epoch."""
         try:
             ((found, compatible, noted, database, may_note, cached),) = self._rows(INFO, {})
         except MigrationNeeded:

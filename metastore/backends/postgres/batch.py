@@ -260,7 +260,7 @@ def _owned(owned: dict[int, Put | Delete]) -> dict[str, Any]:
 
 
 class Done(NamedTuple):
-    """One row of a statement that writes, in the order of its last SELECT: one for each write, at least one."""
+    """One row of a statement that writes: the columns of its last SELECT. One row for each write, at least one."""
 
     fenced: bool
     """Whether all leases still had their tokens."""

@@ -59,14 +59,14 @@ The call's deadline ends it earlier."""
 _COMING_BACK = (None, "57P03", "57P01", "57P02", "53300")
 """SQLSTATEs of a server that is not there at the moment: no answer, starting, stopping, or too many connections."""
 _KEPT_OWN = 2
-"""How many connections are kept that somebody listened on (what they listen to is nobody's any more)."""
+"""How many connections are kept on which a waiter listened; its channel is not used again."""
 _LONGEST = 2**31 - 1
 """The longest statement_timeout, in milliseconds."""
 
 _LOOKS = 0.1
 """How long psycopg waits at most, in seconds, before it lets us look at the clock."""
 _STOPPING = (0.15, 0.25)
-"""How long it may take, in seconds, to ask the server to stop; and then, with that, to hear what became of it."""
+"""How long it may take, in seconds, to ask the server to stop a statement, and then to get its answer."""
 
 
 class OutOfTime(psycopg.OperationalError):
@@ -229,7 +229,7 @@ class Pool:
             return None
 
     def take_back_own(self, connection: psycopg.Connection[Any], *, usable: bool) -> None:
-        """Keep such a connection for the next one who wants it; some, and not after :meth:`close`."""
+        """Keep such a connection for the next waiter: some of them, and none after :meth:`close`."""
         mine = self._own_pid == os.getpid()
         if usable and mine and not self._closed and not connection.closed and len(self._own) < _KEPT_OWN:
             self._own.append(cast(_Connection, connection))
@@ -290,7 +290,7 @@ class Pool:
         """Keep a connection at hand, which saves the pool's check-in and check-out (20 µs).
 
         A call that waits at the pool gets it from there. Either that call, which first says that it wants one and
-        then looks here, finds the connection; or we, who first lay it here and then look, find the call.
+        then looks here, finds the connection; or this call, which lays it here before it looks, finds that one.
         """
         if self._closed or cast(_Connection, lent.driver_connection).stopped:
             lent.invalidate()

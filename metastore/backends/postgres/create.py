@@ -77,13 +77,14 @@ def statement(commit: Commit, write: Insert) -> Statement:
 
 
 class Created(NamedTuple):
-    """The statement's row, in the order of its last SELECT."""
+    """The statement's row: the columns of its last SELECT."""
 
     held: int
     """How many guards held."""
     id: int | None
     """The new entity; None: a precondition did not hold."""
-    time: int
+    created_at: int
+    """The database's time (µs); None as for ``id``."""
     marked: bool | None
     """Whether another operation's mark stands on a guard; None if the entity was made."""
     fenced: bool = True
@@ -94,7 +95,7 @@ def outcome(commit: Commit, row: Row) -> Outcome:
     """Return what the statement's row means."""
     created = Created(*row)
     if created.id is not None:
-        return Committed((Result(created.id, 1, created.time),))
+        return Committed((Result(created.id, 1, created.created_at),))
     if not created.fenced:
         return Conflicted("lease")
     if created.held == len(commit.guards):

@@ -98,13 +98,14 @@ def statement(commit: Commit, write: Update) -> Statement:
 
 
 class Moved(NamedTuple):
-    """The statement's row, in the order of its last SELECT."""
+    """The statement's row: the columns of its last SELECT."""
 
     held: int
     """How many guards held, the entity's own among them."""
     version: int | None
     """The new version; None: a precondition did not hold."""
-    time: int
+    modified_at: int
+    """The database's time (µs); None as for ``version``."""
     marked: bool | None
     """Whether a mark, or the others' turn, stands in the way; None if the entity was changed."""
 
@@ -113,7 +114,7 @@ def outcome(commit: Commit, write: Update, row: Row) -> Outcome:
     """Return what the statement's row means."""
     moved = Moved(*row)
     if moved.version is not None:
-        return Committed((Result(write.id, moved.version, moved.time),))
+        return Committed((Result(write.id, moved.version, moved.modified_at),))
     if moved.held <= len(commit.guards):  # one more is the entity's own
         return Conflicted("marked" if moved.marked else "ancestor")
     return Conflicted("self")

@@ -90,7 +90,9 @@ def write_down_statements(entry: Entry) -> list[Statement]:
     return [*caller(entry.caller, entry.operation_id, entry.claim), Statement(_WRITE_DOWN, parameters, writes=True)]
 
 
-class _WrittenDown(NamedTuple):
+class WrittenDown(NamedTuple):
+    """The insert's row."""
+
     before: int
     """How many intents on the entity were there."""
     time: int
@@ -98,7 +100,7 @@ class _WrittenDown(NamedTuple):
 
 def written_down(entry: Entry, row: Row) -> Outcome:
     """Return what the insert's row means. The result's version is the number of intents that were there before."""
-    written = _WrittenDown(*row)
+    written = WrittenDown(*row)
     return Committed((Result(entry.entity_id or 0, written.before, written.time),))
 
 
@@ -172,7 +174,9 @@ def mark_statements(mark: Mark) -> list[Statement]:
     return [Statement(_FREEZE, {**parameters, **guards(mark.guards)}, writes=True)]
 
 
-class _MarkSet(NamedTuple):
+class MarkSet(NamedTuple):
+    """The update's row."""
+
     scope_version: int
     marked_at: int
 
@@ -181,7 +185,7 @@ def marked(mark: Mark, rows: list[Row]) -> Outcome:
     """Return what the update's row, or no row, means. The result's version is the scope version."""
     if not rows:
         return Conflicted("marked" if mark.scope_version is None else "ancestor", mark.id)
-    row = _MarkSet(*rows[0])
+    row = MarkSet(*rows[0])
     return Committed((Result(mark.id, row.scope_version, row.marked_at),))
 
 
@@ -262,14 +266,14 @@ def help_statement(help_: Help) -> Statement:
     return Statement(_HELP, parameters, writes=True)
 
 
-class _Helped(NamedTuple):
-    """The statement's row, in the order of its last SELECT."""
+class Helped(NamedTuple):
+    """The statement's row: the columns of its last SELECT."""
 
     held: int
     """How many guards held."""
     cas: int
     """1 if the entity had the expected version and no mark."""
-    time: int | None
+    at: int | None
     """When it was written; None: a precondition did not hold."""
     found: int | None
     """The version in the statement's snapshot, if nothing was written."""
@@ -278,9 +282,9 @@ class _Helped(NamedTuple):
 
 def helped(help_: Help, row: Row) -> Outcome:
     """Return what the row of the statement that resolves intents means."""
-    one = _Helped(*row)
-    if one.time is not None:
-        return Committed(help_.results(one.time))
+    one = Helped(*row)
+    if one.at is not None:
+        return Committed(help_.results(one.at))
     if one.marked:
         return Conflicted("marked")
     if one.held < len(help_.guards):

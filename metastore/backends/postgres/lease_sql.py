@@ -1,13 +1,14 @@
 """The statements of leases on PostgreSQL: each is one transaction.
 
 ``token`` is in a full unique index, so that a statement which changes it waits for the commits that hold the row
-``FOR KEY SHARE`` (see ``postgres_sql.FENCED``), and a renewal, which changes the time only, passes them. Several rows
+``FOR KEY SHARE`` (see ``fragments.FENCED``), and a renewal, which changes the time only, passes them. Several rows
 are locked in the order of their names. The position of an event is drawn after the statement's last lock.
 """
 
 from __future__ import annotations
 
 from metastore.backends.postgres.fragments import DURABLE, NOW
+from metastore.backends.sql.comments import without_comments
 from metastore.port.leases import ALIVE, DOOMED, PUBLISHED, STAGED
 
 __all__ = [
@@ -32,8 +33,10 @@ __all__ = [
 ]
 
 CHANNEL = "metastore_lease_"
-"""With a waiter's ticket, the channel on which he is told that he is next. A hint: who misses it asks by himself."""
+"""With a waiter's ticket: the channel that tells the waiter that it is next. A hint: a waiter also looks by itself."""
 
+# History and change event of a lease, one for each name. The positions are drawn from the rows that were written
+# (done), after the statement's last lock.
 _LOGGED = f"""logged AS (
   INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, principal, time, path_after,
     changes)
@@ -43,23 +46,29 @@ _LOGGED = f"""logged AS (
 
 
 def _alive(of: str = "") -> str:
-    """Whether a waiter is: heard of not long ago, and not in the future, where a clock that was set back left him."""
+    """Return the condition that a waiter is alive: it looked lately, and not in the future of a set-back clock."""
     return f"{of}alive_until > {NOW} AND {of}alive_until <= {NOW} + {ALIVE}"
 
 
 _PATHS = "unnest(%(names)s::text[], %(paths)s::text[])"
 
-TAKE = f"""WITH ahead AS MATERIALIZED (
+TAKE = without_comments(f"""WITH ahead AS MATERIALIZED (
+  -- the first waiter that is alive and has a lower ticket: leases are given in the order of arrival; locks nothing
   SELECT name FROM lease_waiter
   WHERE name = ANY(%(names)s::text[]) AND ticket < %(ticket)s::bigint AND {_alive()}
   ORDER BY ticket LIMIT 1),
+-- The leases as this statement's snapshot shows them, and the first that is still held. Reads, locks nothing: asking
+-- for a lease that another process holds costs the holder nothing.
 seen AS MATERIALIZED (
   SELECT name, id, token, owner, incarnation, acquired_at, expires_at FROM lease WHERE name = ANY(%(names)s::text[])),
 held AS MATERIALIZED (SELECT * FROM seen WHERE owner IS NOT NULL AND expires_at > {NOW} ORDER BY name LIMIT 1),
+-- What to take: all of them or, if one is held or a waiter is ahead, none. A name that is new gets an id.
 wanted AS MATERIALIZED (
   SELECT w.name, w.path, coalesce(s.id, nextval('entity_id_seq')) AS id
   FROM {_PATHS} AS w(name, path) LEFT JOIN seen s ON s.name = w.name
   WHERE NOT EXISTS (SELECT FROM held) AND NOT EXISTS (SELECT FROM ahead)),
+-- Takes the rows, locked by name. The new token waits for the commits that hold the old one FOR KEY SHARE. DO UPDATE
+-- evaluates its WHERE on the newest row version after a wait, so that of two takers one finds the lease held.
 taken AS (
   INSERT INTO lease AS l (name, id, token, owner, incarnation, took_over, acquired_at, expires_at)
   SELECT name, id, 1, %(owner)s::text, %(incarnation)s::text, false, {NOW}, {NOW} + %(ttl)s::bigint
@@ -68,6 +77,7 @@ taken AS (
     took_over = l.owner IS NOT NULL, acquired_at = {NOW}, expires_at = {NOW} + %(ttl)s::bigint
   WHERE l.owner IS NULL OR l.expires_at <= {NOW}
   RETURNING name, id, token, took_over, acquired_at, expires_at),
+-- Sorting reads all of them: no position is drawn before the last row is locked.
 done AS MATERIALIZED (SELECT * FROM taken ORDER BY name),
 {
     _LOGGED.format(
@@ -76,32 +86,35 @@ done AS MATERIALIZED (SELECT * FROM taken ORDER BY name),
         changes="%(changes)s::text",
     )
 },
+-- A waiter that must go on waiting says that it is alive; one that was served leaves the queue.
 waits AS (
   UPDATE lease_waiter SET alive_until = {NOW} + {ALIVE}
   WHERE name = ANY(%(names)s::text[]) AND ticket = %(ticket)s::bigint AND NOT EXISTS (SELECT FROM done)),
 served AS (
   DELETE FROM lease_waiter
   WHERE name = ANY(%(names)s::text[]) AND ticket = %(ticket)s::bigint AND EXISTS (SELECT FROM done))
+-- The columns that leases.TakeRow names. The logarithm of 0 aborts everything (READ) if only some were free.
 SELECT {NOW}, d.name, d.id, d.token, d.acquired_at, d.expires_at,
   h.name, h.id, h.token, h.owner, h.incarnation, h.acquired_at, h.expires_at, a.name,
   ln(CASE WHEN (SELECT count(*) FROM done) IN (0, cardinality(%(names)s::text[])) THEN 1 ELSE 0 END)
-FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN held h ON true LEFT JOIN ahead a ON true ORDER BY d.name"""
-"""Looks first, and locks nothing where somebody has it. If only some could be had, it fails (READ)."""
+FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN held h ON true LEFT JOIN ahead a ON true ORDER BY d.name""")
+"""Looks first, and locks nothing where a lease is held. If only some of the leases are free, it fails (READ)."""
 
 _WITH_TOKENS = """token = (%(tokens)s::bigint[])[array_position(%(names)s::text[], name)]
     AND incarnation = (%(incarnations)s::text[])[array_position(%(names)s::text[], name)]"""
 
-RENEW = f"""WITH ours AS MATERIALIZED (
+RENEW = without_comments(f"""WITH ours AS MATERIALIZED (
+  -- FOR NO KEY UPDATE, by name: passes the commits that hold the tokens FOR KEY SHARE, and meets a takeover
   SELECT name FROM lease
   WHERE name = ANY(%(names)s::text[]) AND {_WITH_TOKENS} ORDER BY name FOR NO KEY UPDATE),
 renewed AS (
   UPDATE lease l SET expires_at = {NOW} + %(ttl)s::bigint FROM ours o
   WHERE l.name = o.name AND l.name = ANY(%(names)s::text[]) AND {DURABLE} RETURNING l.expires_at)
-SELECT count(*), min(expires_at) FROM renewed"""
+SELECT count(*), min(expires_at) FROM renewed""")
 
 
 _SENT_BEFORE = "FROM operation WHERE operation_id = %(operation_id)s::uuid"
-"""What the same statement wrote when it was sent before, and its answer was lost."""
+"""The rows that the same statement wrote when it was sent before and its answer was lost."""
 
 
 def _free(whose: str, action: str) -> str:
@@ -111,10 +124,12 @@ def _free(whose: str, action: str) -> str:
         changes="""json_build_array(json_build_object('change', 'LeaseHolder', 'owner', d.owner,
       'incarnation', d.incarnation))::text""",
     )
-    return f"""WITH wanted AS MATERIALIZED (SELECT * FROM {_PATHS} AS w(name, path)),
+    return without_comments(f"""WITH wanted AS MATERIALIZED (SELECT * FROM {_PATHS} AS w(name, path)),
+-- FOR UPDATE, by name, before the update: waits for the commits in flight that hold the tokens.
 ours AS MATERIALIZED (
   SELECT name, owner, incarnation FROM lease
   WHERE name = ANY(%(names)s::text[]) AND {whose} ORDER BY name FOR UPDATE),
+-- The next token: a commit that is sent later under the old one finds its lease gone, even if its holder only slept.
 freed AS (
   UPDATE lease l SET token = l.token + 1, owner = NULL, incarnation = NULL, took_over = false, acquired_at = NULL,
     expires_at = NULL
@@ -123,11 +138,12 @@ freed AS (
 done AS MATERIALIZED (SELECT * FROM freed ORDER BY name),
 {logged},
 {_woken("(SELECT name FROM done)")}
-SELECT (SELECT count(*) FROM done) + (SELECT count(*) {_SENT_BEFORE}), (SELECT count(*) FROM woken)"""
+-- A repetition after a lost answer counts what the first one wrote. Reading woken makes it run.
+SELECT (SELECT count(*) FROM done) + (SELECT count(*) {_SENT_BEFORE}), (SELECT count(*) FROM woken)""")
 
 
 def _woken(names: str, besides: str = "") -> str:
-    """Tell the first who waits for each of the names that it may be his turn."""
+    """Return a CTE that tells the first waiter for each name that it may be its turn. The server sends it at COMMIT."""
     return f"""woken AS MATERIALIZED (
   SELECT pg_notify('{CHANNEL}' || min(w.ticket), '') FROM lease_waiter w
   WHERE w.name IN {names} AND {_alive("w.")}{besides} GROUP BY w.name)"""
@@ -136,11 +152,13 @@ def _woken(names: str, besides: str = "") -> str:
 RELEASE = _free(_WITH_TOKENS, "release")
 BREAK = _free(f"owner IS NOT NULL AND NOT EXISTS (SELECT {_SENT_BEFORE})", "break")
 
-MIRROR = f"""WITH seen AS MATERIALIZED (
+MIRROR = without_comments(f"""WITH seen AS MATERIALIZED (
   SELECT id, token, incarnation FROM lease WHERE name = %(name)s::text),
 wanted AS MATERIALIZED (
   SELECT %(name)s::text AS name, %(path)s::text AS path,
     coalesce((SELECT id FROM seen), nextval('entity_id_seq')) AS id),
+-- Only forwards: a mirror that comes late, with an older token, changes nothing. Waits for the commits in flight that
+-- hold the old token.
 taken AS (
   INSERT INTO lease AS l (name, id, token, incarnation, took_over)
   SELECT name, id, coalesce(%(token)s::bigint, 1), %(incarnation)s::text, false FROM wanted
@@ -150,7 +168,8 @@ taken AS (
 done AS MATERIALIZED (SELECT * FROM taken),
 {_LOGGED.format(action="'mirror'", time=NOW, changes="%(changes)s::text")}
 SELECT d.id, d.token, s.id, s.token, s.incarnation
-FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN seen s ON true"""
+FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN seen s ON true""")
+"""Copies the token of a lease that object storage keeps, so that commits can be fenced by it here."""
 
 _WAITING = f"(SELECT count(*) FROM lease_waiter w WHERE w.name = l.name AND {_alive('w.')})"
 _ROWS = f"""SELECT {NOW}, l.name, l.id, l.token, l.owner, l.incarnation, l.acquired_at, l.expires_at, {_WAITING}
@@ -159,34 +178,38 @@ ROWS = {
     True: _ROWS.format(which="l.name = ANY(%(names)s::text[])"),
     False: _ROWS.format(which='l.name > %(after)s::text COLLATE "C" AND l.owner IS NOT NULL') + " LIMIT %(limit)s",
 }
-"""By whether names are given."""
+"""Shows leases, by whether names are given."""
 
+# The ticket is the order of arrival. Locks nothing: the rows are new.
 ENTER = f"""WITH drawn AS MATERIALIZED (SELECT nextval('entity_id_seq') AS ticket),
 entered AS (
   INSERT INTO lease_waiter (name, ticket, owner, alive_until)
   SELECT name, ticket, %(owner)s::text, {NOW} + {ALIVE} FROM unnest(%(names)s::text[]) AS w(name), drawn)
 SELECT ticket FROM drawn"""
 
-LEAVE = f"""WITH gone AS (
+LEAVE = without_comments(f"""WITH gone AS (
   DELETE FROM lease_waiter WHERE name = ANY(%(names)s::text[]) AND ticket = %(ticket)s::bigint),
+-- of the names that are free, the next waiter is told: it may have been behind this one
 free AS MATERIALIZED (
   SELECT name FROM unnest(%(names)s::text[]) AS n(name) WHERE NOT EXISTS (
     SELECT FROM lease l WHERE l.name = n.name AND l.owner IS NOT NULL AND l.expires_at > {NOW})),
 {_woken("(SELECT name FROM free)", " AND w.ticket <> %(ticket)s::bigint")}
-SELECT count(*) FROM woken"""
+SELECT count(*) FROM woken""")
 
-STAGE = f"""WITH fenced AS MATERIALIZED (
+STAGE = without_comments(f"""WITH fenced AS MATERIALIZED (
+  -- FOR KEY SHARE: the token stays until the value is noted, so that a clean-up after a takeover sees it
   SELECT id, token, name FROM lease WHERE name = ANY(%(names)s::text[]) AND {_WITH_TOKENS} FOR KEY SHARE),
+-- A value that is being cleaned up (doomed) cannot be staged again: its files may be gone. A repetition finds its row.
 made AS (
   INSERT INTO staged (id, lease_id, token, lease, entity_id, key, value, principal, time, number, state)
   SELECT %(id)s::uuid, id, token, name, %(entity_id)s::bigint, %(key)s::text, %(value)s::text, %(principal)s::text,
     {NOW}, nextval('entity_id_seq'), {STAGED}
   FROM fenced WHERE {DURABLE} AND NOT EXISTS (SELECT FROM staged WHERE value = %(value)s::text AND state = {DOOMED})
   ON CONFLICT (id) DO UPDATE SET time = staged.time RETURNING 1)
-SELECT EXISTS (SELECT FROM made), EXISTS (SELECT FROM fenced)"""
+SELECT EXISTS (SELECT FROM made), EXISTS (SELECT FROM fenced)""")
 
 CALM = {True: "SELECT 1 FROM info FOR UPDATE", False: "SELECT 1 FROM info FOR KEY SHARE"}
-"""Sent before what stages (False) and what dooms (True): who waited sees then what the other one wrote."""
+"""Sent before a staging (False) and a dooming (True): after the wait, the next statement sees what the other wrote."""
 
 _COLUMNS = "id, lease_id, token, lease, entity_id, key, value, principal, time, number, state"
 UNDER = f"""SELECT {_COLUMNS} FROM staged

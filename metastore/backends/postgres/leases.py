@@ -1,10 +1,10 @@
-"""Leases on PostgreSQL: the statements are in ``postgres_lease_sql``."""
+"""Leases on PostgreSQL: parameters, and what the rows mean. The statements are in ``lease_sql``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 import psycopg
@@ -20,10 +20,10 @@ from metastore.port.leases import Fenced, LeaseRow, Mirror, Staged, Take, Taken,
 
 __all__ = ["PostgresLeases"]
 
-_NOBODY = (1 << 63) - 1
-"""The ticket of who stands in no line: everybody is ahead of him."""
+_LAST = (1 << 63) - 1
+"""The ticket of a client that is in no queue: every waiter is ahead."""
 _POLL, _BLIND_POLL = 1.0, 0.25
-"""How often a waiter asks by himself (seconds): where he is woken, and where he cannot be (behind a pooler)."""
+"""How often a waiter looks by itself (seconds): where it is woken, and where it cannot be (behind a pooler)."""
 
 
 class Asking(Protocol):
@@ -36,6 +36,43 @@ class Sending(Protocol):
     """Sends several as one transaction, likewise; returns the rows of those that write."""
 
     def __call__(self, statements: list[Statement]) -> list[Row]: ...
+
+
+class TakeRow(NamedTuple):
+    """One row of the statement that takes leases: the columns of its last SELECT. One for each lease, at least one."""
+
+    now: int
+    name: str | None
+    """The lease that was taken; None: nothing was."""
+    id: int
+    token: int
+    acquired_at: int
+    expires_at: int
+    held_name: str | None
+    """The first lease that another process holds; None: none was held."""
+    held_id: int
+    held_token: int
+    held_owner: str | None
+    held_incarnation: str | None
+    held_acquired_at: int | None
+    held_expires_at: int | None
+    ahead: str | None
+    """A lease for which a waiter is ahead."""
+    all_or_none: float
+
+    def taken(self, take: Take) -> LeaseRow:
+        """Return the lease that was taken."""
+        assert self.name is not None
+        holder = (take.owner, take.incarnation)
+        return LeaseRow(self.name, self.id, self.token, *holder, self.acquired_at, self.expires_at)
+
+    @property
+    def held(self) -> LeaseRow | None:
+        """The lease that another process holds."""
+        if self.held_name is None:
+            return None
+        holder = (self.held_owner, self.held_incarnation, self.held_acquired_at, self.held_expires_at)
+        return LeaseRow(self.held_name, self.held_id, self.held_token, *holder)
 
 
 class PostgresLeases:
@@ -64,19 +101,17 @@ class PostgresLeases:
             "owner": take.owner,
             "incarnation": take.incarnation,
             "ttl": take.ttl,
-            "ticket": _NOBODY if take.ticket is None else take.ticket,
+            "ticket": _LAST if take.ticket is None else take.ticket,
             "changes": changes_of(take.owner, take.incarnation),
         }
         rows = self._attempt(sql.TAKE, parameters)
         if isinstance(rows, Conflicted | Unknown):
             return rows
-        taken: list[LeaseRow] = []
-        for _, name, lease_id, token, acquired_at, expires_at, *_ in rows:
-            if name is not None:
-                taken.append(LeaseRow(name, lease_id, token, take.owner, take.incarnation, acquired_at, expires_at))
-        now, *_, ahead, _ = rows[0]
-        held = None if rows[0][6] is None else LeaseRow(*rows[0][6:13])
-        return Taken(now, tuple(taken), held, ahead)
+        taken = [TakeRow(*row) for row in rows]
+        first = taken[0]
+        return Taken(
+            first.now, tuple([row.taken(take) for row in taken if row.name is not None]), first.held, first.ahead
+        )
 
     def renew(self, held: Sequence[LeaseToken], ttl: int) -> int | None:
         ((count, expires_at),) = self._ask(sql.RENEW, {**_tokens(held), "ttl": ttl})
@@ -126,7 +161,7 @@ class PostgresLeases:
 
     @contextmanager
     def waker(self, ticket: int, names: Sequence[str]) -> Iterator[Waker]:
-        """Listen on a connection of its own; where that cannot be had, the waiter looks now and then."""
+        """Listen on a connection of its own; where there is none to listen on, the waiter looks now and then."""
         channel = f"{sql.CHANNEL}{ticket}"
         connection: psycopg.Connection[Any] | None = None
         with suppress(psycopg.Error, MetastoreError):

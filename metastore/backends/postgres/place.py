@@ -1,9 +1,9 @@
 """Which PostgreSQL database this is, and whether its rows came from another one.
 
-``info.origin`` says where the feed's epoch is at home: the cluster's number and the database's, ``?`` for a part that
-nobody could tell. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has an epoch of its own. The first to
-open it that knows better, and may write, notes that. A reader never writes: it derives an epoch for as long as nobody
-has noted one. A part that a role may not ask for is unknown, and unknown is never different.
+``info.origin`` says in which database the feed's epoch began: the cluster's number and the database's, ``?`` for a part
+that is unknown. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has an epoch of its own. The first store
+that opens the copy, sees the difference and may write, notes the new place. A reader never writes: until a place is
+noted it derives an epoch. A part that a role may not ask for is unknown, and unknown is never different.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Place(NamedTuple):
 
 
 def epoch_at(here: Place, epoch: str, noted: str) -> str:
-    """Return the epoch of the feed: the one that is kept, or in a copy of which nobody has noted it, one derived."""
+    """Return the epoch of the feed: the stored one, or a derived one in a copy whose place is not noted yet."""
     if not here.differs(Place.parse(noted)):
         return epoch
     return f"{epoch}c{sha256(str(here).encode()).hexdigest()[:12]}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
 from metastore.port.commit import DROPPED, LIVE
 from metastore.port.unreadable import DEEPEST
@@ -37,14 +38,16 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
     def by_id(self) -> str:
         columns = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
         return from_named(
-            f"""WITH RECURSIVE up AS (
+            without_comments(f"""WITH RECURSIVE up AS (
+  -- from each entity up to the root, one guard at a time; a chain that is deeper than any path can be is damaged
   SELECT g.id AS wanted, 0 AS height, {columns} FROM guard g WHERE g.id = ANY(%(ids)s::bigint[])
   UNION ALL
   SELECT up.wanted, up.height + 1, {columns}
   FROM up CROSS JOIN {each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
 SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}
 FROM up LEFT JOIN {each("entity", "e", "e.id = up.id AND up.height = 0")} ON true
-WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
+-- from the root down; the entity stands beside its own guard only
+WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
             self.parameter,
         )
 

@@ -1,7 +1,7 @@
-"""What is asked of PostgreSQL: each question one statement, once more if the connection was dead.
+"""Read from PostgreSQL: each question is one statement, sent once more if the connection was dead.
 
-A read may be repeated, so that a connection that broke meanwhile is nobody's concern. The SQL is
-in :mod:`metastore.backends.postgres.read_sql` and ``read_sql``.
+A read may be repeated, so that a caller never sees that a connection broke. The SQL is in
+:mod:`metastore.backends.postgres.read_sql` and :mod:`metastore.backends.sql.reads`.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class PostgresReads:
     def feed(self, after: int, limit: int) -> Page[Step]:
         """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
 
-        Without gaps nothing has to be asked. For a gap: whoever drew the number had a transaction
-        id before we draw ours, so that the gap is final once the oldest running one is younger.
+        Without gaps no question is needed. A transaction that drew the number of a gap had its id before this process
+        draws its own. So the gap is final once the oldest running transaction is younger than that.
         """
         known = self._decided  # before the rows: what is decided meanwhile may not be among them
         steps = self._feed(after, limit)
@@ -177,7 +177,7 @@ class PostgresReads:
         return [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})]
 
     def fence(self) -> Fence:
-        """The position first: whoever drew one up to it had a transaction id before we draw ours."""
+        """Ask for the position first: a transaction that drew a lower one had its id before this one draws its own."""
         (_, position), *_ = self._rows(verify_sql.POSTGRES_NUMBERS, {})
         ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
         return Fence(position, transaction)

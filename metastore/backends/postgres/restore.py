@@ -1,7 +1,7 @@
-"""A restore on PostgreSQL: COPY straight into the tables, for nobody else uses them meanwhile.
+"""Restore into an empty PostgreSQL database, by COPY straight into the tables.
 
-Each step is a transaction of several round trips, during which its rows are locked: as in a migration, the database
-is nobody else's.
+Each step is a transaction of several round trips, during which its rows are locked. No other client may use the
+database meanwhile, as in a migration.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PostgresRestorer:
             there = _under_way(connection)
             if there is not None:
                 return there.mark if there.token == token else raise_taken()
-            # waits for those who are creating something below the root; then look with a new snapshot
+            # waits for the commits in flight that create below the root; the next statement has a new snapshot
             connection.execute("SELECT 1 FROM guard WHERE id = 0 FOR UPDATE")
             ((empty,),) = connection.execute(_EMPTY).fetchall()
             if not empty:

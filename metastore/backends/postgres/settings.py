@@ -1,7 +1,7 @@
-"""What a PostgreSQL session must be like, whatever a URL, a role, a database or a pooler says.
+"""The settings of a PostgreSQL session, which hold against those of a URL, a role, a database or a pooler.
 
 On a direct connection the settings are made once, with the connection. Behind a pooler nothing stays in a session:
-there :data:`ARRAYS` goes along with each commit that needs it, and :func:`check_session` refuses what nobody can set
+there :data:`ARRAYS` goes along with each commit that needs it, and :func:`check_session` refuses what cannot be set
 for one transaction. DateStyle, IntervalStyle, TimeZone, bytea_output and xmlbinary change nothing here: times are
 numbers, documents are text. ``search_path`` is the user's: it says where the tables are.
 """
@@ -36,7 +36,7 @@ _SETTINGS = {
     "standard_conforming_strings": "on",
     # on: "= NULL" means "IS NULL"
     "transform_null_equals": "off",
-    # error: nobody tells us that a commit was stopped while it waited for a replica
+    # error: the server would not say that a commit was stopped while it waited for a replica
     "client_min_messages": "warning",
     # the call's deadline ends a wait
     "lock_timeout": "0",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE, from_named
 
 __all__ = ["FindSql", "glob_of", "like_of"]
@@ -44,21 +45,27 @@ class FindSql:
 
     def _statement(self, scan: str, order: str) -> str:
         return from_named(
-            f"""WITH RECURSIVE scanned AS MATERIALIZED ({scan}),
+            without_comments(f"""
+-- A bounded part of an index, whether its rows fit or not, so that a page costs no more than its scan. Materialized,
+-- because its limit must hold before the joins.
+WITH RECURSIVE scanned AS MATERIALIZED ({scan}),
+-- From each guard that fits, up to the root.
 up AS (
   SELECT g.id AS wanted, 0 AS height, {_COLUMNS} FROM scanned s CROSS JOIN {self.by_id.format("s.id")}
   WHERE (:kind = '' OR g.kind = :kind) AND {self.fits} AND (:parent < 0 OR g.parent_id = :parent)
   UNION ALL
   SELECT up.wanted, up.height + 1, {_COLUMNS} FROM up CROSS JOIN {self.by_id.format("up.parent_id")}
   WHERE up.parent_id <> 0),
+-- Those whose guards are live up to the root (a drop changes one row, and none below it), and below the scope, if any.
 good AS (
   SELECT wanted FROM up GROUP BY wanted
   HAVING max(state) = 0 AND min(state) = 0
     AND (:scope = 0 OR max(CASE WHEN id = :scope AND height > 0 THEN 1 ELSE 0 END) = 1))
+-- Each scanned row comes back: the next page starts after the last one, also if it did not fit.
 SELECT s.id, s.kind, s.a, s.b, {NODE.format("up")}, {ENTITY}
 FROM scanned s LEFT JOIN good ON good.wanted = s.id LEFT JOIN up ON up.wanted = good.wanted
 LEFT JOIN {self.entity}
-ORDER BY {order}, up.height DESC""",
+ORDER BY {order}, up.height DESC"""),
             self.parameter,
         )
 

@@ -1,6 +1,6 @@
-"""How a call waits for a connection: no longer than it may take.
+"""A pool of connections in which a call waits until its deadline, and no longer.
 
-SQLAlchemy's pool, with a queue that knows the call's deadline and counts who waits in it.
+SQLAlchemy's pool, with a queue that knows the call's deadline and counts the calls that wait in it.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 One statement, hence one instant and one round trip; its lists come as JSON. PostgreSQL is asked once more for its
 MultiXact members, by a statement that its role may run.
 
-**Undecided positions** (PostgreSQL). A number missing in the feed is final once whoever could have drawn it is over.
-He had a transaction id before he drew it, hence before a later number was drawn. So a gap is open if a running
-transaction with an id began before the first change after the gap; what follows the gap is not delivered yet. The
-start is compared by the clock, with a second to spare. ``xact_start`` of other roles is hidden from roles that are
-not in pg_read_all_stats: then it is not known.
+**Undecided positions** (PostgreSQL). A number missing in the feed is final once every transaction that could have
+drawn it is over. That transaction had its id before it drew the number, hence before a later number was drawn. So a
+gap is open if a running transaction with an id began before the first change after the gap; what follows the gap is
+not delivered yet. The start is compared by the clock, with a second to spare. ``xact_start`` of other roles is hidden
+from roles that are not in pg_read_all_stats: then it is not known.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ANSWER = f"""SELECT (SELECT at FROM now), (SELECT format FROM info), (SELECT co
   (SELECT CAST({{array}}({{row}}(wanted, height, kind, name)) AS text) FROM up)"""
 
 _POSTGRES_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-# whoever has a transaction id: in a session, or prepared
+# every transaction that has an id: in a session, or prepared
 _RUNNING = """running AS MATERIALIZED (
   SELECT xact_start AS began FROM pg_stat_activity WHERE backend_xid IS NOT NULL
   UNION ALL SELECT prepared FROM pg_prepared_xacts),
@@ -112,7 +112,7 @@ def postgres_stats(fetch: Fetch, since: int, limit: int) -> DatabaseStats:
 def _members(fetch: Fetch, statement: str) -> int | None:
     try:
         ((found,),) = fetch(statement, {})
-    except MetastoreError:  # a server that does not tell everybody
+    except MetastoreError:  # this role may not ask: the figure stays unknown
         return None
     return int(found)
 

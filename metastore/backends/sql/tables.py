@@ -8,8 +8,8 @@
                without a position are no history: intents (action pending), operations that came to
                nothing (failed, unchanged), and those that may be claimed again (forbidden, moved,
                expired, cancelled).
-``lease``      one row per lease, never deleted: its token, and who holds it until when. ``lease_waiter``: who
-               waits for it; ``staged``: what was produced under it and is not visible yet.
+``lease``      one row per lease, never deleted: its token, its holder and until when. ``lease_waiter``: the
+               clients that wait for it; ``staged``: what was produced under it and is not visible yet.
 ``info``       one row about the database itself.
 
 Times are microseconds since 1970, UTC, by the database's clock. No foreign keys: they would
@@ -137,7 +137,7 @@ operation = Table(
     Column("in_use", Boolean),
     Column("doc", Text),
     Column("attempt", Integer),  # of a row that can be claimed: counts its claims, so that a late one fails
-    Column("deadline", _Id),  # of an intent: after that nobody applies it
+    Column("deadline", _Id),  # of an intent: after that no helper applies it
     Column("digest", Text),  # of an id that the caller gave: fingerprint of the arguments
     Column("result", Text),  # what was answered, where the row itself does not say it: JSON
     Column("format", Integer),  # of an intent: the format of its changes
@@ -165,9 +165,9 @@ lease = Table(
     Column("name", _Name, nullable=False),
     Column("id", _Id, nullable=False),
     Column("token", _Id, nullable=False),
-    Column("owner", Text),  # none: nobody holds it
+    Column("owner", Text),  # none: it is free
     Column("incarnation", Text),
-    Column("took_over", Boolean, nullable=False),  # from somebody whose time was over
+    Column("took_over", Boolean, nullable=False),  # from a holder whose time was over
     Column("acquired_at", _Id),
     Column("expires_at", _Id),
     PrimaryKeyConstraint("name", name="lease_pkey"),

@@ -39,7 +39,7 @@ _log = logging.getLogger("metastore")
 _FIXED = (3, 51, 3)
 _OLDEST = (3, 40, 0)
 _BUSY_WAIT = 0.004
-"""The longest wait before the next try to begin to write, while somebody else does (seconds)."""
+"""The longest wait before the next try to begin to write, while another process writes (seconds)."""
 _LONGEST = 1_000_000.0
 """SQLite counts its time-out in milliseconds, in 32 bits."""
 
@@ -125,13 +125,13 @@ class Pool:
     def _opened_immutable(self) -> Any:
         """Open a file in WAL mode where no log can be made beside it: SQLite reads it only if it need not look for one.
 
-        It does not see then that somebody writes: :meth:`connection` looks whether the file is as it was.
+        SQLite then does not see that another process writes: :meth:`connection` checks that the file has not changed.
         """
         found = _state(self._database)
         if found[-1]:
             raise BackendRefused(
                 f"the SQLite database {self._database} has a write-ahead log; SQLite must write beside it to read it; "
-                "let somebody who may write there open it once, or give us the right to write in its folder"
+                "let a user who may write there open it once, or give this user the right to write in its folder"
             )
         connection = self._opened(f"{Path(self._database).absolute().as_uri()}?immutable=1", uri=True)
         self._immutable = found
@@ -164,9 +164,9 @@ class Pool:
             lent.close()
 
     def begin(self, connection: Any) -> None:
-        """Begin to write: wait, until the call is over, for whoever is writing.
+        """Begin to write: wait for the process that writes now, until the call's deadline.
 
-        SQLite's own busy handler waits longer each time, so that who came first is served last
+        SQLite's own busy handler waits longer each time, so that the process that came first is served last
         (measured with 16 processes: 5 to 8 s for the unluckiest); short random waits are fair.
         """
         if not self._in_memory:
@@ -206,7 +206,7 @@ class Pool:
 
 @cache
 def _warn_once() -> None:
-    """Warn, once in a process, of SQLite's WAL-reset bug: only those who write can meet it."""
+    """Warn, once in a process, of SQLite's WAL-reset bug: only a process that writes can meet it."""
     if DRIVER.sqlite_version_info < _FIXED:
         _log.warning(
             "SQLite %s has a bug that can corrupt a WAL file which several processes write "
@@ -235,7 +235,7 @@ os.register_at_fork(before=_before_fork)
 def _use_wal(connection: Any, patience: float) -> None:
     """Switch to WAL, if the file is not in it yet; one that cannot be written stays as it is, and can be read.
 
-    SQLite does not wait (busy_timeout) for others who open a new file at the same moment: we do.
+    SQLite does not wait (busy_timeout) for a process that opens a new file at the same moment: this function does.
     """
     ends = SYSTEM.monotonic() + patience
     while True:

@@ -32,11 +32,11 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 
 _LOOKS = 0.02
-"""How often a waiter looks whether it may be its turn (seconds): a read, which keeps nobody from writing."""
+"""How often a waiter looks whether it is its turn (seconds). It only reads, which stops no writer."""
 
 _COLUMNS = "name, id, token, owner, incarnation, acquired_at, expires_at"
 _ALIVE = f"alive_until > :now AND alive_until <= :now + {ALIVE}"
-"""Heard of not long ago, and not in the future, where a clock that was set back left him."""
+"""Whether a waiter is alive: it looked not long ago, and not in the future of a clock that was set back."""
 _WAITING = f"(SELECT count(*) FROM lease_waiter w WHERE w.name = lease.name AND {_ALIVE})"
 _BY_NAME = f"SELECT {_COLUMNS}, {_WAITING} FROM lease WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name"
 _AFTER = (
@@ -67,7 +67,7 @@ class SqliteLeases:
         parameters = {"names": json.dumps(take.names), "ticket": take.ticket, "now": self._clock.micros()}
         refused = self._refused(self._ask, parameters)
         if refused is not None and take.ticket is None:
-            return refused  # nothing is to be written: nobody is kept from writing
+            return refused  # a read is enough to refuse: no writer has to wait
         return self._written(lambda connection, now: self._take(connection, take, now))
 
     def _refused(self, ask: Callable[[str, dict[str, Any]], list[Row]], parameters: dict[str, Any]) -> Taken | None:
@@ -247,7 +247,7 @@ class SqliteLeases:
 
 
 class _Looker:
-    """Looks again and again."""
+    """A waiter that looks again and again: SQLite cannot wake it."""
 
     def __init__(self, leases: SqliteLeases, ticket: int, names: Sequence[str]) -> None:
         self._leases, self._ticket, self._names = leases, ticket, names

@@ -1,0 +1,189 @@
+"""Read from the reference model: each question is a walk over all rows, under the lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from uuid import UUID
+
+from metastore.backends.memory.commit import newest_dropped
+from metastore.backends.memory.find import find
+from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
+from metastore.clock import Clock
+from metastore.names import fold
+from metastore.port.backend import Fence, Found, Guards, Search, Snapshot
+from metastore.port.commit import (
+    LIVE,
+    PURGING,
+    ROOT_ID,
+)
+from metastore.port.records import (
+    ROOT,
+    Child,
+    Known,
+    Lookup,
+    Node,
+    OwnedRecord,
+    Page,
+    Record,
+    Resolved,
+    Step,
+)
+from metastore.port.unreadable import DEEPEST, too_deep
+
+__all__ = ["MemoryReads"]
+
+
+class MemoryReads:
+    """The reading half of the backend."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock: AbstractContextManager[Any] = threading.RLock()
+        above_all = -1
+        root = Stand(ROOT_ID, above_all, "root", "root", "", "", False, LIVE, True, ROOT.scope_version, None)
+        self._tables = Tables({ROOT_ID: root})
+        self._epoch = f"{clock.micros():014x}"
+        self._collected = 0
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        with self._lock:
+            return [self._follow(lookup) for lookup in lookups]
+
+    def _follow(self, lookup: Lookup) -> Resolved:
+        nodes: list[Node] = []
+        above = lookup.start
+        for family, name in zip(lookup.families, lookup.names, strict=True):
+            stand = self._tables.live_child(above.id, family, fold(name) if above.fold else name)
+            if stand is None:
+                return Resolved(tuple(nodes), None)
+            above = _node(stand)
+            nodes.append(above)
+        return Resolved(tuple(nodes), Record(tuple(nodes), *self._tables.bodies[above.id]))
+
+    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
+        with self._lock:
+            return [self._known(i) for i in ids]
+
+    def _known(self, entity_id: int) -> Known | None:
+        if entity_id not in self._tables.bodies:
+            return None
+        chain: list[Stand] = []
+        at = entity_id
+        while at != ROOT_ID:
+            chain.append(self._tables.stands[at])
+            at = chain[-1].parent_id
+            if len(chain) > DEEPEST:
+                raise too_deep(chain[0].kind, entity_id)
+        chain.reverse()
+        record = Record(tuple([_node(s) for s in chain]), *self._tables.bodies[entity_id])
+        states = [s.state for s in chain]
+        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
+
+    def hold(self, guards: Guards) -> bool:
+        with self._lock:
+            return self._held(guards)
+
+    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
+        with self._lock:
+            return any(s.state == LIVE and s.id not in besides for s in self._tables.children(entity_id))
+
+    def children(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> Page[Child]:
+        with self._lock:
+            wanted = (kind, family, state)
+            found = [s for s in self._tables.children(parent_id) if (s.kind, s.family, s.state) == wanted]
+            # live names are unique, so that the key alone says where the next page starts
+            later = [s for s in found if (s.key > after[0] if state == LIVE else (s.key, s.id) > after)]
+            rows = [self._child(s) for s in sorted(later, key=lambda s: (s.key, s.id))]
+            return Page(True, rows[:limit]) if self._held(guards) else Page(False, [])
+
+    def names(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
+    ) -> Page[tuple[str, str]]:
+        with self._lock:
+            page = self.children(parent_id, kind, family, LIVE, (after, 0), limit, guards)
+            return Page(page.held, [(child.key, child.node.name) for child in page.rows])
+
+    def find(self, search: Search) -> Found:
+        with self._lock:
+            return find(self._tables, search, self._known)
+
+    def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
+        with self._lock:
+            last = newest_dropped(self._tables, parent_id, kind, family, key)
+            return last and self._child(last)
+
+    def _child(self, stand: Stand) -> Child:
+        return Child(stand.key, _node(stand), stand.state, *self._tables.bodies[stand.id])
+
+    def _held(self, guards: Guards) -> bool:
+        stands = self._tables.stands
+        return all(i in stands and stands[i].scope_version == scope for i, scope in guards)
+
+    # --- owned rows
+
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+        with self._lock:
+            rows = [r for r in self._tables.owned.values() if (r.owner_id, r.kind) == (owner_id, kind)]
+            rows = sorted((r for r in rows if r.name > after), key=lambda r: r.name)
+            return Page(True, rows[:limit]) if self._held(guards) else Page(False, [])
+
+    def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
+        with self._lock:
+            return [self._tables.owned.get((i, kind, name)) for i, name in zip(owner_ids, names, strict=True)]
+
+    # --- operations
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        with self._lock:
+            steps = [s for s in self._tables.steps if s.entity_id == entity_id and (s.version or 0) > after]
+            return [self._shown(s) for s in sorted(steps, key=lambda s: s.version or 0)[:limit]]
+
+    def steps(self, operation_id: UUID) -> list[Step]:
+        with self._lock:
+            return [self._shown(s) for s in self._tables.steps if s.operation_id == operation_id]
+
+    def feed(self, after: int, limit: int) -> Page[Step]:
+        with self._lock:
+            later = [s for s in self._tables.steps if s.seq is not None and s.seq > after]
+            return Page(True, [self._shown(s) for s in later[:limit]])
+
+    def feed_start(self) -> tuple[str, int]:
+        with self._lock:
+            return self._epoch, self._collected
+
+    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
+        with self._lock:
+            return next((s.operation_id for s in self._tables.steps if s.seq == seq), None), False
+
+    def _shown(self, step: Step) -> Step:
+        """Return ``step`` with who created the entity or owned row, and when, if it still exists."""
+        row = self._row(step.entity_id)
+        return step if row is None else step._replace(created_by=row.created_by, created_at=row.created_at)
+
+    def _row(self, row_id: int | None) -> Body | OwnedRecord | None:
+        """Return what exists under an id."""
+        if row_id in self._tables.bodies:
+            return self._tables.bodies[row_id]
+        return next((r for r in self._tables.owned.values() if r.id == row_id), None)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        with self._lock:
+            snapshot = MemorySnapshot(self._tables.copy(), self._collected)
+        yield snapshot
+
+    def fence(self) -> Fence:
+        with self._lock:
+            return Fence(self._tables.drawn["seq"], 0)
+
+    def passed(self, fence: Fence) -> bool:
+        return True
+
+
+def _node(stand: Stand) -> Node:
+    return Node(stand.id, stand.kind, stand.name, stand.scope_version, stand.in_use, stand.fold)

@@ -1,0 +1,202 @@
+"""Read from SQLite: each question is one statement, or several in one read transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from metastore.backends.sql import snapshot as verify_sql
+from metastore.backends.sql.decode import (
+    child,
+    entities_by_id,
+    find_parameters,
+    found,
+    lookup_parameters,
+    owned_record,
+    page,
+    resolved,
+    step,
+)
+from metastore.backends.sql.deep_paths import DEEP, resolve_deep
+from metastore.backends.sql.find import FindSql, glob_of
+from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.reads import ReadSql
+from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
+from metastore.clock import Clock
+from metastore.port.backend import Fence, Found, Guards, Search
+from metastore.port.commit import LIVE
+from metastore.port.records import (
+    Child,
+    Known,
+    Lookup,
+    OwnedRecord,
+    Page,
+    Resolved,
+    Step,
+)
+
+__all__ = ["READ", "SqliteReads"]
+
+READ = ReadSql(
+    parameter=":name",
+    ids="SELECT value FROM json_each(:ids)",
+    held="""SELECT count(*) FROM json_each(:guards) w JOIN guard g
+    ON g.id = json_extract(w.value, '$[0]') AND g.scope_version = json_extract(w.value, '$[1]')""",
+    wanted_owned="""(SELECT key AS n, json_extract(value, '$[0]') AS owner_id, json_extract(value, '$[1]') AS name
+    FROM json_each(:wanted)) AS w""",
+)
+_resolve = cache(READ.resolve)
+_FIND = FindSql(
+    parameter=":name",
+    fits="g.name GLOB :pattern",
+    by_id="guard g ON g.id = {}",
+    entity="entity e ON e.id = up.id AND up.height = 0",
+)
+_BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
+
+
+class SqliteReads:
+    """The reading half of the backend."""
+
+    def __init__(self, database: str | None, timeout: float, clock: Clock, limits: Limits | None = None) -> None:
+        self.pool = Pool(database, timeout, limits or Limits())
+        self._clock = clock
+
+    def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        try:
+            with self.pool.connection() as connection:
+                rows: list[tuple[Any, ...]] = connection.execute(text, parameters).fetchall()
+                return rows
+        except DRIVER.Error as error:
+            raise_read_error(error)
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        if any(len(w.names) > DEEP for w in lookups):
+            return [resolve_deep(self.resolve, self.hold, w) for w in lookups]
+        try:
+            with self.pool.connection() as connection:
+                if len(lookups) > 1:
+                    connection.execute("BEGIN")  # all of them at one instant
+                rows = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)).fetchone() for w in lookups]
+                if len(lookups) > 1:
+                    connection.execute("COMMIT")
+        except DRIVER.Error as error:
+            raise_read_error(error)
+        return [resolved(row, len(w.names)) for row, w in zip(rows, lookups, strict=True)]
+
+    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
+        return entities_by_id(self._rows(READ.by_id, {"ids": json.dumps(list(ids))}), ids)
+
+    def hold(self, guards: Guards) -> bool:
+        return bool(self._rows(READ.hold, {"guards": json.dumps(list(guards))})[0][0] == len(guards))
+
+    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
+        parameters = {"entity_id": entity_id, "ids": json.dumps(list(besides))}
+        return bool(self._rows(READ.has_children, parameters)[0][0])
+
+    def children(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> Page[Child]:
+        parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after[0]}
+        if state != LIVE:
+            parameters["after_id"] = after[1]
+        rows = self._rows(READ.children[state], {**parameters, "guards": json.dumps(list(guards))})
+        return page(rows, len(guards), child)
+
+    def names(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
+    ) -> Page[tuple[str, str]]:
+        parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
+        return page(self._rows(READ.names, {**parameters, "guards": json.dumps(list(guards))}), len(guards), tuple)
+
+    def find(self, search: Search) -> Found:
+        parameters = {**find_parameters(search), "pattern": glob_of(search.glob)}
+        return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
+
+    def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
+        rows = self._rows(READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})
+        return child(rows[0]) if rows else None
+
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+        parameters = {"owner_id": owner_id, "kind": kind, "after_key": after, "page_size": limit}
+        rows = self._rows(READ.owned, {**parameters, "guards": json.dumps(list(guards))})
+        return page(rows, len(guards), owned_record)
+
+    def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
+        wanted = json.dumps(list(zip(owner_ids, names, strict=True)))
+        rows = self._rows(READ.owned_by_name, {"wanted": wanted, "kind": kind})
+        found = {row[0]: owned_record(row[1:]) for row in rows}
+        return [found.get(n) for n in range(len(names))]
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        rows = self._rows(READ.history, {"entity_id": entity_id, "after": after, "page_size": limit})
+        return [step(row) for row in rows]
+
+    def steps(self, operation_id: UUID) -> list[Step]:
+        return [step(row) for row in self._rows(READ.steps, {"operation_id": str(operation_id)})]
+
+    # --- the feed
+
+    def feed(self, after: int, limit: int) -> Page[Step]:
+        """Every position is decided: numbers are drawn inside the one transaction that writes."""
+        return Page(True, [step(row) for row in self._rows(READ.feed, {"after": after, "page_size": limit})])
+
+    def feed_start(self) -> tuple[str, int]:
+        ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
+        return epoch, collected
+
+    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
+        rows = self._rows("SELECT operation_id FROM operation WHERE seq = :seq", {"seq": seq})
+        return UUID(rows[0][0]) if rows else None, False
+
+    @contextmanager
+    def snapshot(self) -> Iterator[_Snapshot]:
+        """Open a read transaction. In WAL mode it stops no writer."""
+        try:
+            with self.pool.connection() as connection:
+                connection.execute("BEGIN")
+                yield _Snapshot(connection)
+                connection.execute("ROLLBACK")
+        except DRIVER.Error as error:
+            raise_read_error(error)
+
+    def fence(self) -> Fence:
+        return Fence(self._rows("SELECT last_seq FROM info", {})[0][0], 0)
+
+    def passed(self, fence: Fence) -> bool:
+        """Numbers are drawn inside the one transaction that writes."""
+        return True
+
+
+_AMONG = "IN (SELECT value FROM json_each(:ids))"
+
+
+class _Snapshot:
+    """Cursors in one read transaction; the first of them to read fixes the instant."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def rows(
+        self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
+        if only is None:
+            return iter(self._connection.execute(verify_sql.select(table, columns, order)))
+        return iter(
+            self._connection.execute(verify_sql.select(table, columns, order, _AMONG), {"ids": json.dumps(only)})
+        )
+
+    def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
+        parameters = {"ids": json.dumps(parent_ids)}
+        return iter(self._connection.execute(verify_sql.select_below(columns, _AMONG, gone=gone), parameters))
+
+    def numbers(self) -> tuple[int, int]:
+        row = self._connection.execute(verify_sql.SQLITE_NUMBERS).fetchone()
+        return row[0], row[1]
+
+    def cached(self) -> list[str]:
+        return []
