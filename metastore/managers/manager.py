@@ -36,7 +36,7 @@ from metastore.operation.merge import altered
 from metastore.operation.operation import is_new, perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Merge, Proposal, Request, View, committed
-from metastore.operation.session import Session
+from metastore.operation.session import ManagerSession
 from metastore.port.commit import DROPPED, LIVE
 from metastore.port.records import Child, Node, Page, Record, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
@@ -50,7 +50,7 @@ T = TypeVar("T")
 class Manager(Generic[E]):
     """The manager of one kind."""
 
-    def __init__(self, session: Session, kind: Kind) -> None:
+    def __init__(self, session: ManagerSession, kind: Kind) -> None:
         self._session = session
         self._kind = kind
 
@@ -123,7 +123,7 @@ class Manager(Generic[E]):
             (found,) = self._session.backend.resolve([lookup(self._kind, parse_path(path))])
             if len(found.nodes) >= len(parse_path(path)) - 1:
                 return
-            if (depth == 0 and not is_new(self._session, call)) or not self._make_parents(path, options):
+            if (depth == 0 and not is_new(self._session.of_store(), call)) or not self._make_parents(path, options):
                 return
 
     def create_many(
@@ -460,7 +460,7 @@ class Manager(Generic[E]):
             tuple,
         )
         if entity_id and not self._session.in_transaction:  # gc deletes it otherwise
-            delete_tree(self._session.backend, entity_id)
+            delete_tree(self._session.of_store().backend, entity_id)
         return bool(entity_id)
 
     # --- for all of them

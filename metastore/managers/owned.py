@@ -30,8 +30,8 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Proposal, Request, Results, View
-from metastore.operation.session import Session
-from metastore.port.backend import Backend
+from metastore.operation.session import ManagerSession
+from metastore.port.backend import Reads
 from metastore.port.commit import Delete, Event, Put
 from metastore.port.records import Node, OwnedRecord, Page, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
@@ -53,7 +53,7 @@ class _Row:
 class OwnedManager(Generic[O]):
     """The manager of one kind of owned row, for owners of one kind."""
 
-    def __init__(self, session: Session, kind: OwnedKind, owner: Kind) -> None:
+    def __init__(self, session: ManagerSession, kind: OwnedKind, owner: Kind) -> None:
         self._session = session
         self._kind = kind
         self._owner = owner
@@ -255,7 +255,7 @@ class OwnedManager(Generic[O]):
         return Event(self._kind.name, action, before, after)
 
 
-def still(backend: Backend, nodes: tuple[Node, ...]) -> bool:
+def still(backend: Reads, nodes: tuple[Node, ...]) -> bool:
     """Whether the path that led to an owner led there until now, hence when its rows were read."""
     return backend.hold([(n.id, n.scope_version) for n in nodes])
 
@@ -263,7 +263,7 @@ def still(backend: Backend, nodes: tuple[Node, ...]) -> bool:
 class Partitions(OwnedManager[Partition]):
     """The partitions of tables."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, PARTITION, TABLE)
 
     def create(
@@ -286,7 +286,7 @@ class Partitions(OwnedManager[Partition]):
 class Statistics(OwnedManager[Statistic]):
     """What is known of the data behind tables."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, STATISTIC, TABLE)
 
     def row(self, name: str, values: Mapping[str, Any]) -> _Row:
