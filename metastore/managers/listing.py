@@ -21,13 +21,13 @@ from metastore.names import format_path, parse_path
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
 from metastore.port.backend import Reads
-from metastore.port.records import ROOT, Node, Page
+from metastore.port.records import ROOT, Node, RowPage
 
 __all__ = ["owner_pages", "pages", "parent_nodes"]
 
 T = TypeVar("T")
 Guards = list[tuple[int, int]]
-Read = Callable[[Node, T | None, Guards], tuple[Page[T], int]]
+Read = Callable[[Node, T | None, Guards], tuple[RowPage[T], int]]
 """From (the node listed, the last row so far, guards) to a page, and how many rows a full one has."""
 
 

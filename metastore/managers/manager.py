@@ -24,8 +24,7 @@ from metastore.managers.create import Chunk, IfExists, Wish, check_if_exists, ch
 from metastore.managers.history import steps_of, version_of
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.options import CALL_OPTIONS, BulkOptions, CallOptions, CreateOptions, call_from, call_of
-from metastore.managers.page import Listed
-from metastore.managers.page import Page as Listing
+from metastore.managers.page import Listed, Page
 from metastore.managers.pages import clean_prefix, page_after, page_of
 from metastore.managers.purge import delete_tree
 from metastore.managers.target import Target, find, names_of
@@ -38,7 +37,7 @@ from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Merge, Proposal, Request, View, committed
 from metastore.operation.session import ManagerSession
 from metastore.port.commit import DROPPED, LIVE
-from metastore.port.records import Child, Node, Page, Record, Step
+from metastore.port.records import Child, Node, Record, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["E", "Manager"]
@@ -232,7 +231,7 @@ class Manager(Generic[E]):
         positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind
 
-        def read(above: Node, last: Child | None, guards: Any) -> tuple[Page[Child], int]:
+        def read(above: Node, last: Child | None, guards: Any) -> tuple[RowPage[Child], int]:
             after = ("", 0) if last is None else (last.key, last.node.id)
             return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
 
@@ -246,7 +245,7 @@ class Manager(Generic[E]):
         positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind
 
-        def read(above: Node, last: tuple[str, str] | None, guards: Any) -> tuple[Page[tuple[str, str]], int]:
+        def read(above: Node, last: tuple[str, str] | None, guards: Any) -> tuple[RowPage[tuple[str, str]], int]:
             after = "" if last is None else last[0]
             return backend.names(above.id, kind.name, kind.family, after, page_size, guards), page_size
 
@@ -255,7 +254,7 @@ class Manager(Generic[E]):
 
     def page(
         self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
-    ) -> Listing[E]:
+    ) -> Page[E]:
         """Return one page of the direct children, by name; ``token`` is the ``next_token`` of the page before.
 
         ``prefix`` is taken as it is. Raises InvalidArgument for a token of another listing.
@@ -264,16 +263,16 @@ class Manager(Generic[E]):
 
     def dropped_page(
         self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
-    ) -> Listing[E]:
+    ) -> Page[E]:
         """Return one page of the children that were dropped, by name, then oldest first. See :meth:`page`."""
         return self._page("dropped", parent, DROPPED, size, token, prefix)
 
     def _page(
         self, what: str, parent: Target | None, state: int, size: int, token: str | None, prefix: str | None
-    ) -> Listing[E]:
+    ) -> Page[E]:
         backend, kind = self._session.backend, self._kind
 
-        def read(above: Node, after: Any, limit: int, guards: Any) -> Page[Child]:
+        def read(above: Node, after: Any, limit: int, guards: Any) -> RowPage[Child]:
             return backend.children(above.id, kind.name, kind.family, state, tuple(after), limit, guards)
 
         return page_of(
@@ -289,7 +288,7 @@ class Manager(Generic[E]):
 
     def names_page(
         self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
-    ) -> Listing[str]:
+    ) -> Page[str]:
         """Return one page of the children's names, ordered by code point. See :meth:`page`."""
         backend, kind = self._session.backend, self._kind
         return page_of(
@@ -305,7 +304,7 @@ class Manager(Generic[E]):
             lambda _, row: row[1],
         )
 
-    def history_page(self, target: Target, *, size: int = 100, token: str | None = None) -> Listing[Version]:
+    def history_page(self, target: Target, *, size: int = 100, token: str | None = None) -> Page[Version]:
         """Return one page of what happened to the entity, oldest first. See :meth:`page` and :meth:`history`."""
 
         def entity_of(known: int | None) -> int:

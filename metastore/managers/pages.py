@@ -16,8 +16,7 @@ from metastore.names import clean_text, fold
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
 from metastore.operation.session import ManagerSession
-from metastore.port.records import ROOT, Node
-from metastore.port.records import Page as Rows
+from metastore.port.records import ROOT, Node, RowPage
 
 __all__ = ["Nodes", "clean_prefix", "page_after", "page_of", "parent_of_page"]
 
@@ -44,7 +43,7 @@ def page_of(
     size: int,
     token: str | None,
     find: Callable[[View], Nodes],
-    read: Callable[[Node, Key, int, Guards], Rows[R]],
+    read: Callable[[Node, Key, int, Guards], RowPage[R]],
     key_of: Callable[[R], Key],
     item_of: Callable[[Nodes, R], T],
     *,
@@ -76,7 +75,7 @@ def page_of(
 
 
 def _rows(
-    read: Callable[[Node, Key, int, Guards], Rows[R]],
+    read: Callable[[Node, Key, int, Guards], RowPage[R]],
     above: Node,
     key_of: Callable[[R], Key],
     begins: str | None,

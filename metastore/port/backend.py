@@ -22,15 +22,15 @@ from metastore.port.records import (
     Marked,
     Origin,
     OwnedRecord,
-    Page,
     Pending,
     Record,
     Resolved,
+    RowPage,
     Step,
     Turn,
 )
 from metastore.port.restore import Restorer
-from metastore.port.snapshot import Fence, Snapshot
+from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = [
@@ -45,15 +45,15 @@ __all__ = [
     "Database",
     "Embedded",
     "Feed",
-    "Fence",
-    "Found",
     "Guards",
     "Intents",
     "Marks",
+    "Matches",
     "Reads",
     "Search",
-    "Snapshot",
+    "TableSnapshot",
     "Upkeep",
+    "Watermark",
 ]
 
 
@@ -97,7 +97,7 @@ class Search:
     """How many rows are scanned."""
 
 
-class Found(NamedTuple):
+class Matches(NamedTuple):
     """The matches of a search, in the order of its scan, and what it scanned."""
 
     records: list[Record]
@@ -148,13 +148,13 @@ class Reads(Protocol):
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
-    ) -> Page[Child]:
+    ) -> RowPage[Child]:
         """Return at most ``limit`` children in this state after (key, id), ordered by key and id."""
         ...
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
-    ) -> Page[tuple[str, str]]:
+    ) -> RowPage[tuple[str, str]]:
         """Return (key, name) of at most ``limit`` live children after the key ``after``, ordered by key."""
         ...
 
@@ -162,7 +162,7 @@ class Reads(Protocol):
         """Return the child of this kind and name that was dropped last and can be restored; None: there is none."""
         ...
 
-    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         """Return at most ``limit`` owned rows after the name ``after``, ordered by name."""
         ...
 
@@ -238,7 +238,7 @@ class Marks(Protocol):
 class Feed(Protocol):
     """The change feed: what was committed, in serialization order."""
 
-    def feed(self, after: int, limit: int) -> Page[Step]:
+    def feed(self, after: int, limit: int) -> RowPage[Step]:
         """Return at most ``limit`` decided steps with a position greater than ``after``, ordered by position.
 
         ``held`` is False when later steps are there that are not decided yet: ask again.
@@ -253,12 +253,12 @@ class Feed(Protocol):
         """Return which operation has a position, and whether this is a replica, which may not have it yet."""
         ...
 
-    def fence(self) -> Fence:
-        """Return what was drawn by now."""
+    def watermark(self) -> Watermark:
+        """Return how far positions have been drawn by now."""
         ...
 
-    def passed(self, fence: Fence) -> bool:
-        """Whether everything up to a fence is decided: a snapshot from now on shows all of it that is committed."""
+    def decided(self, watermark: Watermark) -> bool:
+        """Whether each position up to a watermark is decided: a snapshot from now on shows all that were committed."""
         ...
 
 
@@ -301,7 +301,7 @@ class Upkeep(Protocol):
 class Content(Protocol):
     """The content of the whole database: search, statistics, snapshot, restore."""
 
-    def find(self, search: Search) -> Found:
+    def find(self, search: Search) -> Matches:
         """Return the matches among the next rows of a scan; all of it is true at one instant."""
         ...
 
@@ -309,7 +309,7 @@ class Content(Protocol):
         """Return what ``metastore stats`` shows: of the last ``since`` microseconds, at most ``limit`` of each."""
         ...
 
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
+    def snapshot(self) -> AbstractContextManager[TableSnapshot]:
         """Read whole tables at one instant, while other clients go on writing.
 
         Only ``verify`` and exports use it: they alone may keep a (read-only) transaction open while Python runs. The

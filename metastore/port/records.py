@@ -17,10 +17,10 @@ __all__ = [
     "Node",
     "Origin",
     "OwnedRecord",
-    "Page",
     "Pending",
     "Record",
     "Resolved",
+    "RowPage",
     "Step",
     "T",
     "Turn",
@@ -121,7 +121,7 @@ class Child(NamedTuple):
         return Record(chain, self.version, self.doc, *audit, live)
 
 
-class Page(NamedTuple, Generic[T]):
+class RowPage(NamedTuple, Generic[T]):
     """One page of a listing. ``held``: the guards it was asked under were still true."""
 
     held: bool

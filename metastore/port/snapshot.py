@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Fence", "Snapshot"]
+__all__ = ["TableSnapshot", "Watermark"]
 
 
-class Fence(NamedTuple):
-    """Everything that was drawn before one instant; see :meth:`metastore.port.backend.Backend.fence`."""
+class Watermark(NamedTuple):
+    """Everything that was drawn before one instant; see :meth:`metastore.port.backend.Backend.watermark`."""
 
     position: int
     """The last position that was drawn."""
@@ -17,7 +17,7 @@ class Fence(NamedTuple):
     """Whoever drew one of them began before this transaction."""
 
 
-class Snapshot(Protocol):
+class TableSnapshot(Protocol):
     """All tables as they were at one instant; see :meth:`metastore.port.backend.Backend.snapshot`."""
 
     def rows(

@@ -38,7 +38,19 @@ from metastore.port.commit import (
     Update,
     Write,
 )
-from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, OwnedRecord, Page, Record, Resolved, Step
+from metastore.port.records import (
+    ROOT,
+    Child,
+    Known,
+    Lookup,
+    Node,
+    Origin,
+    OwnedRecord,
+    Record,
+    Resolved,
+    RowPage,
+    Step,
+)
 from metastore.transaction.changed import Changed, changed
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.owned import OwnedOverlay
@@ -308,17 +320,17 @@ class Overlay(Reads):
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
-    ) -> Page[Child]:
+    ) -> RowPage[Child]:
         listing = self._listing(parent_id, kind, family, state)
         start = bisect_right(listing, after, key=lambda c: (c.key, c.node.id))
-        return Page(True, listing[start : start + limit])
+        return RowPage(True, listing[start : start + limit])
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
-    ) -> Page[tuple[str, str]]:
+    ) -> RowPage[tuple[str, str]]:
         listing = self._listing(parent_id, kind, family, LIVE)
         start = bisect_right(listing, after, key=lambda c: c.key)
-        return Page(True, [(c.key, c.node.name) for c in listing[start : start + limit]])
+        return RowPage(True, [(c.key, c.node.name) for c in listing[start : start + limit]])
 
     def _listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
         which = (parent_id, kind, family, state)
@@ -355,8 +367,8 @@ class Overlay(Reads):
 
     # --- owned rows
 
-    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
-        return Page(True, [r for r in self._owned.listing(owner_id, kind) if r.name > after][:limit])
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
+        return RowPage(True, [r for r in self._owned.listing(owner_id, kind) if r.name > after][:limit])
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         return self._owned.by_name(owner_ids, kind, names)

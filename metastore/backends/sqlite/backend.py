@@ -40,7 +40,7 @@ from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.restore import SqliteRestorer
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
-from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Fence, Found, Guards, Search
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
 from metastore.port.leases import LeaseRows
 from metastore.port.records import (
@@ -50,9 +50,9 @@ from metastore.port.records import (
     Marked,
     Origin,
     OwnedRecord,
-    Page,
     Pending,
     Resolved,
+    RowPage,
     Step,
     Turn,
 )
@@ -217,7 +217,7 @@ class SqliteBackend:
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
-    ) -> Page[Child]:
+    ) -> RowPage[Child]:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after[0]}
         if state != LIVE:
             parameters["after_id"] = after[1]
@@ -226,11 +226,11 @@ class SqliteBackend:
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
-    ) -> Page[tuple[str, str]]:
+    ) -> RowPage[tuple[str, str]]:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
         return page(self._rows(_READ.names, {**parameters, "guards": json.dumps(list(guards))}), len(guards), tuple)
 
-    def find(self, search: Search) -> Found:
+    def find(self, search: Search) -> Matches:
         parameters = {**find_parameters(search), "pattern": glob_of(search.glob)}
         if search.parents is not None:
             parameters["parents"] = json.dumps(search.parents)
@@ -240,7 +240,7 @@ class SqliteBackend:
         rows = self._rows(_READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})
         return child(rows[0]) if rows else None
 
-    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         parameters = {"owner_id": owner_id, "kind": kind, "after_key": after, "page_size": limit}
         rows = self._rows(_READ.owned, {**parameters, "guards": json.dumps(list(guards))})
         return page(rows, len(guards), owned_record)
@@ -258,9 +258,9 @@ class SqliteBackend:
     def steps(self, operation_id: UUID) -> list[Step]:
         return [step(row) for row in self._rows(_READ.steps, {"operation_id": str(operation_id)})]
 
-    def feed(self, after: int, limit: int) -> Page[Step]:
+    def feed(self, after: int, limit: int) -> RowPage[Step]:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
-        return Page(True, [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})])
+        return RowPage(True, [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})])
 
     def feed_start(self) -> tuple[str, int]:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
@@ -336,10 +336,10 @@ class SqliteBackend:
         except DRIVER.Error as error:
             raise_read_error(error)
 
-    def fence(self) -> Fence:
-        return Fence(self._rows("SELECT last_seq FROM info", {})[0][0], 0)
+    def watermark(self) -> Watermark:
+        return Watermark(self._rows("SELECT last_seq FROM info", {})[0][0], 0)
 
-    def passed(self, fence: Fence) -> bool:
+    def decided(self, watermark: Watermark) -> bool:
         """Numbers are drawn inside the one transaction that writes."""
         return True
 
