@@ -1,4 +1,4 @@
-"""Checks of plain arguments, which callers may get wrong in spite of the types."""
+"""Check plain arguments at run time: a caller need not use a type checker."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from metastore.errors import InvalidArgument
 __all__ = ["integer", "items", "known_keywords", "positive_integer", "positive_seconds", "shown"]
 
 _LARGEST = (1 << 63) - 1
-"""What a database's integers can hold."""
+"""The largest integer that a database can hold."""
 _LONGEST = 1_000_000_000.0
-"""About 31 years: what a thread can wait."""
+"""The longest time that a thread can wait: about 31 years, in seconds."""
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as a plain integer, if it is one; the methods of a subclass could say something else."""
+    """Return ``value`` as a plain integer, None if it is none: a subclass could have methods that disagree with it."""
     is_one = issubclass(type(value), int) and not isinstance(value, bool)
     return int.__int__(cast(int, value)) if is_one else None
 
@@ -30,14 +30,14 @@ def integer(value: object, what: str) -> int:
 
 
 def items(value: object, what: str) -> tuple[Any, ...]:
-    """Return the items of ``value``, which is several of something and not one string."""
+    """Return the items of ``value``. Raises InvalidArgument if it is not iterable, or is a string."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidArgument(f"{what} are given as a list or a tuple, not as {shown(value)}")
     return tuple(value)
 
 
 def known_keywords(given: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise TypeError for a keyword that is not known, as Python itself does."""
+    """Raise TypeError for an unknown keyword, as Python itself does."""
     for keyword in given:
         if keyword not in known:
             raise TypeError(f"unexpected keyword argument {keyword!r}; known are {', '.join(sorted(known))}")
@@ -64,10 +64,10 @@ def shown(value: object) -> str:
     """Return ``value`` as a message shows it: in one line, and not too long."""
     number = _whole(value)
     if number is not None and abs(number) > _LARGEST:
-        return "a larger one" if number > 0 else "a negative one"  # Python refuses to write the very large ones
+        return "a larger one" if number > 0 else "a negative one"  # Python refuses to format very large integers
     try:
         text = " ".join(repr(value).split())
         text.encode()
-    except Exception:  # noqa: BLE001  (a caller's own class, or what holds an integer that is too long to be written)
+    except Exception:  # noqa: BLE001  (a caller's class may raise anything, and so does an integer that is too long to format)
         return f"a value of the type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:80]}…"

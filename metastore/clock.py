@@ -1,6 +1,6 @@
-"""The only place that asks the machine for time, randomness and ids.
+"""The clock: the only source of time, random numbers and new ids.
 
-Everything else is given a :class:`Clock`, so that tests can give another one.
+All other code gets a :class:`Clock`, so that tests can give it another one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from uuid import UUID
 
 __all__ = ["SYSTEM", "Clock"]
 
-_BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux; elsewhere the other one must do
+_BOOTTIME: int = getattr(
+    time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
+)  # only Linux has it; elsewhere, the monotonic clock stands in
 
 
 @dataclass(frozen=True)
@@ -21,27 +23,27 @@ class Clock:
     """The system's clock, sleep, random numbers and operation ids."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return seconds on a clock that never goes back."""
         return time.monotonic()
 
     def boottime(self) -> float:
-        """Seconds on a clock that never goes back, and goes on while the machine sleeps, where there is one."""
+        """Return seconds on a clock that never goes back, and on Linux goes on while the machine sleeps."""
         return time.clock_gettime(_BOOTTIME)
 
     def micros(self) -> int:
-        """The wall clock in microseconds since 1970, UTC."""
+        """Return the wall clock's time, in microseconds since 1970, UTC."""
         return time.time_ns() // 1000
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for so many seconds."""
         time.sleep(seconds)
 
     def uniform(self, low: float, high: float) -> float:
-        """A random number between ``low`` and ``high``."""
+        """Return a random number between ``low`` and ``high``."""
         return random.uniform(low, high)
 
     def operation_id(self) -> UUID:
-        """A new UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds, then 74 random ones."""
+        """Return a new UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds, then 74 random ones."""
         random_bits = int.from_bytes(os.urandom(10), "big")
         value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80
         value |= 0x7 << 76 | (random_bits >> 68) << 64 | 0b10 << 62 | random_bits & (1 << 62) - 1

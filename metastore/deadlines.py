@@ -1,12 +1,12 @@
-"""When the current call must be over: known to whatever waits, without being handed down.
+"""The deadline of the current call, which every function that waits can read without an argument.
 
 ::
 
     with until(clock.monotonic() + 30.0):
-        backend.commit(…)  # waits no longer than that, whatever it waits for
+        backend.commit(…)  # never waits past that instant
 
-Instants are seconds on the clock's ``monotonic``. What is set holds for the thread (the context) that
-set it. A generator shares its consumer's context: do not ``yield`` inside of the block.
+Instants are seconds on the clock's ``monotonic``. A deadline holds for the thread (the context) that set it. A
+generator shares its consumer's context: do not ``yield`` inside the block.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ends: ContextVar[float | None] = ContextVar("metastore_ends", default=None)
 
 
 class _Until:
-    """Written out: contextlib's generator costs four times as much, and every call enters one."""
+    """The context manager that sets a deadline. A class: ``contextlib`` takes four times as long, on each call."""
 
     __slots__ = ("_ends", "_token")
     _token: Token[float | None]
@@ -41,14 +41,14 @@ class _Until:
 
 
 def until(ends: float) -> _Until:
-    """Let what is called in the ``with`` block be over by the instant ``ends``, or by an earlier one around it.
+    """Set the deadline of a ``with`` block to the instant ``ends``, or keep an earlier one around it.
 
-    ``math.inf``: the block has no end of its own, and no backend's default holds in it. Raises nothing.
+    ``math.inf``: the block has no deadline of its own, and no default of a backend holds in it. Raises nothing.
     """
     return _Until(ends)
 
 
 def remaining(clock: Clock, default: float) -> float:
-    """Return how many seconds the current call has left, 0 or less if it is over; ``default`` if nothing is set."""
+    """Return how many seconds the current call has left, 0 or less if it has none; ``default`` without a deadline."""
     ends = _ends.get()
     return default if ends is None else ends - clock.monotonic()

@@ -19,7 +19,7 @@ from metastore.managers.purge import delete_tree
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.backend import Backend
+from metastore.port.backend import Upkeep
 
 __all__ = ["Collected", "collect"]
 
@@ -82,7 +82,7 @@ def _purge(session: Session, entity_id: int, before: int) -> None:
     perform(session, request, Call(deadline=_PATIENCE))
 
 
-def _delete_trees(backend: Backend) -> int:
+def _delete_trees(backend: Upkeep) -> int:
     """Delete every entity that is purging, and all below it; return how many entities that were."""
     deleted, tried = 0, set[int]()
     while roots := [root for root in backend.purging(_ROOTS + len(tried)) if root not in tried]:
@@ -92,7 +92,7 @@ def _delete_trees(backend: Backend) -> int:
     return deleted
 
 
-def _delete_steps(backend: Backend, before: int, keep: int) -> tuple[int, int]:
+def _delete_steps(backend: Upkeep, before: int, keep: int) -> tuple[int, int]:
     """Delete old history; return how many versions of entities that stay, and how many other rows."""
     after, versions, others = 0, 0, 0
     backend.forget(before)

@@ -1,22 +1,22 @@
-"""What one process's store saw of its own operations: counts, distributions, and where it hurts.
+"""The metrics of one process's store: counts and distributions of its own operations, and their hottest entities.
 
 The session tells a :class:`Metrics` what happens; ``store.metrics()`` is a :class:`Snapshot` of it, a plain value.
-Nothing here asks the database, and nothing raises. Every call takes one small lock; the three calls of an operation
-that meets nobody cost about a microsecond together. A forked child starts from zero.
+No function here asks the database or raises. Each call takes one short lock; the three calls of an operation without
+conflicts take about a microsecond together. A forked child starts from zero.
 
 **Hot entities** are counted with the *space-saving* sketch (Metwally, Agrawal, El Abbadi, "Efficient Computation of
-Frequent and Top-k Elements in Data Streams", ICDT 2005): 64 counters, and whoever is new takes over the smallest
-one with its count. An entity with more than a 64th of all conflicts is always among them; a count is never too
-small, and too large by at most ``overcount``.
+Frequent and Top-k Elements in Data Streams", ICDT 2005): 64 counters. A new entity takes over the
+smallest counter, with its count. An entity with more than a 64th of all conflicts is always among them. A count is
+never too small, and too large by at most ``overcount``.
 
 **Concurrent committers** are estimated with Little's law. A failed attempt knows how many versions others committed
-between its read and its failure. Their sum over all attempts of an operation is the number of others' commits while
-it was under way; where as many operations end as begin, that is, on average, how many others were under way at a
-time. So the estimate is 1 + the exponentially weighted mean, over the operations that end (each weighs 1/64), of
-what was overtaken since the one before. It is a mean over *operations*: one hot entity among many quiet ones shows
-in the hot entities, and hardly here. Waits between attempts count neither as time nor as commits: who is waiting is
-not committing. (A single attempt's number + 1 would not do: with attempts of equal length it is 2, whether 4 or 64
-compete, because of all that began before a commit none can succeed.)
+between its read and its failure. The sum over all attempts of an operation is the number of commits by others while
+the operation ran. Where as many operations end as begin, that is on average how many others ran at a time. So the
+estimate is 1 + the exponentially weighted mean of the versions by which each operation was overtaken; the newest
+operation weighs 1/64. It is a mean over *operations*: one hot entity among many quiet ones shows in the hot entities,
+and hardly here. Waits between attempts count neither as time nor as commits: an operation that waits does not commit.
+(One attempt's number + 1 would not do: with attempts of equal length it is 2, whether 4 or 64 clients compete, because
+no attempt that began before a commit can succeed after it.)
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ __all__ = [
 ]
 
 ATTEMPTS: Final = (1, 2, 3, 4, 5, 8, 13, 21, 34, 55)
-"""The upper bounds of the buckets for attempts per operation; one without a bound follows, here and below."""
+"""The upper bounds of the buckets for attempts per operation. Here and below, a bucket without a bound follows."""
 
 SECONDS: Final = (*(0.0005 * 2**n for n in range(17)), 60.0)
-"""For the time to commit: doubling from half a millisecond."""
+"""The upper bounds for the time to commit (seconds): they double from half a millisecond."""
 
 INTENTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""For the intents that one helping commit resolved."""
+"""The upper bounds for the intents that one helping commit resolved."""
 
 HOT: Final = 64
-"""How many entities are counted."""
+"""How many hot entities are counted."""
 
 _WEIGHT: Final = 1 / 64
-"""Of the newest operation in the estimate of concurrent committers."""
+"""The weight of the newest operation in the estimate of concurrent committers."""
 
 Decided = Literal["self", "other", "value", "error"]
 Resolution = Literal["applied", "not_applied", "unknown"]
@@ -68,9 +68,9 @@ class Distribution:
     """A histogram."""
 
     bounds: tuple[float, ...]
-    """The inclusive upper bounds of the buckets, ascending; the last bucket has none."""
+    """The inclusive upper bounds of the buckets, ascending. The last bucket has no bound."""
     counts: tuple[int, ...]
-    """How many values each bucket holds, which are above the bound before it; one more than there are bounds."""
+    """How many values each bucket holds: those above the bound before it. There is one more bucket than bounds."""
     total: float
     """The sum of all values."""
 
@@ -82,53 +82,53 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class HotConflicts:
-    """One of the entities on which most conflicts were met."""
+    """One of the entities with the most conflicts."""
 
     entity_id: int
     conflicts: int
-    """How many, or fewer."""
+    """How many conflicts there were, or more than that; see ``overcount``."""
     overcount: int
-    """By how much ``conflicts`` is too large at most."""
+    """By how much ``conflicts`` may be too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the process saw since the store was opened; what is *last seen* or *in flight* is of this moment."""
+    """What the process counted since the store was opened."""
 
     in_flight: int
-    """Operations that have begun and not ended."""
+    """Operations that have begun and not ended, at this moment."""
     operations: dict[str, dict[str, int]]
-    """Operations that ended, by verb and by what decided them: self (its own commit), other (somebody's helping
-    commit), value (nothing was to be committed), error."""
+    """Operations that ended, by verb and by what decided them: self (its own commit), other (another client's helping
+    commit), value (there was nothing to commit), error."""
     attempts: dict[str, Distribution]
-    """Attempts per operation, by verb; of operations that made at least one."""
+    """Attempts per operation that made at least one, by verb."""
     commit_seconds: dict[str, Distribution]
-    """Seconds from the call to the commit, by verb; of operations decided by self or other."""
+    """Seconds from the call to the commit, by verb, of operations decided by self or other."""
     conflicts: dict[str, dict[str, int]]
     """Attempts that lost, by verb and cause."""
     hot_entities: tuple[HotConflicts, ...]
-    """The entities with most conflicts, the worst first; see the module."""
+    """The entities with the most conflicts, in this order; see the module."""
     announced: int
-    """Operations that gave up trying alone and wrote down an intent."""
+    """Operations that wrote down an intent, after they lost alone."""
     batch_intents: Distribution
     """Intents that one helping commit of this process resolved."""
     pending_intents: int | None
-    """Intents on an entity when one was last looked at; None: never."""
+    """How many intents were pending on the entity that was last read for them; None: none was."""
     pending_oldest_seconds: float | None
-    """The age of the oldest of them then."""
+    """The age of the oldest of these intents at that moment."""
     ambiguous: dict[str, int]
     """Commits whose answer was lost, by what became of them: applied, not_applied, unknown."""
     overtaken_versions: int
     """Versions that others committed between a failed attempt's read and its failure."""
     concurrent_committers: float
-    """An estimate of how many operations, this one included, compete for the entity of one; see the module."""
+    """An estimate of how many operations compete for one entity at a time; see the module."""
     pool: PoolUse | None = None
-    """The store's connections; None: it needs none."""
+    """The store's connections; None: it has no pool."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as dictionaries, lists, numbers and strings."""
-        found: dict[str, Any] = _plain(self)
-        return found
+        """Return the snapshot as dictionaries, lists, numbers and strings."""
+        values: dict[str, Any] = _plain(self)
+        return values
 
 
 def _plain(value: Any) -> Any:
@@ -140,7 +140,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Buckets:
-    """A histogram that grows."""
+    """A histogram that takes more values."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -158,7 +158,7 @@ class _Buckets:
 
 
 class _Verb:
-    """What is counted of one kind of operation."""
+    """The counts of one verb."""
 
     __slots__ = ("attempts", "conflicts", "decided", "seconds")
 
@@ -170,7 +170,7 @@ class _Verb:
 
 
 class _Hot:
-    """The space-saving sketch: for each entity its count, and by how much that is too large at most."""
+    """The space-saving sketch: for each entity its count, and by how much the count may be too large."""
 
     __slots__ = ("_counters", "_most")
 
@@ -187,8 +187,8 @@ class _Hot:
         counters[entity_id] = count + 1, overcount
 
     def value(self) -> tuple[HotConflicts, ...]:
-        found = [HotConflicts(i, count, over) for i, (count, over) in self._counters.items()]
-        return tuple(sorted(found, key=lambda h: (-h.conflicts, h.overcount, h.entity_id)))
+        entities = [HotConflicts(i, count, over) for i, (count, over) in self._counters.items()]
+        return tuple(sorted(entities, key=lambda h: (-h.conflicts, h.overcount, h.entity_id)))
 
 
 class Metrics:
@@ -212,18 +212,18 @@ class Metrics:
         self._others = 0.0
 
     def begun(self) -> None:
-        """An operation begins."""
+        """Note that an operation begins."""
         with self._lock:
             self._in_flight += 1
 
     def ended(self) -> None:
-        """An operation has ended, one way or another."""
+        """Note that an operation has ended, with a result or an error."""
         with self._lock:
-            if self._in_flight:  # what began before a fork is not counted in the child
+            if self._in_flight:  # a child does not count operations that began before the fork
                 self._in_flight -= 1
 
     def operation(self, verb: str, attempts: int, seconds: float, decided: Decided) -> None:
-        """An operation has ended after ``attempts`` and ``seconds``; ``decided`` says by what."""
+        """Note what decided an operation that has ended, after so many ``attempts`` and ``seconds``."""
         with self._lock:
             seen = self._verb(verb)
             seen.decided[decided] = seen.decided.get(decided, 0) + 1
@@ -236,7 +236,7 @@ class Metrics:
                 self._overtaken_before = self._overtaken
 
     def conflict(self, verb: str, cause: str, entity_id: int | None = None) -> None:
-        """An attempt lost, on an entity if that is known."""
+        """Note that an attempt lost, and on which entity, if that is known."""
         with self._lock:
             conflicts = self._verb(verb).conflicts
             conflicts[cause] = conflicts.get(cause, 0) + 1
@@ -244,27 +244,27 @@ class Metrics:
                 self._hot.add(entity_id)
 
     def announced(self) -> None:
-        """An operation wrote down an intent."""
+        """Note that an operation wrote down an intent."""
         with self._lock:
             self._announced += 1
 
     def batch(self, size: int) -> None:
-        """A helping commit of ours resolved ``size`` intents."""
+        """Note that a helping commit of this process resolved ``size`` intents."""
         with self._lock:
             self._batches.add(size)
 
     def pending(self, count: int, oldest_seconds: float) -> None:
-        """So many intents were seen pending on an entity, the oldest of this age."""
+        """Note how many intents were pending on an entity, and the age of the oldest in seconds."""
         with self._lock:
             self._pending = count, oldest_seconds
 
     def ambiguous(self, resolution: Resolution) -> None:
-        """The answer to a commit was lost, and this came out."""
+        """Note what became of a commit whose answer was lost."""
         with self._lock:
             self._ambiguous[resolution] = self._ambiguous.get(resolution, 0) + 1
 
     def overtaken(self, by: int) -> None:
-        """Others committed ``by`` versions between the read of an attempt that failed, and its failure."""
+        """Note that others committed ``by`` versions between a failed attempt's read and its failure."""
         if by > 0:
             with self._lock:
                 self._overtaken += by
@@ -276,7 +276,7 @@ class Metrics:
         return seen
 
     def snapshot(self) -> Snapshot:
-        """Return all of it as it is at this moment."""
+        """Return all metrics as they are at this moment."""
         with self._lock:
             verbs = self._verbs
             count, oldest = self._pending or (None, None)
@@ -298,15 +298,15 @@ class Metrics:
 
     def counters(self) -> Counter[str]:
         """Return ``attempts`` and ``commits`` of operations that ended, ``conflicts_<cause>``, and ``unknown``."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         with self._lock:
             for seen in self._verbs.values():
-                found["attempts"] += int(seen.attempts.total)
-                found["commits"] += seen.decided.get("self", 0) + seen.decided.get("other", 0)
+                counts["attempts"] += int(seen.attempts.total)
+                counts["commits"] += seen.decided.get("self", 0) + seen.decided.get("other", 0)
                 for cause, count in seen.conflicts.items():
-                    found[f"conflicts_{cause}"] += count
-            found["unknown"] = sum(self._ambiguous.values())
-        return +found
+                    counts[f"conflicts_{cause}"] += count
+            counts["unknown"] = sum(self._ambiguous.values())
+        return +counts
 
 
 _ALL: weakref.WeakSet[Metrics] = weakref.WeakSet()
@@ -314,7 +314,7 @@ _ALL: weakref.WeakSet[Metrics] = weakref.WeakSet()
 
 def _in_child() -> None:
     for metrics in list(_ALL):
-        metrics._reset()  # noqa: SLF001  (our own; another thread of the parent may have held the lock)
+        metrics._reset()  # noqa: SLF001  (the same module; another thread of the parent may have held the lock at the fork)
 
 
 os.register_at_fork(after_in_child=_in_child)

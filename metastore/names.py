@@ -1,14 +1,12 @@
-"""Names and paths: what is allowed, how they are compared, how they are written.
+"""Names and paths: check them, compare them, write and parse them.
 
-A name has 1 to 255 code points after NFC, no control character and no lone surrogate;
-everything else is allowed, a blank at either end too, for sources have such names. Names are
-compared by code point: as they are, or, in a catalog that folds case, as
-``NFC(casefold(NFC(name)))``.
+A name has 1 to 255 code points after NFC, no control character and no lone surrogate. Everything else is allowed, also
+a blank at either end, because external sources have such names. Names are compared by code point: as they are, or, in a
+catalog that folds case, as ``NFC(casefold(NFC(name)))``.
 
-A path is the names from the root, ``lake.catalog.schema.table``. In its string form a name
-that holds a dot or a back-quote is back-quoted, with back-quotes doubled. A name that begins
-or ends with a blank is written in back-quotes too, so that a reader sees the blank; a path
-without them means the same: what stands between two dots is the name.
+A path is the names from the root, ``lake.catalog.schema.table``. In its string form a name with a dot or a back-quote
+is back-quoted, and its back-quotes are doubled. A name that begins or ends with a blank is written in back-quotes too,
+so that a reader sees the blank. A path without these quotes is parsed as the same: a name is the text between two dots.
 """
 
 from __future__ import annotations
@@ -31,13 +29,16 @@ __all__ = [
 ]
 
 MAX_NAME = 255
+"""How many code points a name may have."""
 MAX_PATH = 1000
+"""How many names a path may have."""
 
 Path = str | tuple[str, ...]
+"""A path: a string such as ``lake.catalog.schema``, or a tuple of names."""
 
 
 def clean_name(name: object) -> str:
-    """Return ``name`` normalised to NFC, or raise InvalidArgument that says what is wrong with it."""
+    """Return ``name`` normalised to NFC, or raise InvalidArgument, which says what is wrong with it."""
     if type(name) is not str:
         name = exact_text(name, "a name")
     if name.isascii():
@@ -63,7 +64,7 @@ def _clean_unicode(name: str) -> str:
 
 
 def exact_text(text: object, what: str) -> str:
-    """Return ``text`` as a plain string: the methods of a subclass could say something else than its characters."""
+    """Return ``text`` as a plain string: a subclass could have methods that disagree with its characters."""
     if not issubclass(type(text), str):
         raise InvalidArgument(f"{what} must be a string, not {type(text).__name__}")
     return str.__str__(text)
@@ -92,7 +93,7 @@ def format_path(names: Iterable[str]) -> str:
 
 
 def parse_path(path: object) -> tuple[str, ...]:
-    """Return the clean names of ``path``, a string or a tuple of names."""
+    """Return the clean names of ``path``, a string or a tuple of names. Raises InvalidArgument."""
     if isinstance(path, str):
         path = exact_text(path, "a path")
         names = path.split(".") if "`" not in path else _split_quoted(path)

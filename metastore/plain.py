@@ -1,7 +1,7 @@
-"""Turn any value of the public surface into plain JSON values: what ``to_dict()`` and ``--json`` have in common.
+"""Turn any value of the public surface into plain JSON values, for ``to_dict()`` and ``--json``.
 
-A value that has ``to_dict()`` says itself what it is; other dataclasses are objects with their fields. Times are ISO
-8601 texts in UTC, tuples are lists, mappings are dicts.
+A value with ``to_dict()`` becomes what that returns; another dataclass becomes an object with its fields. Times become
+ISO 8601 texts in UTC, tuples become lists, mappings become dicts.
 """
 
 from __future__ import annotations

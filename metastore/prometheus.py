@@ -1,12 +1,12 @@
-"""A store's metrics for Prometheus. Needs prometheus-client, the extra ``[metrics]``.
+"""Export a store's metrics to Prometheus. Needs prometheus-client, the extra ``[metrics]``.
 
-:func:`register` makes a registry ask ``store.metrics()`` whenever it is collected; nothing is counted twice, and
-nothing is asked of the database. Several stores may be registered, with the same label *names* and different values.
+:func:`register` makes a registry call ``store.metrics()`` whenever it is collected. It counts nothing twice, and never
+asks the database. Several stores may be registered, with the same label *names* and different values.
 
-**How many series there are** is bounded: operations and causes are words of this program. Entities are shown by id,
-not by path (ids do not change with a rename, and show no names), and only the ten worst of the 64 that are counted:
-``hot_entities=`` says how many, 0 for none. Which ten they are changes with time, so a long-lived Prometheus sees
-more ids than that over the weeks; it is a gauge, for "where is it", and not made for ``rate()``.
+**The number of series** is bounded: operations and causes are words of this program. Entities are shown by id, not by
+path: a rename does not change an id, and an id reveals no name. Only the ten with the most conflicts are shown, of the
+64 that are counted; ``hot_entities=`` sets another number, 0 for none. Which ten they are changes with time, so that
+Prometheus sees more ids over the weeks. It is a gauge that shows where the conflicts are, and not made for ``rate()``.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 class HasMetrics(Protocol):
-    """A store, as far as it matters here."""
+    """A store, or anything else with metrics."""
 
     def metrics(self) -> Snapshot:
-        """Return what the process saw."""
+        """Return the metrics of the process."""
         ...
 
 
@@ -47,7 +47,7 @@ def register(
     """Show a store's metrics in ``registry`` (None: the default one), with ``labels`` on every series.
 
     The registry keeps the store until :func:`unregister`. Raises InvalidArgument without prometheus-client, and for
-    labels that do not go together with those of other stores.
+    labels that do not fit those of the other stores.
     """
     core, registry = _client(registry)
     positive_integer(hot_entities, "hot_entities", least=0)
@@ -68,7 +68,7 @@ def register(
 
 
 def unregister(store: HasMetrics, registry: CollectorRegistry | None = None) -> None:
-    """Show a store's metrics no longer, if they were shown."""
+    """Stop showing a store's metrics, if the registry shows them."""
     _, registry = _client(registry)
     with _LOCK:
         collector = _COLLECTORS.get(registry)
@@ -93,14 +93,14 @@ def _client(registry: CollectorRegistry | None) -> tuple[Any, CollectorRegistry]
 
 
 class StoreCollector:
-    """What a registry asks: the stores registered in it, as families of metrics (``Collector`` of the client)."""
+    """The stores registered in one registry, as families of metrics (a ``Collector`` of prometheus-client)."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
         self._stores: list[tuple[HasMetrics, dict[str, str], int]] = []
 
     def add(self, store: HasMetrics, labels: dict[str, str], hot: int) -> None:
-        """Show one more store."""
+        """Show one more store. Raises InvalidArgument for a store or labels that are registered already."""
         for other, theirs, _ in self._stores:
             if other is store or theirs == labels:
                 raise InvalidArgument(
@@ -114,12 +114,12 @@ class StoreCollector:
         self._stores = [*self._stores, (store, labels, hot)]
 
     def remove(self, store: HasMetrics) -> bool:
-        """Show one store less; return whether any is left."""
+        """Stop showing a store; return whether others are left."""
         self._stores = [kept for kept in self._stores if kept[0] is not store]
         return bool(self._stores)
 
     def describe(self) -> Iterator[Metric]:
-        """Yield the families without samples: their names are taken then."""
+        """Yield the families without samples, so that the registry reserves their names."""
         yield from _Families(self._core, []).all
 
     def collect(self) -> Iterator[Metric]:
@@ -132,15 +132,15 @@ class StoreCollector:
 
 
 class _Families:
-    """The families of metrics, being filled."""
+    """The families of metrics, which ``add`` fills with samples."""
 
     def __init__(self, core: Any, labels: list[str]) -> None:
         self.all: list[Any] = []
 
         def family(kind: str, name: str, help_text: str, *more: str) -> Any:
-            found = getattr(core, f"{kind}MetricFamily")(f"metastore_{name}", help_text, labels=[*labels, *more])
-            self.all.append(found)
-            return found
+            made = getattr(core, f"{kind}MetricFamily")(f"metastore_{name}", help_text, labels=[*labels, *more])
+            self.all.append(made)
+            return made
 
         self.operations = family(
             "Counter",

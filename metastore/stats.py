@@ -1,6 +1,6 @@
-"""``store.stats()``: what the database itself shows of everybody's work, at one instant.
+"""``store.stats()``: what the database shows of the work of all clients, at one instant.
 
-It asks little (at most the feed's newest 100,000 steps), and locks nothing: it may be asked every minute.
+It reads little (at most the feed's newest 100,000 steps), and locks nothing: a monitor may call it every minute.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ __all__ = ["HotEntity", "MarkInfo", "Stats", "collect"]
 
 _HOUR: Final = 3_600_000_000
 _MOST: Final = 20
-"""How many marks and hot entities are shown."""
+"""How many marks and hot entities the statistics have at most."""
 
 
 @dataclass(frozen=True)
 class MarkInfo:
-    """An exclusive operation that is announced on a scope: others step aside for it."""
+    """The mark of an exclusive operation on a scope: other operations step aside for it."""
 
     entity_id: int
     """The entity that carries the mark."""
     path: str | None
-    """Where that is now; None: it was purged."""
+    """The entity's path now; None: it was purged."""
     operation_id: str
-    """Whose mark it is."""
+    """The operation that set the mark."""
     held_seconds: float
-    """How long ago it was set."""
+    """How many seconds ago it was set."""
     expires_seconds: float
-    """How long until anybody may take it away; negative: since when."""
+    """In how many seconds it expires; negative: how long ago it expired."""
     expired: bool
-    """Whether anybody may. Whoever meets it next does."""
+    """Whether it has expired. The next operation that meets an expired mark removes it."""
 
 
 @dataclass(frozen=True)
@@ -41,46 +41,46 @@ class HotEntity:
     """An entity that was written often in the last hour."""
 
     entity_id: int
-    """Its id."""
+    """The entity's id."""
     path: str | None
-    """Where it is now; None: it was purged."""
+    """Its path now; None: it was purged."""
     kind: str | None
-    """What it is; None: it was purged."""
+    """Its kind; None: it was purged."""
     writes: int
-    """How many versions were made of it and of the rows that it owns (partitions, statistics)."""
+    """How many versions were written of it and of the rows that it owns (partitions, statistics)."""
 
 
 @dataclass(frozen=True)
 class Stats:
-    """The database's side of things."""
+    """What the database shows of the work of all clients."""
 
     pending: int
-    """Intents that are announced and not decided, of all entities."""
+    """How many intents are announced and not decided, on all entities."""
     oldest_pending_seconds: float | None
-    """How long the oldest of them has been waiting; None: there is none."""
+    """How long the oldest of them has waited; None: there is none."""
     marks: tuple[MarkInfo, ...]
     """The 20 marks that expire first."""
     hot: tuple[HotEntity, ...]
-    """The 20 entities written most in the last hour, by the newest 100,000 steps."""
+    """The 20 entities written most in the last hour, among the feed's newest 100,000 steps."""
     feed_lag_seconds: float | None
-    """How long the oldest change has been waiting that is committed and not delivered; 0.0: none has; None: not known,
+    """How long the oldest change that is committed and not delivered has waited; 0.0: there is none. None: not known,
     because the database hides other roles' transactions (grant pg_read_all_stats)."""
     undecided_positions: int | None
-    """How many changes wait so; None: not known."""
+    """How many committed changes are not delivered yet; None: not known."""
     oldest_transaction_seconds: float | None
-    """How long the oldest transaction has been running, anywhere in PostgreSQL's cluster, that may write: a gap in
-    the feed can stay open for as long. None: there is none, it is not known, or the database is no PostgreSQL."""
+    """How long the oldest transaction that may write has run, anywhere in PostgreSQL's cluster: a gap in the feed can
+    stay open for as long. None: there is none, it is not known, or the database is not PostgreSQL."""
     multixact_members: int | None
-    """MultiXact members that PostgreSQL keeps, of 2**32; about. None: it does not say, or it is no PostgreSQL."""
+    """About how many MultiXact members PostgreSQL keeps, of 2**32. None: not known, or not PostgreSQL."""
     multixact_age: int | None
-    """MultiXacts made since the oldest one that may be in use, of 2**31, in the cluster. None: it is no PostgreSQL."""
+    """How many MultiXacts the cluster made since the oldest that may be in use, of 2**31. None: not PostgreSQL."""
     format: int
     """The format of the tables."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as dictionaries, lists, numbers and strings."""
-        found = asdict(self)
-        return {**found, "marks": list(found["marks"]), "hot": list(found["hot"])}
+        """Return the statistics as dictionaries, lists, numbers and strings."""
+        values = asdict(self)
+        return {**values, "marks": list(values["marks"]), "hot": list(values["hot"])}
 
 
 class _Backend(Protocol):
@@ -88,19 +88,19 @@ class _Backend(Protocol):
 
 
 def collect(backend: _Backend) -> Stats:
-    """Ask the database, once."""
-    found = backend.stats(_HOUR, _MOST)
+    """Read the statistics of the database, in one call."""
+    rows = backend.stats(_HOUR, _MOST)
     return Stats(
-        pending=found.pending,
-        oldest_pending_seconds=_ago(found.now, found.oldest_pending),
-        marks=tuple(_mark(mark, found.now) for mark in found.marks),
-        hot=tuple(HotEntity(h.entity_id, _path(h), h.kind, h.writes) for h in found.hot),
-        feed_lag_seconds=None if found.undecided is None else _ago(found.now, found.undecided_since) or 0.0,
-        undecided_positions=found.undecided,
-        oldest_transaction_seconds=_ago(found.now, found.oldest_transaction),
-        multixact_members=found.multixact_members,
-        multixact_age=found.multixact_age,
-        format=found.format,
+        pending=rows.pending,
+        oldest_pending_seconds=_ago(rows.now, rows.oldest_pending),
+        marks=tuple(_mark(mark, rows.now) for mark in rows.marks),
+        hot=tuple(HotEntity(h.entity_id, _path(h), h.kind, h.writes) for h in rows.hot),
+        feed_lag_seconds=None if rows.undecided is None else _ago(rows.now, rows.undecided_since) or 0.0,
+        undecided_positions=rows.undecided,
+        oldest_transaction_seconds=_ago(rows.now, rows.oldest_transaction),
+        multixact_members=rows.multixact_members,
+        multixact_age=rows.multixact_age,
+        format=rows.format,
     )
 
 

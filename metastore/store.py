@@ -59,6 +59,8 @@ T = TypeVar("T")
 class Store(Managers):
     """An open database. Thread-safe; a forked child opens connections of its own; not picklable."""
 
+    _session: Session
+
     def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
         self._url = url
         self._stand_on(Session(backend, clock, policy, Call(principal).principal))

@@ -1,4 +1,4 @@
-"""Database URLs: which are understood, and how they are shown."""
+"""Parse, check and show database URLs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_URL = "sqlite:///metastore.db"
 _SHOWN = frozenset(
     {"application_name", "connect_timeout", "host", "hostaddr", "port", "sslmode", "target_session_attrs"}
 )
-"""The options in the query of a URL whose values anybody may see; an unknown one may be a misspelled secret."""
+"""The options of a URL whose values may be shown. An unknown option may be a misspelled secret."""
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
@@ -56,7 +56,7 @@ def parse_url(url: str | None) -> URL:
 
 
 def _check_parts(url: URL, driver: str, text: str) -> None:
-    """Refuse what would be passed over in silence, or cut short, and where a part of a password looks like another."""
+    """Refuse parts that a driver would ignore or cut short, and a password that was parsed as another part."""
     if any(part and "\x00" in part for part in (url.host, url.database, url.username, str(url.password or ""))):
         raise InvalidArgument("the database URL has a NUL character; remove it")
     if driver.startswith("postgresql") and _is_cut_wrongly(url, text):
@@ -79,12 +79,12 @@ def _is_cut_wrongly(url: URL, text: str) -> bool:
     if url.port is not None and not 0 < url.port < 1 << 16:
         return True
     user, _, rest = text.partition("://")[2].partition("@")
-    option = "=" in user.partition("?")[2]  # host:1/db?password=…@… is read as the password of a user "host"
+    option = "=" in user.partition("?")[2]  # SQLAlchemy takes host:1/db?password=…@… for the password of a user "host"
     return "@" in text and ("@" in rest or option or url.username is None or "?" in url.username)
 
 
 def reachable_url(url: str | None) -> str:
-    """Return the URL as other processes, in other folders, must write it; it has the password, if there is one.
+    """Return the URL as other processes, in other folders, must write it. It has the password, if there is one.
 
     Raises InvalidArgument for a database in memory.
     """

@@ -22,7 +22,7 @@ from metastore.clock import SYSTEM
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.names import format_path
 from metastore.port.commit import LIVE, ROOT_ID
-from metastore.port.snapshot import Snapshot
+from metastore.port.snapshot import TableSnapshot
 from metastore.store import Store, open_store
 
 __all__ = ["gather", "operations", "position", "since"]
@@ -147,7 +147,7 @@ def _nested(columns: str) -> str:
     return ", ".join(f"{name}: {kind}" for name, kind in fields)
 
 
-def _events(snapshot: Snapshot) -> Iterator[Mapping[str, Any]]:
+def _events(snapshot: TableSnapshot) -> Iterator[Mapping[str, Any]]:
     names = [field.name for field in _EVENT]
     for row in snapshot.rows("operation", names, ["seq"]):
         event = dict(zip(names, row, strict=True))
@@ -155,7 +155,7 @@ def _events(snapshot: Snapshot) -> Iterator[Mapping[str, Any]]:
             yield event | {"operation_id": str(event["operation_id"])}
 
 
-def _entities(snapshot: Snapshot) -> Iterator[Mapping[str, Any]]:
+def _entities(snapshot: TableSnapshot) -> Iterator[Mapping[str, Any]]:
     """Yield what a path leads to."""
     stands: dict[int, tuple[int, str, str]] = {}
     for row_id, parent_id, kind, name, state in snapshot.rows(

@@ -18,7 +18,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Change
 from metastore.managers.history import change_of
 from metastore.names import exact_text
-from metastore.port.backend import Backend
+from metastore.port.backend import Backend, Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
@@ -125,7 +125,7 @@ def _check_collected(epoch: str, collected: int, seq: int) -> None:
         )
 
 
-def _check_restored(backend: Backend, position: str, seq: int, mark: str, collected: int) -> None:
+def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> None:
     """Refuse a position whose change is not there any more, although gc has not removed it."""
     operation_id, replica = backend.event_at(seq)
     gone_rightly = replica or seq <= collected

@@ -13,7 +13,7 @@ from metastore.managers.manager import Manager
 from metastore.managers.models import Models
 from metastore.managers.owned import Partitions, Statistics
 from metastore.managers.sources import Crawls, Sources
-from metastore.operation.session import Session
+from metastore.operation.session import ManagerSession
 
 __all__ = ["Managers"]
 
@@ -21,7 +21,7 @@ __all__ = ["Managers"]
 class Managers:
     """The managers of all kinds, on one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ManagerSession) -> None:
         self._session = session
         self.metalakes = Metalakes(session, KINDS["metalake"])
         self.catalogs = Catalogs(session, KINDS["catalog"])

@@ -18,7 +18,7 @@ from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target
 from metastore.names import clean_text, parse_path
-from metastore.port.backend import Backend, Found, Search
+from metastore.port.backend import Backend, Matches, Search
 from metastore.port.commit import ROOT_ID
 from metastore.port.records import Lookup, Record
 
@@ -125,7 +125,7 @@ def _by_parent(backend: Backend, looked_for: Wanted) -> Iterator[Record]:
 def _pages(backend: Backend, search: Search, containers: list[int]) -> Iterator[Record]:
     """Yield what is found; note the containers that the scan met."""
     while True:
-        found: Found = backend.find(search)
+        found: Matches = backend.find(search)
         containers += [entity_id for entity_id, kind in found.scanned if kind_named(kind).container]
         yield from found.records
         if found.last is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from metastore.kinds.change import decode
 from metastore.kinds.entity import Change, Version, utc
 from metastore.operation.outcome import entity_at
-from metastore.port.backend import Backend
+from metastore.port.backend import Reads
 from metastore.port.records import Origin, Step
 from metastore.port.unreadable import naming
 
@@ -40,7 +40,7 @@ def change_of(step: Step, position: str, origin: Origin) -> Change:
     return Change(**vars(version), position=position, kind=step.kind or "", entity_id=step.entity_id or 0)
 
 
-def steps_of(backend: Backend, entity_id: int, page_size: int = 500) -> Iterator[Step]:
+def steps_of(backend: Reads, entity_id: int, page_size: int = 500) -> Iterator[Step]:
     """Yield an entity's steps, oldest first."""
     after = 0
     while True:

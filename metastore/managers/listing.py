@@ -20,14 +20,14 @@ from metastore.managers.target import Target, find
 from metastore.names import format_path, parse_path
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
-from metastore.port.backend import Backend
-from metastore.port.records import ROOT, Node, Page
+from metastore.port.backend import Reads
+from metastore.port.records import ROOT, Node, RowPage
 
 __all__ = ["owner_pages", "pages", "parent_nodes"]
 
 T = TypeVar("T")
 Guards = list[tuple[int, int]]
-Read = Callable[[Node, T | None, Guards], tuple[Page[T], int]]
+Read = Callable[[Node, T | None, Guards], tuple[RowPage[T], int]]
 """From (the node listed, the last row so far, guards) to a page, and how many rows a full one has."""
 
 
@@ -47,18 +47,18 @@ def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, .
     return find(view, above, parent).chain
 
 
-def pages(backend: Backend, kind: Kind, parent: Target | None, read: Read[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
+def pages(backend: Reads, kind: Kind, parent: Target | None, read: Read[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
     """Yield (the parent's nodes, row) for each row below ``parent`` that ``read`` brings."""
     return _pages(backend, lambda view: parent_nodes(view, kind, parent), read)
 
 
-def owner_pages(backend: Backend, kind: Kind, owner: Target, read: Read[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
+def owner_pages(backend: Reads, kind: Kind, owner: Target, read: Read[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
     """Yield (the owner's nodes, row) for each owned row that ``read`` brings."""
     return _pages(backend, lambda view: find(view, kind, owner).chain, read)
 
 
 def _pages(
-    backend: Backend, nodes_of: Callable[[View], tuple[Node, ...]], read: Read[T]
+    backend: Reads, nodes_of: Callable[[View], tuple[Node, ...]], read: Read[T]
 ) -> Iterator[tuple[tuple[Node, ...], T]]:
     nodes = first = nodes_of(View(backend, trusting=True))
     last: T | None = None

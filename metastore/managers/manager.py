@@ -44,7 +44,7 @@ from metastore.operation.operation import is_new, perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Merge, Proposal, Request, View, committed
 from metastore.port.commit import DROPPED, LIVE
-from metastore.port.records import Child, Node, Page, Record, Step
+from metastore.port.records import Child, Node, Record, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["E", "Manager"]
@@ -128,7 +128,7 @@ class Manager(Paged[E]):
             (found,) = self._session.backend.resolve([lookup(self._kind, parse_path(path))])
             if len(found.nodes) >= len(parse_path(path)) - 1:
                 return
-            if (depth == 0 and not is_new(self._session, call)) or not self._make_parents(path, options):
+            if (depth == 0 and not is_new(self._session.of_store(), call)) or not self._make_parents(path, options):
                 return
 
     @shows_options(BulkOptions)
@@ -238,7 +238,7 @@ class Manager(Paged[E]):
         positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind
 
-        def read(above: Node, last: Child | None, guards: Any) -> tuple[Page[Child], int]:
+        def read(above: Node, last: Child | None, guards: Any) -> tuple[RowPage[Child], int]:
             after = ("", 0) if last is None else (last.key, last.node.id)
             return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
 
@@ -252,7 +252,7 @@ class Manager(Paged[E]):
         positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind
 
-        def read(above: Node, last: tuple[str, str] | None, guards: Any) -> tuple[Page[tuple[str, str]], int]:
+        def read(above: Node, last: tuple[str, str] | None, guards: Any) -> tuple[RowPage[tuple[str, str]], int]:
             after = "" if last is None else last[0]
             return backend.names(above.id, kind.name, kind.family, after, page_size, guards), page_size
 
@@ -385,7 +385,7 @@ class Manager(Paged[E]):
             tuple,
         )
         if entity_id and not self._session.in_transaction:  # gc deletes it otherwise
-            delete_tree(self._session.backend, entity_id)
+            delete_tree(self._session.of_store().backend, entity_id)
         return bool(entity_id)
 
     # --- for all of them

@@ -32,7 +32,7 @@ from metastore.names import Path
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Proposal, Request, View
-from metastore.operation.session import Session
+from metastore.operation.session import ManagerSession
 from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["Models"]
@@ -48,7 +48,7 @@ _ROUNDS: Final = 3
 class Models(Manager[Model]):
     """Models. A version is meant by its number, or by an alias."""
 
-    def __init__(self, session: Session, kind: Kind) -> None:
+    def __init__(self, session: ManagerSession, kind: Kind) -> None:
         super().__init__(session, kind)
         self._rows = OwnedManager[ModelVersion](session, MODEL_VERSION, kind)
 

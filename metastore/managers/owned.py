@@ -21,8 +21,7 @@ from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of, shows_options
-from metastore.managers.page import Listed
-from metastore.managers.page import Page as Listing
+from metastore.managers.page import Listed, Page
 from metastore.managers.pages import clean_prefix, page_of
 from metastore.managers.target import Target, check_standing, find, shown
 from metastore.names import clean_name, format_path
@@ -30,10 +29,10 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Proposal, Request, Results, View
-from metastore.operation.session import Session
-from metastore.port.backend import Backend
+from metastore.operation.session import ManagerSession
+from metastore.port.backend import Reads
 from metastore.port.commit import Delete, Event, Put
-from metastore.port.records import Node, OwnedRecord, Page, Step
+from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
 __all__ = ["OwnedManager", "Partitions", "Statistics", "still"]
@@ -53,7 +52,7 @@ class _Row:
 class OwnedManager(Generic[O]):
     """The manager of one kind of owned row, for owners of one kind."""
 
-    def __init__(self, session: Session, kind: OwnedKind, owner: Kind) -> None:
+    def __init__(self, session: ManagerSession, kind: OwnedKind, owner: Kind) -> None:
         self._session = session
         self._kind = kind
         self._owner = owner
@@ -69,7 +68,7 @@ class OwnedManager(Generic[O]):
         positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind.name
 
-        def read(above: Node, last: OwnedRecord | None, guards: Any) -> tuple[Page[OwnedRecord], int]:
+        def read(above: Node, last: OwnedRecord | None, guards: Any) -> tuple[RowPage[OwnedRecord], int]:
             return backend.owned(above.id, kind, "" if last is None else last.name, page_size, guards), page_size
 
         for _, record in owner_pages(backend, self._owner, owner, read):
@@ -81,9 +80,7 @@ class OwnedManager(Generic[O]):
         """Yield the names of the owner's rows, ordered by code point."""
         return (row.name for row in self.list(owner, page_size=page_size))
 
-    def page(
-        self, owner: Target, *, size: int = 100, token: str | None = None, prefix: str | None = None
-    ) -> Listing[O]:
+    def page(self, owner: Target, *, size: int = 100, token: str | None = None, prefix: str | None = None) -> Page[O]:
         """Return one page of the owner's rows, by name; ``token`` is the ``next_token`` of the page before.
 
         ``prefix`` is taken as it is. Raises InvalidArgument for a token of another listing.
@@ -92,13 +89,13 @@ class OwnedManager(Generic[O]):
 
     def names_page(
         self, owner: Target, *, size: int = 100, token: str | None = None, prefix: str | None = None
-    ) -> Listing[str]:
+    ) -> Page[str]:
         """Return one page of the names of the owner's rows. See :meth:`page`."""
         return self._page(owner, size, token, prefix, lambda record: record.name)
 
     def _page(
         self, owner: Target, size: int, token: str | None, prefix: str | None, item: Callable[[OwnedRecord], T]
-    ) -> Listing[T]:
+    ) -> Page[T]:
         backend, kind = self._session.backend, self._kind.name
         return page_of(
             self._session,
@@ -257,7 +254,7 @@ class OwnedManager(Generic[O]):
         return Event(self._kind.name, action, before, after)
 
 
-def still(backend: Backend, nodes: tuple[Node, ...]) -> bool:
+def still(backend: Reads, nodes: tuple[Node, ...]) -> bool:
     """Whether the path that led to an owner led there until now, hence when its rows were read."""
     return backend.hold([(n.id, n.scope_version) for n in nodes])
 
@@ -265,7 +262,7 @@ def still(backend: Backend, nodes: tuple[Node, ...]) -> bool:
 class Partitions(OwnedManager[Partition]):
     """The partitions of tables."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, PARTITION, TABLE)
 
     @shows_options(CallOptions)
@@ -289,7 +286,7 @@ class Partitions(OwnedManager[Partition]):
 class Statistics(OwnedManager[Statistic]):
     """What is known of the data behind tables."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, STATISTIC, TABLE)
 
     def row(self, name: str, values: Mapping[str, Any]) -> _Row:

@@ -13,10 +13,10 @@ from metastore.managers.page import Listed, Page
 from metastore.managers.pages import clean_prefix, page_after, page_of
 from metastore.managers.target import Target, find, names_of
 from metastore.operation.request import View, committed
-from metastore.operation.session import Session
+from metastore.operation.session import ManagerSession
 from metastore.port.commit import DROPPED, LIVE
 from metastore.port.records import Child, Node, Step
-from metastore.port.records import Page as Rows
+from metastore.port.records import RowPage as Rows
 
 __all__ = ["E", "Paged"]
 
@@ -26,7 +26,7 @@ E = TypeVar("E", bound=Entity)
 class Paged(Generic[E]):
     """What a manager shows in pages."""
 
-    def __init__(self, session: Session, kind: Kind) -> None:
+    def __init__(self, session: ManagerSession, kind: Kind) -> None:
         self._session = session
         self._kind = kind
 

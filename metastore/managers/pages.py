@@ -15,9 +15,8 @@ from metastore.managers.page import Listed, Page, clean_size, just_before, read_
 from metastore.names import clean_text, fold
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
-from metastore.operation.session import Session
-from metastore.port.records import ROOT, Node
-from metastore.port.records import Page as Rows
+from metastore.operation.session import ManagerSession
+from metastore.port.records import ROOT, Node, RowPage
 
 __all__ = ["Nodes", "clean_prefix", "page_after", "page_of", "parent_of_page"]
 
@@ -39,12 +38,12 @@ def clean_prefix(prefix: object) -> str | None:
 
 
 def page_of(
-    session: Session,
+    session: ManagerSession,
     listed: Listed,
     size: int,
     token: str | None,
     find: Callable[[View], Nodes],
-    read: Callable[[Node, Key, int, Guards], Rows[R]],
+    read: Callable[[Node, Key, int, Guards], RowPage[R]],
     key_of: Callable[[R], Key],
     item_of: Callable[[Nodes, R], T],
     *,
@@ -56,7 +55,7 @@ def page_of(
     has, if there is one. ``folds``: keys are compared without case below a parent that folds.
     """
     size = clean_size(size)
-    epoch = session.epoch()
+    epoch = session.of_store().epoch()
     given = None if token is None else read_token(listed, epoch, token)
     parent_id = None if given is None else given[0]
     view = View(session.backend, trusting=True)
@@ -76,7 +75,7 @@ def page_of(
 
 
 def _rows(
-    read: Callable[[Node, Key, int, Guards], Rows[R]],
+    read: Callable[[Node, Key, int, Guards], RowPage[R]],
     above: Node,
     key_of: Callable[[R], Key],
     begins: str | None,
@@ -115,7 +114,7 @@ def parent_of_page(view: View, find: Callable[[View], Nodes], parent_id: int | N
 
 
 def page_after(
-    session: Session,
+    session: ManagerSession,
     listed: Listed,
     size: int,
     token: str | None,
@@ -126,7 +125,7 @@ def page_after(
 ) -> Page[T]:
     """Return one page of what belongs to an entity and is numbered, such as its versions."""
     size = clean_size(size)
-    epoch = session.epoch()
+    epoch = session.of_store().epoch()
     parent_id, after = (None, [0]) if token is None else read_token(listed, epoch, token)
     entity_id = entity_of(parent_id)
     rows = read(entity_id, after[0], size + 1)

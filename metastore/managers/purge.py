@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.port.backend import Backend
+from metastore.port.backend import Upkeep
 
 __all__ = ["delete_tree"]
 
@@ -10,7 +10,7 @@ _BATCH = 500
 """How many entities one statement deletes at most."""
 
 
-def delete_tree(backend: Backend, entity_id: int) -> int:
+def delete_tree(backend: Upkeep, entity_id: int) -> int:
     """Delete an entity that is purging and all below it; return how many were deleted.
 
     What another process deletes at this moment is left to it.

@@ -27,7 +27,7 @@ from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform
 from metastore.operation.request import Proposal, Request, View, committed
-from metastore.operation.session import Session
+from metastore.operation.session import ManagerSession
 from metastore.port.commit import Event, Put, Write
 from metastore.port.records import Node, OwnedRecord
 
@@ -60,7 +60,7 @@ class NewTable:
 class Sources(OwnedManager[Source]):
     """Which table a data set is, by the name of its location."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, SOURCE, CATALOG)
 
     def row(self, name: str, **fields: Any) -> Any:
@@ -106,7 +106,7 @@ class Sources(OwnedManager[Source]):
 
         What stands in the way of one of them is in the way of all: then VersionConflict, and nothing was written.
         """
-        ids = self._session.backend.reserve_ids(len(tables))
+        ids = self._session.of_store().backend.reserve_ids(len(tables))
         writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new)]
         writes += [self._source(catalog, id_, new) for id_, new in sorted(zip(ids, tables, strict=True), key=_by_name)]
         entities = (catalog, *{new.parent.id: new.parent for new in tables}.values())
@@ -156,7 +156,7 @@ def _owned(owner_id: int, kind: OwnedKind, names: tuple[str, ...], name: str, do
 class Crawls(OwnedManager[Crawl]):
     """What each crawl into a catalog did, by when it began."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, CRAWL, CATALOG)
 
     def row(self, name: str, state: str, values: Mapping[str, Any]) -> Any:

@@ -37,7 +37,7 @@ from metastore.operation.marks import MARK_TTL, help_others
 from metastore.operation.outcome import encode_error, encode_value, merits
 from metastore.operation.record import detail, refused_id
 from metastore.operation.request import Call, Proposal, Request, View
-from metastore.operation.session import Session
+from metastore.operation.session import ManagerSession, Session
 from metastore.port.commit import (
     ROOT_ID,
     Caller,
@@ -68,9 +68,9 @@ _MARKS = ("self", "busy")
 """Conflicts after which an exclusive operation marks its scope."""
 
 
-def perform(session: Session, request: Request[T], call: Call) -> T:
+def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
     """Run ``request`` until it is committed, or settled on a value or an error."""
-    if session.in_transaction:
+    if not isinstance(session, Session):
         if call.operation_id is not None:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
         if call.lease is not None:
@@ -79,7 +79,7 @@ def perform(session: Session, request: Request[T], call: Call) -> T:
     return _of(session, Operation(session, request, call).run())
 
 
-def _of(session: Session, result: T) -> T:
+def _of(session: ManagerSession, result: T) -> T:
     """Note in an entity where it comes from: only what was committed here is trusted later."""
     if isinstance(result, Entity):
         result.__dict__["origin"] = session.backend.origin
@@ -99,7 +99,7 @@ def is_new(session: Session, call: Call) -> bool:
     return True
 
 
-def _in_transaction(session: Session, request: Request[T], call: Call) -> T:
+def _in_transaction(session: ManagerSession, request: Request[T], call: Call) -> T:
     """Lay the request's writes over the transaction; nothing is sent. Raises DeadlineExceeded."""
     if remaining(session.clock, math.inf) <= 0:
         raise DeadlineExceeded("the deadline passed before the transaction was complete; nothing was written")

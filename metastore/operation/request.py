@@ -21,7 +21,7 @@ from metastore.kinds.entity import Entity
 from metastore.names import clean_text
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.recent import Recent
-from metastore.port.backend import Backend
+from metastore.port.backend import Reads
 from metastore.port.commit import Guard, LeaseToken, Read, Result, Write
 from metastore.port.records import Lookup, Node, Step
 
@@ -111,7 +111,7 @@ def clean_principal(principal: object) -> str:
     return text
 
 
-def committed(backend: Backend, entity: Entity) -> bool:
+def committed(backend: Reads, entity: Entity) -> bool:
     """Whether what an entity says was committed in this database. Raises InvalidArgument for one of another database.
 
     No: a transaction returned it that was refused, has not ended, or whose outcome is unknown. Its id means what it
@@ -133,7 +133,7 @@ def committed(backend: Backend, entity: Entity) -> bool:
 class View:
     """What one attempt sees: the backend, and whether what is in hand may be trusted."""
 
-    def __init__(self, backend: Backend, trusting: bool, recent: Recent | None = None) -> None:
+    def __init__(self, backend: Reads, trusting: bool, recent: Recent | None = None) -> None:
         self.backend = backend
         self.trusting = trusting
         self.guessed = False

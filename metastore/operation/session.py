@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from metastore.clock import Clock
+from metastore.errors import InvalidArgument
 from metastore.metrics import Metrics
 from metastore.operation.hot import Hot
 from metastore.operation.recent import Recent
 from metastore.operation.request import Call
-from metastore.port.backend import Backend
+from metastore.port.backend import Backend, Reads
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
-__all__ = ["Session"]
+__all__ = ["ManagerSession", "Session"]
 
 
 @dataclass
-class Session:
-    """One backend, and how it is used. In a transaction nothing in hand is trusted."""
+class ManagerSession:
+    """What a manager works on: a store's session, or a transaction's, which trusts no entity in hand.
 
-    backend: Backend
+    A store's is a :class:`Session`. A transaction's has only the reads and the commit of its overlay.
+    """
+
+    in_transaction: ClassVar[bool] = True
+    backend: Reads
     clock: Clock
     policy: RetryPolicy
     principal: str | None
-    in_transaction: bool = False
     metrics: Metrics = field(default_factory=Metrics)
     bucket: TokenBucket = field(init=False)
     hot: Hot = field(init=False)
@@ -35,6 +40,26 @@ class Session:
     def policy_of(self, call: Call) -> RetryPolicy:
         """Return the policy with the call's own deadline."""
         return self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
+
+    def of_store(self) -> Session:
+        """Return the store's session, with the whole backend. Raises InvalidArgument in a transaction."""
+        raise InvalidArgument("this call is not part of a transaction; use the store")
+
+    def __post_init__(self) -> None:
+        self.bucket = TokenBucket(_TOKENS, _TOKENS_PER_SECOND, self.clock)
+        self.hot = Hot(self.clock)
+
+
+@dataclass
+class Session(ManagerSession):
+    """What all calls of one store share: the whole backend, and how it is used."""
+
+    in_transaction = False
+    backend: Backend
+
+    def of_store(self) -> Session:
+        """Return this session."""
+        return self
 
     def bound(self, principal: str | None, deadline: float | None) -> Session:
         """Return a session with another principal or deadline that shares all else: the backend, what is remembered."""
@@ -48,10 +73,6 @@ class Session:
         if self._epoch is None:
             self._epoch = self.backend.feed_start()[0]
         return self._epoch
-
-    def __post_init__(self) -> None:
-        self.bucket = TokenBucket(_TOKENS, _TOKENS_PER_SECOND, self.clock)
-        self.hot = Hot(self.clock)
 
 
 _TOKENS, _TOKENS_PER_SECOND = 100, 20.0

@@ -1,8 +1,8 @@
-"""What a backend does: apply a commit in one attempt, and answer a handful of reads.
+"""The port: what a backend does, as small protocols, and :class:`Backend`, their sum.
 
-``commit`` promises: if and only if it answers :class:`Committed`, every precondition held at
-one instant and everything was written at that instant. It never retries and never sleeps.
-Each read sees one instant, and is one round trip.
+``commit`` promises: if and only if it returns :class:`Committed`, every precondition held at one instant, and
+everything was written at that instant. It never retries and never sleeps. Each read sees one instant, and takes one
+round trip. A function is typed on the protocol that it uses, so that its signature says what it may do.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from metastore.port.records import (
     Marked,
     Origin,
     OwnedRecord,
-    Page,
     Pending,
     Resolved,
+    RowPage,
     Step,
     Turn,
 )
 from metastore.port.restore import Restorer
-from metastore.port.search import Found, Search
-from metastore.port.snapshot import Fence, Snapshot
+from metastore.port.search import Matches, Search
+from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = [
@@ -40,12 +40,19 @@ __all__ = [
     "QUIET",
     "TOMBSTONES_STAY",
     "Backend",
+    "Content",
+    "Database",
     "Embedded",
-    "Fence",
-    "Found",
+    "Feed",
     "Guards",
+    "Intents",
+    "Marks",
+    "Matches",
+    "Reads",
     "Search",
-    "Snapshot",
+    "TableSnapshot",
+    "Upkeep",
+    "Watermark",
 ]
 
 
@@ -53,29 +60,42 @@ FORMAT = 4
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
-"""How much longer than the retention a tombstone stays (µs): an original may be late."""
+"""How much longer than the retention a tombstone stays (µs): the original commit may arrive late."""
 
 QUIET = 50_000
-"""How long a scope takes no new mark after one was cleared (µs), at least: the others' turn."""
+"""The shortest time for which a scope takes no new mark after one was cleared (µs): others have their turn."""
 
 LONGEST_QUIET = 5_000_000
-"""And at most (µs), however long the mark was held."""
+"""The longest such time (µs), however long the mark was held."""
 
 MOST_AHEAD = 5_000_000
-"""How far ahead of the database's clock what was noted may lie (µs); further ahead, the clock was set back since."""
+"""How far ahead of the database's clock a stored time may lie (µs). Beyond it, the clock was set back since then."""
 
 DRIFT = 60_000_000
-"""How far a caller's clock may be from the database's (µs), for operation ids that callers give."""
+"""How far a caller's clock may be from the database's (µs): it dates the operation ids that callers give."""
 
 
 Guards = Sequence[tuple[int, int]]
+"""(id, scope version) of each scope under which a page is read."""
 
 
-class Backend(Protocol):
-    """The port. Three keep it: PostgreSQL, SQLite, and the memory model that is the oracle."""
+class Reads(Protocol):
+    """The commit, and the reads that managers need. A transaction's overlay keeps exactly this protocol.
+
+    Each read sees one instant and takes one round trip.
+    """
+
+    @property
+    def origin(self) -> Origin:
+        """Which database this is, as it was read last. All entities that come from it carry it."""
+        ...
+
+    def identify(self) -> Origin:
+        """Read again which database this is: a restore through another store makes it another one."""
+        ...
 
     def commit(self, commit: Commit) -> Outcome:
-        """Apply ``commit`` atomically, in one attempt."""
+        """Apply ``commit`` atomically, in one attempt. Return Committed if and only if everything was applied."""
         ...
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
@@ -83,7 +103,7 @@ class Backend(Protocol):
         ...
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
-        """Return each entity, in whatever state."""
+        """Return each entity, in whatever state; None: it was purged."""
         ...
 
     def hold(self, guards: Guards) -> bool:
@@ -96,92 +116,35 @@ class Backend(Protocol):
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
-    ) -> Page[Child]:
-        """Return the children in this state after (key, id), by key and id."""
+    ) -> RowPage[Child]:
+        """Return at most ``limit`` children in this state after (key, id), ordered by key and id."""
         ...
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
-    ) -> Page[tuple[str, str]]:
-        """Return (key, name) of the live children after ``after``, by key."""
-        ...
-
-    def find(self, search: Search) -> Found:
-        """Return what is looked for among the next rows of a scan; all of it true at one instant."""
+    ) -> RowPage[tuple[str, str]]:
+        """Return (key, name) of at most ``limit`` live children after the key ``after``, ordered by key."""
         ...
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
-        """Return the child of this kind and name that was dropped last and can be restored."""
+        """Return the child of this kind and name that was dropped last and can be restored; None: there is none."""
         ...
 
-    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
-        """Return owned rows after the name ``after``, by name."""
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
+        """Return at most ``limit`` owned rows after the name ``after``, ordered by name."""
         ...
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        """Return the owned row of each (owner, name)."""
+        """Return the owned row of each (owner, name); None: there is none."""
         ...
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         """Return the steps of an entity or owned row with a version greater than ``after``."""
         ...
 
-    def feed(self, after: int, limit: int) -> Page[Step]:
-        """Return the steps with a position greater than ``after`` that are decided, in order.
 
-        ``held`` is False when later ones are there that are not decided yet: ask again.
-        """
-        ...
-
-    def feed_start(self) -> tuple[str, int]:
-        """Return the epoch and the last position that gc has removed."""
-        ...
-
-    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
-        """Return which operation has a position, and whether this is a replica, which may not have it yet."""
-        ...
-
-    def reserve_ids(self, count: int) -> list[int]:
-        """Return new ids that nobody else will get."""
-        ...
-
-    def now(self) -> int:
-        """Return the database's time, in microseconds since 1970."""
-        ...
-
-    def dropped_before(self, time: int, limit: int) -> list[int]:
-        """Return the ids of entities that were dropped before ``time`` and are not purging yet."""
-        ...
-
-    def purging(self, limit: int) -> list[int]:
-        """Return the ids of entities that wait for their deletion."""
-        ...
-
-    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
-        """Return (id, kind) of children, in whatever state."""
-        ...
-
-    def delete_entities(self, ids: Sequence[int]) -> int:
-        """Delete what no path leads to any more, with its owned rows, unless it has children."""
-        ...
-
-    def forget(self, before: int) -> None:
-        """Refuse operation ids that are older than ``before`` from now on: their rows may be deleted.
-
-        What an earlier call left behind is lowered to the clock if it lies ahead of it: the clock was set back since,
-        and no id would be accepted until it is there again.
-        """
-        ...
-
-    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
-        """Look at ``limit`` steps after a position; delete what is older than ``before`` and not needed.
-
-        Needed are the newest ``keep`` versions of what still exists. Returns the last position
-        looked at (None: there were none), and how many versions and other steps were deleted.
-        """
-        ...
-
-    # --- operations that are written down
+class Intents(Protocol):
+    """Operations that are written down before they are applied, so that any client can apply them."""
 
     def write_down(self, entry: Entry) -> Outcome:
         """Insert an operation's row, or replace the one that was claimed. One attempt.
@@ -203,10 +166,11 @@ class Backend(Protocol):
         ...
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
-        """Make impossible whatever was sent for this operation and is not applied yet.
+        """Make everything impossible that was sent for this operation and is not applied yet.
 
-        Returns the number under which its owner may claim it; None: it is pending or decided. Raises OutcomeUnknown
-        if there is no row, and gc may have deleted one that is ``life`` seconds old: the operation may be applied.
+        Returns the number under which the operation's client may claim it; None: it is pending or decided. Raises
+        OutcomeUnknown if there is no row and gc may have deleted one that is ``life`` seconds old: the operation may
+        have been applied.
         """
         ...
 
@@ -218,14 +182,16 @@ class Backend(Protocol):
         """Return what an operation wrote."""
         ...
 
-    # --- marks
+
+class Marks(Protocol):
+    """Exclusive operations that are announced on a scope: guards step aside for them."""
 
     def mark(self, mark: Mark) -> Outcome:
-        """Set a mark where there is none and nobody else has his turn. One attempt, without waiting for a mark."""
+        """Set a mark, unless there is one or others have their turn. One attempt, which never waits for a mark."""
         ...
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
-        """Take one's own mark away; False: it is gone."""
+        """Remove the mark of this operation; False: it was not there any more."""
         ...
 
     def marked(self, ids: Sequence[int]) -> list[Marked]:
@@ -233,61 +199,131 @@ class Backend(Protocol):
         ...
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
-        """Take away another's mark that has expired, with a new scope version; False: there is none."""
+        """Remove a mark of this other operation that has expired, with a new scope version; False: there is none."""
+        ...
+
+
+class Feed(Protocol):
+    """The change feed: what was committed, in serialization order."""
+
+    def feed(self, after: int, limit: int) -> RowPage[Step]:
+        """Return at most ``limit`` decided steps with a position greater than ``after``, ordered by position.
+
+        ``held`` is False when later steps are there that are not decided yet: ask again.
+        """
+        ...
+
+    def feed_start(self) -> tuple[str, int]:
+        """Return the epoch and the last position that gc has removed."""
+        ...
+
+    def event_at(self, seq: int) -> tuple[UUID | None, bool]:
+        """Return which operation has a position, and whether this is a replica, which may not have it yet."""
+        ...
+
+    def watermark(self) -> Watermark:
+        """Return how far positions have been drawn by now."""
+        ...
+
+    def decided(self, watermark: Watermark) -> bool:
+        """Whether each position up to a watermark is decided: a snapshot from now on shows all that were committed."""
+        ...
+
+
+class Upkeep(Protocol):
+    """What gc does, in bounded batches. Any number of processes may do it at once."""
+
+    def dropped_before(self, time: int, limit: int) -> list[int]:
+        """Return the ids of entities that were dropped before ``time`` (µs since 1970) and are not purging yet."""
+        ...
+
+    def purging(self, limit: int) -> list[int]:
+        """Return the ids of entities that wait for their deletion."""
+        ...
+
+    def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
+        """Return (id, kind) of children, in whatever state."""
+        ...
+
+    def delete_entities(self, ids: Sequence[int]) -> int:
+        """Delete entities that no path leads to any more, with their owned rows, unless they have children."""
+        ...
+
+    def forget(self, before: int) -> None:
+        """Refuse operation ids that are older than ``before`` (µs since 1970) from now on, so that gc may delete them.
+
+        A limit that an earlier call set is lowered to the clock if it lies ahead: the clock was set back since then,
+        and no id would be accepted until the clock reaches the limit again.
+        """
+        ...
+
+    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
+        """Look at ``limit`` steps after a position; delete those older than ``before`` that are not needed.
+
+        The newest ``keep`` versions of what still exists are needed. Returns the last position looked at (None: there
+        were none), and how many versions and how many other steps were deleted.
+        """
+        ...
+
+
+class Content(Protocol):
+    """The content of the whole database: search, statistics, snapshot, restore."""
+
+    def find(self, search: Search) -> Matches:
+        """Return the matches among the next rows of a scan; all of it is true at one instant."""
         ...
 
     def stats(self, since: int, limit: int) -> DatabaseStats:
         """Return what ``metastore stats`` shows: of the last ``since`` microseconds, at most ``limit`` of each."""
         ...
 
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """Read whole tables at one instant, while others go on writing.
+    def snapshot(self) -> AbstractContextManager[TableSnapshot]:
+        """Read whole tables at one instant, while other clients go on writing.
 
-        For ``verify`` and exports: they alone may keep a (read-only) transaction open while
-        Python runs. Nothing else may be asked of the backend by the same thread meanwhile.
+        Only ``verify`` and exports use it: they alone may keep a (read-only) transaction open while Python runs. The
+        same thread must not call another method of the backend meanwhile.
         """
         ...
 
-    def fence(self) -> Fence:
-        """Return what was drawn by now."""
-        ...
-
-    def passed(self, fence: Fence) -> bool:
-        """Whether everything up to a fence is decided: a snapshot from now on shows all of it that is committed."""
-        ...
-
-    @property
-    def leases(self) -> LeaseRows:
-        """The rows of the leases."""
-        ...
-
     def restorer(self) -> Restorer:
-        """Write rows below the managers, in bulk: for the restore of a whole database only."""
+        """Return what writes rows below the managers, in bulk: only for the restore of a whole database."""
         ...
 
-    @property
-    def origin(self) -> Origin:
-        """Which database this is, as it was read last: what all entities of it carry."""
+
+class Database(Protocol):
+    """The database itself: its clock, its numbers, its format, its connections."""
+
+    def now(self) -> int:
+        """Return the database's time, in microseconds since 1970."""
         ...
 
-    def identify(self) -> Origin:
-        """Read again which database this is: a restore through another store makes it another one."""
+    def reserve_ids(self, count: int) -> list[int]:
+        """Return new ids, which no other client gets."""
         ...
 
     def format(self) -> tuple[int, int] | None:
-        """Return the format of the schema and the oldest one it is compatible with; None: there is none."""
+        """Return the format of the schema and the oldest one it is compatible with; None: there is no schema."""
         ...
 
     def pool_use(self) -> PoolUse | None:
-        """Return how many connections are in use; None: it has none."""
+        """Return how many connections are in use; None: the backend has none."""
         ...
 
     def ping(self) -> None:
-        """Ask the database for an answer."""
+        """Ask the database for an answer. Raises BackendUnavailable."""
         ...
 
     def close(self) -> None:
         """Close all connections."""
+        ...
+
+
+class Backend(Reads, Intents, Marks, Feed, Upkeep, Content, Database, Protocol):
+    """The whole port. Three backends keep it: PostgreSQL, SQLite, and the memory model, which is the tests' oracle."""
+
+    @property
+    def leases(self) -> LeaseRows:
+        """The rows of the leases."""
         ...
 
 

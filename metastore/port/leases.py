@@ -1,4 +1,4 @@
-"""What a backend does for leases: compare-and-swap on one row per name. Part of the port.
+"""The leases' part of the port: compare-and-swap on one row for each name.
 
 Each call is one attempt, one transaction and (on PostgreSQL) one round trip. Times are in microseconds: instants
 since 1970 by the database's clock, and durations.
@@ -33,15 +33,15 @@ __all__ = [
 ]
 
 ALIVE = 3_000_000
-"""How long a waiter counts as alive after it was last heard of (µs). It must ask more often than that."""
+"""How long a waiter counts as alive after its last request (µs). It must ask more often than that."""
 
 
 STAGED, PUBLISHED, DOOMED = 0, 1, 2
-"""The states of what was staged. What is doomed is being cleaned up: its value cannot be staged again meanwhile."""
+"""The states of staged values. A doomed one is being cleaned up: the same value cannot be staged meanwhile."""
 
 
 class LeaseRow(NamedTuple):
-    """One lease. ``owner`` and what follows are None where nobody holds it."""
+    """One lease. ``owner`` and the fields after it are None while nobody holds the lease."""
 
     name: str
     id: int
@@ -51,22 +51,22 @@ class LeaseRow(NamedTuple):
     acquired_at: int | None
     expires_at: int | None
     waiting: int = 0
-    """How many wait for it and are alive."""
+    """How many live waiters it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
     """Take all of ``names`` (sorted), or none, for ``ttl`` from now on.
 
-    Those can be had that nobody holds, or whose time is over, and for which nobody waits who is alive and came
-    before the ``ticket`` (None: nobody at all). A waiter's ticket is taken off the queue with it, else he is alive.
+    A lease is free if it has no holder, or its time is over, and if no live waiter came before the ``ticket`` (None: if
+    it has no live waiter at all). A waiter that takes the leases leaves the queue; one that does not is noted as alive.
     """
 
     operation_id: UUID
     principal: str | None
     names: tuple[str, ...]
     paths: tuple[str, ...]
-    """The names as the feed shows them."""
+    """The names as paths, as the feed shows them."""
     owner: str
     incarnation: str
     ttl: int
@@ -74,19 +74,19 @@ class Take:
 
 
 class Taken(NamedTuple):
-    """The answer at the time ``now``: what was taken, in the order of the names; or nothing, and why."""
+    """The answer at the time ``now``: the leases taken, in the order of the names; or none, and the reason."""
 
     now: int
     rows: tuple[LeaseRow, ...]
     held: LeaseRow | None
-    """The first name that somebody holds."""
+    """The first of the leases that another holder has."""
     ahead: str | None
-    """The name for which somebody waits since longer."""
+    """The first name for which another waiter has waited longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """Note the token of a lease that is kept elsewhere: ``token``, which must be greater; None: one more."""
+    """Note the token of a lease that is kept elsewhere. ``token`` must be greater than the last; None: the next one."""
 
     operation_id: UUID
     principal: str | None
@@ -98,7 +98,7 @@ class Mirror:
 
 
 class Staged(NamedTuple):
-    """What was produced under a lease. Once it is published it is visible, else nobody sees it."""
+    """A value that was produced under a lease. Readers see it only after it is published."""
 
     id: UUID
     lease_id: int
@@ -112,7 +112,7 @@ class Staged(NamedTuple):
     number: int
     state: int
     visible: bool = False
-    """Of what was left behind: the same value was published."""
+    """Whether the same value was published, if this one was left behind."""
 
 
 class Fenced(NamedTuple):
@@ -127,95 +127,95 @@ class Fenced(NamedTuple):
 
 
 class Waker(Protocol):
-    """Tells a waiter when it may be its turn."""
+    """Wakes a waiter when its turn may have come."""
 
     def wait(self, seconds: float) -> None:
-        """Return after ``seconds``, or earlier if something changed that may concern it."""
+        """Return after ``seconds``, or earlier when something changed that may concern the waiter."""
         ...
 
 
 class LeaseRows(Protocol):
-    """Three keep it, as they keep :class:`metastore.port.backend.Backend`."""
+    """What a backend does for leases: take and renew them, queue for them, stage values under them."""
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:
-        """Take leases. An event *acquire* or *takeover* for each, whose version is the token."""
+        """Take leases. Writes an event *acquire* or *takeover* for each, whose version is the token."""
         ...
 
     def renew(self, held: Sequence[LeaseToken], ttl: int) -> int | None:
-        """Let leases last for ``ttl`` from now; return until when. None: one of them has another token by now."""
+        """Let leases last for ``ttl`` from now; return when they end. None: one of them has another token by now."""
         ...
 
     def release(self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None) -> int:
-        """Free those that still have these tokens, and wake who waits; return how many. An event *release* for each."""
+        """Free leases that still have these tokens, wake waiters, and return how many. Each gets an event *release*."""
         ...
 
     def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool:
-        """Free a lease, whoever holds it; False: nobody does. An event *break*."""
+        """Free a lease, whichever holder has it; False: it has none. Writes an event *break*."""
         ...
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
-        """Note a token; None: it is not greater than the one noted before by another holder. An event *mirror*."""
+        """Note a token; None: it is not greater than the one of another holder. Writes an event *mirror*."""
         ...
 
     def rows(self, names: Sequence[str] | None, after: str, limit: int) -> tuple[int, list[LeaseRow]]:
-        """Return the time, and the leases with these names, or (None) those after a name that somebody holds."""
+        """Return the time, and the leases with these ``names``; None: the held leases after the name ``after``."""
         ...
 
     def enter(self, names: Sequence[str], owner: str) -> int:
-        """Stand in line for these names; return the ticket."""
+        """Join the queue for these names; return the ticket."""
         ...
 
     def leave(self, ticket: int, names: Sequence[str]) -> None:
-        """Leave the line, and wake the next one if the lease is free."""
+        """Leave the queue, and wake the next waiter if the lease is free."""
         ...
 
     def waker(self, ticket: int, names: Sequence[str]) -> AbstractContextManager[Waker]:
-        """Watch these names for the holder of a ticket."""
+        """Return a waker for the waiter with this ticket, which watches these names."""
         ...
 
     def stage(
         self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
     ) -> bool | None:
-        """Write down what was produced, once for each id, if the lease still has this token.
+        """Write down a value that was produced, once for each id, if the lease still has this token.
 
-        None: the same value was left behind, and is being cleaned up.
+        Returns whether it did; None: the same value was left behind, and is being cleaned up.
         """
         ...
 
     def staged(self, lease_id: int, token: int) -> list[Staged]:
-        """Return what was staged under a token and is not published, oldest first."""
+        """Return the values staged under a token that are not published, oldest first."""
         ...
 
     def left_behind(self, after: UUID, limit: int) -> list[Staged]:
-        """Return what was staged under tokens that no lease has any more, and not published, by id after ``after``."""
+        """Return unpublished values staged under tokens that no lease has any more, ordered by id, after ``after``."""
         ...
 
     def doom(self, staged_id: UUID) -> bool:
-        """Let nobody stage this value again. False: it is staged under a token that a lease has, or was published."""
+        """Forbid staging this value again. False: it is staged under a token that a lease has, or was published."""
         ...
 
     def forget_published(self) -> None:
-        """Delete what was published under tokens that no lease has any more, unless its value was left behind too."""
+        """Delete rows published under tokens that no lease has any more, unless their value was left behind too."""
         ...
 
     def unstage(self, ids: Sequence[UUID]) -> None:
-        """Forget what was staged."""
+        """Delete these staged rows."""
         ...
 
     def fenced(self, lease_id: int, after: int, limit: int) -> list[Fenced]:
-        """Return the commits that were made under a lease, by position after ``after``."""
+        """Return commits made under a lease, ordered by position, after ``after``."""
         ...
 
     def forget_waiters(self, before: int) -> None:
-        """Delete who was last alive before a time."""
+        """Delete waiters that were last alive before a time."""
         ...
 
 
 def fences(held: Sequence[LeaseToken]) -> str:
-    """Return what a commit's row says of the leases that it was made under."""
+    """Return the leases of a commit as its row keeps them: JSON, pairs of id and token."""
     return json.dumps([[lease.id, lease.token] for lease in held])
 
 
 def changes_of(owner: str | None, incarnation: str | None) -> str:
-    """Return what the feed says of a lease's holder, as the changes of the event."""
+    """Return the changes of a lease's event, which name its holder, as JSON text."""
     return json.dumps([{"change": "LeaseHolder", "owner": owner, "incarnation": incarnation}])

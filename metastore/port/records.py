@@ -1,4 +1,4 @@
-"""The rows that a backend returns."""
+"""The rows that a backend returns, as plain values."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = [
     "Node",
     "Origin",
     "OwnedRecord",
-    "Page",
     "Pending",
     "Record",
     "Resolved",
+    "RowPage",
     "Step",
     "T",
     "Turn",
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Node(NamedTuple):
-    """One step of a path as it was seen: the guard row's content."""
+    """One step of a path as it was read: the content of its guard row."""
 
     id: int
     kind: str
@@ -49,7 +49,7 @@ class Record(NamedTuple):
     modified_by: str | None
     modified_at: int
     live: bool = True
-    """False: it was dropped when it was read, and is no guess for anything but its id."""
+    """False: the entity was dropped when it was read, so that nothing but its id may be used as a guess."""
 
 
 class OwnedRecord(NamedTuple):
@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 
 ROOT = Node(ROOT_ID, "root", "", 1, True, False)
-"""Where every path starts."""
+"""The root, where every path starts."""
 
 
 class Lookup(NamedTuple):
@@ -83,26 +83,26 @@ class Lookup(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The live nodes that a lookup found from its start on; the record if it found the last."""
+    """The live nodes that a lookup found, from its start on, and the record of the last if it found all of them."""
 
     nodes: tuple[Node, ...]
     record: Record | None
 
 
 class Known(NamedTuple):
-    """An entity found by its id, its chain reaching up to the root whatever the states on it."""
+    """An entity read by its id. Its chain begins below the root, whatever the states of the nodes on it."""
 
     record: Record
     state: int
-    """Its own state."""
+    """The entity's own state."""
     live: bool
-    """Whether it and all above it are live."""
+    """Whether the entity and all its ancestors are live."""
     doomed: bool
-    """Whether it or something above it is purging: gc may be deleting it at this moment."""
+    """Whether the entity or an ancestor is purging: gc may be deleting it at this moment."""
 
 
 class Child(NamedTuple):
-    """A child of the parent that was listed, and the key that the next page starts after."""
+    """A child in a listing of its parent. The next page starts after its key and id."""
 
     key: str
     node: Node
@@ -121,8 +121,8 @@ class Child(NamedTuple):
         return Record(chain, self.version, self.doc, *audit, live)
 
 
-class Page(NamedTuple, Generic[T]):
-    """One page of a listing. ``held``: the guards it was asked under were still true."""
+class RowPage(NamedTuple, Generic[T]):
+    """One page of rows. ``held`` says whether the guards under which it was read were true at that instant."""
 
     held: bool
     rows: list[T]
@@ -158,23 +158,23 @@ class Step(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """One entity and its intents, at one instant."""
+    """An entity and its intents, at one instant."""
 
     known: Known | None
     """The entity; None: it was purged."""
     own: Step | None
     """The row of the operation that asks."""
     intents: list[Step]
-    """Those that are pending, oldest first; that of the operation that asks is always among them."""
+    """The pending ones, oldest first; the intent of the operation that asks is always among them."""
     now: int
     """The database's time, in microseconds since 1970."""
 
 
 class Turn(NamedTuple):
-    """Where an intent stands."""
+    """How far an intent is from being applied."""
 
     own: Step | None
-    """Its row, if it is decided or was withdrawn."""
+    """The intent's row if it is decided or was withdrawn; None: it is pending."""
     ahead: int
     """How many older intents of the entity are pending."""
 
@@ -184,9 +184,9 @@ class Marked(NamedTuple):
 
     id: int
     mark: UUID | None
-    """The exclusive operation that is announced; None: it is over, and others have their turn."""
+    """The exclusive operation that is announced; None: it has ended, and other operations have their turn."""
     seconds: float
-    """How long until the mark is expired (then negative), or until the others' turn is over."""
+    """Seconds until the mark expires (negative: since then), or until the turn of the others ends."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,9 +1,9 @@
-"""What it takes to put a whole database back: rows as they were in another one, written below the managers.
+"""Restore a whole database: write the rows of another one below the managers.
 
-It is done in steps, each a transaction, and can be stopped after any of them. From the first to the last no program
-opens the database (``info.compatible_from`` is beyond every format), and in one that has it open already, no path
-leads anywhere (the guard rows below the root come last) and nothing can be created (the root carries a mark that does
-not expire). ``info.epoch``, which nobody needs meanwhile, says what is being restored, and how far it is.
+A restore takes several steps, each a transaction, and can stop and go on after any of them. From the first to the last
+no program can open the database: ``info.compatible_from`` is beyond every format. A program that has it open already
+finds no path, because the guard rows below the root come last, and can create nothing, because the root carries a mark
+that does not expire. Meanwhile ``info.epoch`` says what is being restored and how far the restore is.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         "info": "id format compatible_from epoch origin collected_seq last_id last_seq forgotten",
     }.items()
 }
-"""The columns of each table."""
+"""The columns of each table that is restored."""
 
 
 class Ending(NamedTuple):
-    """What a restore writes last."""
+    """The rows and values that a restore writes last."""
 
     top: Sequence[Row]
     """The guard rows below the root."""
@@ -69,38 +69,38 @@ class Ending(NamedTuple):
 
 
 class Restorer(Protocol):
-    """The three steps. ``token`` names what is restored; the marks grow, and say how much of it is done."""
+    """The three steps of a restore. ``token`` names its source; the marks grow, and say how much of it is done."""
 
     def begin(self, token: str, last_id: int, last_seq: int) -> int:
-        """Take an empty database, and draw its numbers up to these; or go on. Return the last mark; 0: none.
+        """Begin in an empty database, and draw its numbers up to these; or go on. Return the last mark; 0: none.
 
-        Raises InvalidArgument for a database that is not empty, or into which something else is being restored.
+        Raises InvalidArgument for a database that is not empty, or into which another source is being restored.
         """
         ...
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
-        """Write rows, if ``last`` is the last mark, which is then ``mark``: all of it, or nothing."""
+        """Write all rows, and ``mark`` as the last mark. Raises InvalidArgument if ``last`` is not the last one."""
         ...
 
     def finish(self, token: str, last: int, ending: Ending) -> None:
-        """Write what is missing, and let the database be used."""
+        """Write the ending, and open the database for use."""
         ...
 
 
 class Under(NamedTuple):
-    """A restore that is under way, as ``info.epoch`` says it."""
+    """A restore that is under way, as ``info.epoch`` describes it."""
 
     token: str
     mark: int
     compatible_from: int
-    """What ``info`` said before."""
+    """The value that ``info`` had before the restore."""
 
     def __str__(self) -> str:
         return f"restoring {self.token} {self.mark} {self.compatible_from}"
 
 
 def mark_of(token: str) -> UUID:
-    """Return the operation that the root is marked by."""
+    """Return the operation id of the mark on the root."""
     return uuid5(_NAMESPACE, token)
 
 
@@ -118,7 +118,7 @@ def under_way(epoch: str, compatible_from: int) -> Under | None:
 
 
 def raise_taken() -> NoReturn:
-    """Raise the error for another restore than the one that is under way."""
+    """Raise the error for a restore while another one is under way."""
     raise InvalidArgument(
         "the import of another file into this database was not finished; finish it with that file, or drop the "
         "database, make and migrate another"
@@ -126,7 +126,7 @@ def raise_taken() -> NoReturn:
 
 
 def raise_not_empty() -> NoReturn:
-    """Raise the error for a database that holds something, or did."""
+    """Raise the error for a database that is not empty, or was not."""
     raise InvalidArgument(
         "ids and history can only be imported into an empty database, and this one holds something, or did; make and "
         "migrate another, or export without ids and history"
@@ -134,5 +134,5 @@ def raise_not_empty() -> NoReturn:
 
 
 def raise_overtaken() -> NoReturn:
-    """Raise the error for a step that somebody else has done."""
+    """Raise the error for a step that another process has done."""
     raise InvalidArgument("another process imports the same file into this database; let it finish")

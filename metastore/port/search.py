@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from metastore.port.records import Record
 
-__all__ = ["Found", "Search"]
+__all__ = ["Matches", "Search"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Search:
     """How many rows are scanned."""
 
 
-class Found(NamedTuple):
+class Matches(NamedTuple):
     """What a search found, in the order of its scan, and what it scanned."""
 
     records: list[Record]

@@ -1,23 +1,23 @@
-"""What is asked of a database as a whole, at one instant, and when everything before an instant is decided."""
+"""Whole tables at one instant, and the watermark that says which positions of the feed such a snapshot shows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Fence", "Snapshot"]
+__all__ = ["TableSnapshot", "Watermark"]
 
 
-class Fence(NamedTuple):
-    """Everything that was drawn before one instant; see :meth:`metastore.port.backend.Backend.fence`."""
+class Watermark(NamedTuple):
+    """How far positions of the feed were drawn at one instant; see :meth:`metastore.port.backend.Backend.watermark`."""
 
     position: int
     """The last position that was drawn."""
     transaction: int
-    """Whoever drew one of them began before this transaction."""
+    """A transaction that began after each one that drew a position up to this."""
 
 
-class Snapshot(Protocol):
+class TableSnapshot(Protocol):
     """All tables as they were at one instant; see :meth:`metastore.port.backend.Backend.snapshot`."""
 
     def rows(
@@ -25,17 +25,17 @@ class Snapshot(Protocol):
     ) -> Iterator[tuple[Any, ...]]:
         """Yield ``columns`` of each row of ``table`` that has a value in the first column of ``order``.
 
-        With ``only``: one of these values, which are ids.
-        Tables and columns are those of :mod:`metastore.backends.sql.tables`. The rows are ordered by
-        the columns ``order``, text by code point; where NULLs stand among the others is open.
-        Booleans may come as 0 and 1, UUIDs as strings. Several may be read at the same time.
+        With ``only``, that value is one of these ids. Tables and columns have the names that the schema gives them
+        (those of the catalog are in :data:`metastore.port.restore.COLUMNS`). The rows are ordered by the columns
+        ``order``, text by code point; NULLs come first or last. Booleans may be 0 and 1, UUIDs may be strings. Several
+        iterators may be read at the same time.
         """
         ...
 
     def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns`` of the guard rows below these parents, by parent, family, key and id.
+        """Yield ``columns`` of the guard rows below these parents, ordered by parent, family, key and id.
 
-        Only live ones, unless ``gone``. As for :meth:`rows`.
+        Only rows of live entities, unless ``gone``. Values are as in :meth:`rows`.
         """
         ...
 
@@ -44,5 +44,5 @@ class Snapshot(Protocol):
         ...
 
     def cached(self) -> list[str]:
-        """Return the sequences of which a session draws several numbers at once, so that they come out of order."""
+        """Return the sequences with a cache: a session draws several numbers at once, out of order."""
         ...

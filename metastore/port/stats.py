@@ -1,4 +1,4 @@
-"""What a backend counts for the statistics of a database."""
+"""The rows and counts of which a backend makes the statistics of a database."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["NEWEST", "DatabaseStats", "HotRow", "MarkRow", "PoolUse"]
 
 
 NEWEST: Final = 100_000
-"""How many of the feed's newest steps are looked at."""
+"""How many of the feed's newest steps the statistics count."""
 
 
 class MarkRow(NamedTuple):
-    """A guard that carries a mark."""
+    """A guard with a mark. Times are in microseconds since 1970."""
 
     entity_id: int
     names: tuple[str, ...] | None
-    """Where it is now, from the root; None: it was purged."""
+    """The path of its entity now; None: it was purged."""
     operation_id: str
     marked_at: int
     marked_until: int
@@ -33,7 +33,7 @@ class HotRow(NamedTuple):
 
 
 class DatabaseStats(NamedTuple):
-    """The database's side of things. Times are microseconds since 1970, spans microseconds."""
+    """What the database shows. Times are in microseconds since 1970."""
 
     now: int
     format: int
@@ -41,17 +41,19 @@ class DatabaseStats(NamedTuple):
     oldest_pending: int | None
     """When the oldest pending intent was announced."""
     marks: tuple[MarkRow, ...]
-    """The soonest to expire first."""
+    """Marks, in the order in which they expire."""
     hot: tuple[HotRow, ...]
-    """The most written first."""
+    """The entities that were written most, in this order."""
     undecided: int | None = 0
-    """Changes that are committed and that the feed does not deliver yet; None: not known."""
+    """How many committed changes the feed does not deliver yet; None: not known."""
     undecided_since: int | None = None
-    """When the first of them was written."""
+    """When the first of these changes was written."""
     oldest_transaction: int | None = None
-    """When the oldest running transaction began that may write; None: there is none, or it is not known."""
+    """When the oldest running transaction that may write began; None: there is none, or it is not known."""
     multixact_members: int | None = None
+    """How many MultiXact members PostgreSQL keeps, about; None: not known."""
     multixact_age: int | None = None
+    """How many MultiXacts were made since the oldest that may be in use; None: not PostgreSQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class PoolUse:
     """A process's connections to the database, at this moment."""
 
     size: int
-    """How many there may be."""
+    """How many connections the pool may have."""
     in_use: int
-    """How many a call has."""
+    """How many of them calls use."""
     waiting: int
-    """How many calls wait for one."""
+    """How many calls wait for a connection."""

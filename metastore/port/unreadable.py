@@ -15,13 +15,13 @@ from metastore.names import MAX_PATH
 __all__ = ["DEEPEST", "MAX_TIME", "Unreadable", "check_unreadable", "damaged", "kept", "naming", "reason", "too_deep"]
 
 Unreadable = Callable[[UnreadableRow], object]
-"""What a reader calls with each row that it leaves out."""
+"""A function that a reader calls with the error of each row that it leaves out."""
 
 DEEPEST = 2 * MAX_PATH
-"""How many entities may stand above one. What is deeper is taken for a circle, in which no walk would end."""
+"""How many ancestors an entity may have. A longer chain is taken for a circle, in which no walk would end."""
 
 MAX_TIME = 253_402_300_799_999_999
-"""The last microsecond of the year 9999, since 1970: Python's calendar ends there."""
+"""The last microsecond of the year 9999 (since 1970): Python's calendar ends there."""
 
 R = TypeVar("R", bound="_Readable")
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class _Readable(Protocol):
 
 
 def reason(error: Exception) -> str:
-    """Return what an exception says of a value that cannot be read, in one line."""
+    """Return, in one line, why a value cannot be read, from the exception that its reading raised."""
     if isinstance(error, UnreadableRow):
         return error.why
     text = " ".join(str(error).split())
@@ -53,7 +53,7 @@ def damaged(
 def naming(
     read: Callable[[], T], kind: str | None, entity_id: int | None, version: int | None, position: str | None = None
 ) -> T:
-    """Return what ``read`` returns; whatever it raises becomes an UnreadableRow that names this row."""
+    """Return what ``read`` returns; turn every exception into an UnreadableRow that names this row."""
     try:
         return read()
     except Exception as error:
@@ -61,26 +61,26 @@ def naming(
 
 
 def too_deep(kind: str | None, entity_id: int) -> UnreadableRow:
-    """Return the error for an entity whose parents lead nowhere."""
+    """Return the error for an entity whose chain of parents does not end at the root."""
     row = f"the path of the {kind or 'entity'} with the id {entity_id}"
     why = f"it stands below itself, or below more than {DEEPEST} others"
     return UnreadableRow(row, why, kind=kind, entity_id=entity_id)
 
 
 def check_unreadable(unreadable: object) -> None:
-    """Raise InvalidArgument for what is no function."""
+    """Raise InvalidArgument unless ``unreadable`` is None or a function."""
     if unreadable is not None and not callable(unreadable):
         raise InvalidArgument("unreadable is a function, which is called with the error of each row that is left out")
 
 
 def kept(make: Callable[[], R], unreadable: Unreadable | None) -> R | None:
-    """Return what ``make`` makes of a row; None: it cannot be read, and ``unreadable`` was told so."""
+    """Return what ``make`` makes of a row; None: it cannot be read, and ``unreadable`` got the error."""
     if unreadable is None:
         return make()
     try:
-        found = make()
-        found.read_all()
+        value = make()
+        value.read_all()
     except UnreadableRow as error:
         unreadable(error)
         return None
-    return found
+    return value

@@ -1,4 +1,4 @@
-"""What a transaction found changed, for the error that says so."""
+"""Find which entity has changed since a transaction read it, for the error that names it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from metastore.names import format_path
-from metastore.port.backend import Backend
+from metastore.port.backend import Reads
 from metastore.port.commit import ROOT_ID
 
 __all__ = ["Changed", "changed"]
 
 
 class Changed(NamedTuple):
-    """What a transaction found changed: the versions, where they are known, and by whom."""
+    """An entity that has changed: the versions, where they are known, and who changed it."""
 
     path: str
     expected: int | None
@@ -22,11 +22,12 @@ class Changed(NamedTuple):
 
 
 def changed(
-    backend: Backend, expected: Mapping[int, int], guards: Mapping[int, int], name_of: Callable[[int], str]
+    backend: Reads, expected: Mapping[int, int], guards: Mapping[int, int], name_of: Callable[[int], str]
 ) -> Changed | None:
-    """Return which entity has not the version that was ``expected``, or which scope not the one of its guard.
+    """Return the first entity without its ``expected`` version, or the first scope without the version of its guard.
 
-    Both by id. ``name_of`` is asked for what was purged meanwhile. None: neither, or not any more.
+    Both are given by id. ``name_of`` returns the name of an entity that was purged meanwhile. None: there is none, or
+    it is as it was read again.
     """
     for (entity_id, version), known in zip(expected.items(), backend.by_id(list(expected)), strict=True):
         if known is None:

@@ -13,7 +13,7 @@ __all__ = ["Draft", "Drafts"]
 
 @dataclass
 class Draft:
-    """One entity. The record's chain is not kept up to date."""
+    """An entity that the transaction has written. Its record's chain is not kept up to date."""
 
     node: Node
     parent_id: int
@@ -34,7 +34,7 @@ _Name = tuple[int, str, str]
 
 
 class Drafts(dict[int, Draft]):
-    """Drafts by id; found by their parent and name too. One that was changed is put in again."""
+    """Drafts by id, with indexes by parent and by name. After a draft changes, its owner sets it again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,15 +52,15 @@ class Drafts(dict[int, Draft]):
         self._named.setdefault(name, {})[entity_id] = draft
 
     def is_new(self, entity_id: int) -> bool:
-        """Whether the transaction itself has created this entity."""
+        """Whether the transaction created this entity."""
         draft = self.get(entity_id)
         return draft is not None and draft.new
 
     def below(self, parent_id: int, state: int = LIVE) -> Iterator[Draft]:
-        """Yield the drafts that stand below a parent."""
+        """Yield the drafts directly below a parent, in this state."""
         return (d for d in self._below.get(parent_id, {}).values() if d.state == state)
 
     def at(self, parent_id: int, family: str, key: str, state: int = LIVE, kind: str | None = None) -> Draft | None:
-        """Return the draft of this name, and kind if one is given; of several dropped ones, the one written last."""
+        """Return the draft of this name, and kind if one is given; of several, the one written last."""
         named = reversed(self._named.get((parent_id, family, key), {}).values())
         return next((d for d in named if d.state == state and kind in (None, d.node.kind)), None)

@@ -36,7 +36,9 @@ __all__ = ["FreezableSchemas", "Freeze"]
 
 
 class FreezableSchemas(Schemas):
-    """The manager of schemas, which can be had for oneself."""
+    """The manager of a store's schemas, which can be frozen."""
+
+    _session: Session
 
     def exclusive(
         self,

@@ -1,12 +1,12 @@
 """What a transaction sees: the database, with the transaction's own writes over it.
 
-An :class:`Overlay` keeps the port of a backend, so that the same managers work on it. It sends
-nothing: reads are passed on and noted, to be validated; commits are laid over what is
-there. :meth:`Overlay.commit_value` turns all of it into one commit, whose writes are the
-operations one by one: an entity that is written twice has two more versions.
+An :class:`Overlay` keeps :class:`metastore.port.backend.Reads`, so that the same managers work on it and on a backend.
+It passes reads on to the backend and notes them, to be validated. It sends no commit: it lays each one over what the
+backend shows. :meth:`Overlay.commit_value` turns all of it into one commit. Its writes are those of the operations, one
+by one: an entity that is written twice gets two more versions.
 
-What was read is validated like this: an entity by its version; the path to it by shared guards;
-a name or a listing by an exclusive guard on the parent and another look under it.
+The commit validates an entity by its version, and the path to it by shared guards. It validates a name or a listing by
+an exclusive guard on the parent, and reads it again under that guard.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.kinds.registry import kind_named
 from metastore.names import fold
-from metastore.port.backend import Backend, Guards
+from metastore.port.backend import Backend, Guards, Reads
 from metastore.port.commit import (
     DROPPED,
     LIVE,
@@ -39,7 +38,19 @@ from metastore.port.commit import (
     Update,
     Write,
 )
-from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, OwnedRecord, Page, Record, Resolved, Step
+from metastore.port.records import (
+    ROOT,
+    Child,
+    Known,
+    Lookup,
+    Node,
+    Origin,
+    OwnedRecord,
+    Record,
+    Resolved,
+    RowPage,
+    Step,
+)
 from metastore.transaction.changed import Changed, changed
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.owned import OwnedOverlay
@@ -51,8 +62,8 @@ _PAGE = 1000
 _IDS, _MOST_IDS = 32, 1000
 
 
-class Overlay:
-    """A backend on top of another: see the module."""
+class Overlay(Reads):
+    """The reads and the commit of a backend, on top of another: see the module."""
 
     def __init__(self, base: Backend, clock: Clock, principal: str | None) -> None:
         self._base = base
@@ -68,24 +79,24 @@ class Overlay:
         self._paths: dict[Lookup, Resolved] = {}
         self._ids: list[int] = []
         self._touched: dict[int, list[int]] = {}
-        """By parent in the database: its children that were written."""
+        """By parent in the database: the ids of its children that were written."""
         self._listings: dict[tuple[int, str, str, int], tuple[int, list[Child]]] = {}
 
     # --- where what it returns comes from
 
     @property
     def origin(self) -> Origin:
-        """The origin of all that the transaction returns: uncommitted, until it commits."""
+        """The origin of every entity that the transaction returns: uncommitted, until it commits."""
         if self._origin is None:
             self._origin = Origin(self._base.origin.database, committed=False)
         return self._origin
 
     def identify(self) -> Origin:
-        """Which database this is, read again."""
+        """Read again which database this is."""
         return self._base.identify()
 
     def committed(self) -> None:
-        """Note that all that the transaction returned is committed now."""
+        """Note that every entity that the transaction returned is committed now."""
         self.origin.committed = True
 
     # --- the transaction as a commit
@@ -99,11 +110,11 @@ class Overlay:
         return self._reads.commit(operation_id, self._principal, (), self._family)
 
     def require(self, entity_id: int, scope_version: int) -> None:
-        """Note a scope that the transaction has for itself: its commit guards it, whatever is done."""
+        """Note a scope that the transaction has frozen: its commit guards that scope, whatever the block does."""
         self._reads.guards[entity_id] = scope_version
 
     def changed(self) -> Changed | None:
-        """Return which entity is not as it was read (or written on) any more, after a conflict."""
+        """Return which entity has changed since it was read or written, after a conflict; None: none has."""
         expected = dict(self._reads.entities)
         for write in self._writes:
             if isinstance(write, Update) and not self._drafts.is_new(write.id):
@@ -199,7 +210,9 @@ class Overlay:
             if draft is None and there is None and not in_step:
                 there = self._base_child(parent, family, name)
             if there is not None and Absent(parent.id, family, key) in self._reads.absent:
-                there = None  # it came since, and the commit will be refused: until then nothing has changed
+                there = (
+                    None  # it was created since then: the commit will conflict, and until then the block sees no change
+                )
             if draft is not None:
                 in_step = in_step and there is not None and there.id == draft.node.id
                 parent = draft.node
@@ -251,7 +264,7 @@ class Overlay:
                 last = known.record.chain[-1]
                 self._records[last.id] = known.record, known.state
                 if not known.live and known.state == LIVE:
-                    self.by_id([n.id for n in known.record.chain[:-1]])  # to know which of them is not
+                    self.by_id([n.id for n in known.record.chain[:-1]])  # to learn which of them is not live
         return [self._known(i) for i in ids]
 
     def _known(self, entity_id: int) -> Known | None:
@@ -290,7 +303,7 @@ class Overlay:
         return tuple(reversed(nodes))
 
     def hold(self, guards: Guards) -> bool:
-        """They are validated when the transaction commits."""
+        """Return True: the commit validates the guards."""
         return True
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
@@ -307,22 +320,22 @@ class Overlay:
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
-    ) -> Page[Child]:
+    ) -> RowPage[Child]:
         listing = self._listing(parent_id, kind, family, state)
         start = bisect_right(listing, after, key=lambda c: (c.key, c.node.id))
-        return Page(True, listing[start : start + limit])
+        return RowPage(True, listing[start : start + limit])
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
-    ) -> Page[tuple[str, str]]:
+    ) -> RowPage[tuple[str, str]]:
         listing = self._listing(parent_id, kind, family, LIVE)
         start = bisect_right(listing, after, key=lambda c: c.key)
-        return Page(True, [(c.key, c.node.name) for c in listing[start : start + limit]])
+        return RowPage(True, [(c.key, c.node.name) for c in listing[start : start + limit]])
 
     def _listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
         which = (parent_id, kind, family, state)
         if which in self._listings and self._listings[which][0] == len(self._writes):
-            return self._listings[which][1]  # page by page of the same listing
+            return self._listings[which][1]  # the next page of the same listing
         listing = self._merged(parent_id, kind, family, state)
         self._listings[which] = len(self._writes), listing
         return listing
@@ -334,7 +347,7 @@ class Overlay:
         return sorted(rows, key=lambda c: (c.key, c.node.id))
 
     def _base_listing(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
-        """Return the whole listing, and note it."""
+        """Return the whole listing as the backend shows it, and note it."""
         rows: list[Child] = []
         after = ("", 0)
         while True:
@@ -354,8 +367,8 @@ class Overlay:
 
     # --- owned rows
 
-    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
-        return Page(True, [r for r in self._owned.listing(owner_id, kind) if r.name > after][:limit])
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
+        return RowPage(True, [r for r in self._owned.listing(owner_id, kind) if r.name > after][:limit])
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         return self._owned.by_name(owner_ids, kind, names)
@@ -384,7 +397,7 @@ class Overlay:
             self._reads.absent.add(Absent(parent.id, family, key))
             self._note_guard(parent.id, parent.scope_version)
 
-    # --- what a transaction reads as it is
+    # --- what was dropped, and history
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         draft = self._drafts.at(parent_id, family, key, DROPPED, kind)
@@ -405,6 +418,3 @@ class Overlay:
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         return self._base.history(entity_id, after, limit)
-
-    def __getattr__(self, name: str) -> Any:
-        raise InvalidArgument(f"{name} is not part of a transaction; use the store")

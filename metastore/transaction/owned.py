@@ -1,10 +1,10 @@
-"""The owned rows that a transaction sees: those of the database, with its own over them."""
+"""The owned rows that a transaction sees: those of the database, with the rows that it wrote over them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metastore.port.backend import Backend
+from metastore.port.backend import Reads
 from metastore.port.commit import LIVE, Absent, Delete, Listing, Put, Result
 from metastore.port.records import OwnedRecord
 from metastore.transaction.reads import ReadSet
@@ -15,9 +15,12 @@ _PAGE = 1000
 
 
 class OwnedOverlay:
-    """What was written, by (owner, kind) and name; None is deleted. ``is_new``: the transaction made this owner."""
+    """The rows that a transaction wrote, by (owner, kind) and name; None: deleted.
 
-    def __init__(self, base: Backend, reads: ReadSet, is_new: Callable[[int], bool]) -> None:
+    ``is_new`` says whether the transaction created an owner, which then has no rows in the database.
+    """
+
+    def __init__(self, base: Reads, reads: ReadSet, is_new: Callable[[int], bool]) -> None:
         self._base = base
         self._reads = reads
         self._is_new = is_new
@@ -25,7 +28,7 @@ class OwnedOverlay:
         self._read: dict[tuple[int, str, str], OwnedRecord | None] = {}
 
     def write(self, write: Put | Delete, principal: str | None, now: int) -> Result:
-        """Lay a write over what is there; the id of a new row is not known before the commit."""
+        """Lay a write over the database's rows; the id of a new row is not known before the commit."""
         rows = self._written.setdefault((write.owner_id, write.kind), {})
         if isinstance(write, Delete):
             rows[write.name] = None
@@ -37,7 +40,7 @@ class OwnedOverlay:
         return Result(write.id, write.version + 1, now)
 
     def listing(self, owner_id: int, kind: str) -> list[OwnedRecord]:
-        """Return an owner's rows, by name; the database's are noted as a listing."""
+        """Return an owner's rows, ordered by name, and note those of the database as a listing."""
         rows = {} if self._is_new(owner_id) else {r.name: r for r in self._there(owner_id, kind)}
         for name, record in self._written.get((owner_id, kind), {}).items():
             rows.pop(name, None)
@@ -57,7 +60,7 @@ class OwnedOverlay:
         return rows
 
     def by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        """Return the row of each (owner, name); what the database has, and has not, is noted, and not asked again."""
+        """Return the row of each (owner, name). Each is read once: whether the database has it is noted."""
         pairs = list(zip(owner_ids, names, strict=True))
         wanted = [(o, n) for o, n in pairs if (o, kind, n) not in self._read and not self._is_new(o)]
         found = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []

@@ -1,9 +1,8 @@
 """What a transaction has read, as preconditions of its commit.
 
-An entity is validated by its version, the path to it by shared guards; an absent name and a
-listing by another look under an exclusive guard on the parent, which keeps siblings waiting for
-that instant. A name that the transaction takes itself needs no such look: the unique index says
-whether it was free.
+The commit validates an entity by its version, and the path to it by shared guards. It reads an absent name or a listing
+again, under an exclusive guard on the parent, for which siblings wait. A name that the transaction takes itself is not
+read again: the unique index says whether it was free.
 """
 
 from __future__ import annotations
@@ -34,27 +33,31 @@ __all__ = ["ReadSet"]
 
 @dataclass
 class ReadSet:
-    """Guards and versions by id; owned rows as first read, by id; absent names; listings (parent, kind, owned, state).
-
-    And whether there were children, and what was dropped last under a name.
-    """
+    """What a transaction has read. What it reads twice is kept as it was first read."""
 
     guards: dict[int, int] = field(default_factory=dict)
+    """Scope versions, by id."""
     entities: dict[int, int] = field(default_factory=dict)
+    """Versions, by id."""
     owned: dict[int, OwnedRecord] = field(default_factory=dict)
+    """Owned rows, by id."""
     absent: set[Absent] = field(default_factory=set)
+    """Names that no entity and no owned row had."""
     listings: dict[tuple[int, str, bool, int], Listing] = field(default_factory=dict)
+    """Listings, by parent, kind, whether they list owned rows, and state."""
     children: set[Children] = field(default_factory=set)
+    """Whether a parent had children."""
     newest: set[Newest] = field(default_factory=set)
+    """What was dropped last under a name."""
 
     def commit(
         self, operation_id: UUID, principal: str | None, writes: Sequence[Write], family_of: Callable[[int], str]
     ) -> Commit:
-        """Return the commit that applies ``writes`` if all that was read is still so."""
+        """Return the commit that applies ``writes`` if everything that was read is still so."""
         updates = [w for w in writes if isinstance(w, Update)]
         written, exclusive = {w.id for w in updates}, {w.id for w in updates if w.scope_version is not None}
         absent = self.absent - set(_taken(writes, family_of))
-        emptied = {w.id for w in updates if w.empty}  # which the writes themselves check
+        emptied = {w.id for w in updates if w.empty}  # these writes check it themselves
         children = [c for c in self.children if c.parent_id not in emptied]
         under: list[Absent | Listing | Children | Newest] = [*absent, *self.listings.values(), *children, *self.newest]
         barred = {r.parent_id for r in under}
@@ -69,7 +72,7 @@ class ReadSet:
     def _owned_and_not_written(self, writes: Sequence[Write]) -> Iterator[OwnedRecord]:
         """Yield the owned rows that were read, without those whose write expects the same version.
 
-        Locked as read and then as written, a row would deadlock with whoever does the same.
+        A commit that locks a row as read, and again as written, could deadlock with another that does the same.
         """
         written: dict[tuple[int, str, str], tuple[int, int]] = {}
         for write in writes:

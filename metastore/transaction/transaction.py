@@ -19,8 +19,8 @@ from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, 
 from metastore.managers.all import Managers
 from metastore.operation.marks import ask_until_it_answers, in_the_way
 from metastore.operation.request import Call
-from metastore.operation.session import Session
-from metastore.port.backend import Backend
+from metastore.operation.session import ManagerSession, Session
+from metastore.port.backend import Reads
 from metastore.port.commit import Commit, Committed, Unknown, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
@@ -39,6 +39,9 @@ class _NotOpen:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise InvalidArgument("a transaction is used inside its with block, and once; begin another")
+
+
+_NOT_OPEN = cast(Reads, _NotOpen())
 
 
 class Transaction(Managers):
@@ -63,7 +66,7 @@ class Transaction(Managers):
         self._in_the_way: UUID | None = None
         self.sent = self.refused = False
         self.publishes: tuple[UUID, ...] = ()
-        self._inner = Session(cast(Backend, _NotOpen()), session.clock, session.policy, principal, in_transaction=True)
+        self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal)
         super().__init__(self._inner)
 
     def __enter__(self) -> Self:
@@ -79,7 +82,7 @@ class Transaction(Managers):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._inner.backend = cast(Backend, _NotOpen())
+        self._inner.backend = _NOT_OPEN
         if kind is None:
             self._commit()
 

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from metastore.errors import InvalidArgument, UnreadableRow
-from metastore.port.snapshot import Snapshot
+from metastore.port.snapshot import TableSnapshot
 from metastore.port.unreadable import Unreadable, damaged
 from metastore.transfer.lines import (
     AUDIT,
@@ -35,7 +35,7 @@ _OWNED = ("owner_id", "kind", "name", "id", "version", "doc", *AUDIT)
 
 
 def lines_of(
-    snapshot: Snapshot, root: GuardRow | None, header: Header, kept: Tally, unreadable: Unreadable | None
+    snapshot: TableSnapshot, root: GuardRow | None, header: Header, kept: Tally, unreadable: Unreadable | None
 ) -> Iterator[Body]:
     """Yield the lines behind the header; of those that are kept only the last one, and what follows.
 
@@ -54,7 +54,7 @@ def lines_of(
 class _Tree:
     """The entities and what they own."""
 
-    def __init__(self, snapshot: Snapshot, ids: bool, unreadable: Unreadable | None) -> None:
+    def __init__(self, snapshot: TableSnapshot, ids: bool, unreadable: Unreadable | None) -> None:
         self._snapshot, self._ids, self._unreadable = snapshot, ids, unreadable
         self._left_out: set[int] = set()
 

@@ -17,7 +17,7 @@ from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.feed.feed import position_of
 from metastore.kinds.entity import Entity, utc
 from metastore.port.backend import Backend
-from metastore.port.snapshot import Fence, Snapshot
+from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.unreadable import Unreadable
 from metastore.transfer.content import lines_of
 from metastore.transfer.lines import Body, Footer, Header, Numbers, write
@@ -54,7 +54,7 @@ def export(
     """
     if target is not None and (ids or history):
         raise InvalidArgument("ids and history are those of a whole database: export it without a path")
-    fence = _fence(backend, clock)
+    watermark = _watermark(backend, clock)
     epoch, time = backend.feed_start()[0], utc(backend.now()).isoformat()
     with backend.snapshot() as snapshot:
         root, names = (None, None) if target is None else find(snapshot, target.id, target.path)
@@ -62,7 +62,7 @@ def export(
             names,
             ids or history,
             history,
-            None if fence is None else position_of(epoch, fence.position),
+            None if watermark is None else position_of(epoch, watermark.position),
             time,
             _version(),
             _numbers(snapshot) if ids or history else None,
@@ -89,7 +89,7 @@ def _silent(_: int) -> None:
 
 
 def _write(
-    snapshot: Snapshot,
+    snapshot: TableSnapshot,
     stream: BinaryIO,
     root: GuardRow | None,
     header: Header,
@@ -105,21 +105,21 @@ def _write(
     return Exported(*counts, (header if kept is None else kept.header).position, lines)
 
 
-def _fence(backend: Backend, clock: Clock) -> Fence | None:
+def _watermark(backend: Backend, clock: Clock) -> Watermark | None:
     """Return a position up to which everything is decided, hence in any later snapshot."""
     try:
-        fence = backend.fence()
+        watermark = backend.watermark()
         ends = clock.monotonic() + _PATIENCE
-        while not backend.passed(fence):
+        while not backend.decided(watermark):
             if clock.monotonic() > ends:
                 return None
             clock.sleep(0.005)
     except BackendUnavailable:  # a replica draws no transaction id
         return None
-    return fence
+    return watermark
 
 
-def _numbers(snapshot: Snapshot) -> Numbers:
+def _numbers(snapshot: TableSnapshot) -> Numbers:
     ((collected, forgotten),) = snapshot.rows("info", ("collected_seq", "forgotten"), ("id",))
     return Numbers(*snapshot.numbers(), collected, forgotten)
 

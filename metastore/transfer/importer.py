@@ -25,7 +25,7 @@ from metastore.operation.guards import lookup
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
-from metastore.port.backend import Backend
+from metastore.port.backend import Reads
 from metastore.port.records import Lookup, Node, OwnedRecord, Record
 from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
 from metastore.transfer.lines import Header
@@ -105,7 +105,7 @@ class _Importer:
             standing = self._hope(chunk) if self._trusting and view.guess() else self._look(view, chunk)
             new = sum(there.own is None for there in standing)
             if new > len(reserved):
-                reserved.extend(view.backend.reserve_ids(new - len(reserved)))
+                reserved.extend(self._session.backend.reserve_ids(new - len(reserved)))
             found = plan(chunk, standing, iter(reserved), self._if_exists)
             planned[:] = [(found, standing)]
             if not found.writes:
@@ -184,7 +184,7 @@ class _Importer:
 
 
 def _owned_rows(
-    backend: Backend, chunk: list[Group], found: Mapping[int, Record | None]
+    backend: Reads, chunk: list[Group], found: Mapping[int, Record | None]
 ) -> list[list[OwnedRecord | None]]:
     """Return what is there of each line's owned row, kind by kind."""
     rows: list[list[OwnedRecord | None]] = [[None] * len(group.owned) for group in chunk]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from metastore.errors import EntityNotFound
 from metastore.kinds.registry import kind_named
 from metastore.port.commit import LIVE, ROOT_ID
-from metastore.port.snapshot import Snapshot
+from metastore.port.snapshot import TableSnapshot
 from metastore.port.unreadable import too_deep
 
 __all__ = ["GuardRow", "Visit", "batched", "find", "walk"]
@@ -66,7 +66,7 @@ def batched(items: Iterable[T], count: int) -> Iterator[list[T]]:
         yield batch
 
 
-def find(snapshot: Snapshot, entity_id: int, path: str) -> tuple[GuardRow, tuple[str, ...]]:
+def find(snapshot: TableSnapshot, entity_id: int, path: str) -> tuple[GuardRow, tuple[str, ...]]:
     """Return a live entity's row and its names. Raises EntityNotFound."""
     names: list[str] = []
     seen: set[int] = set()
@@ -86,7 +86,7 @@ def find(snapshot: Snapshot, entity_id: int, path: str) -> tuple[GuardRow, tuple
     return found, tuple(reversed(names))
 
 
-def walk(snapshot: Snapshot, root: GuardRow | None, *, gone: bool) -> Iterator[list[Visit]]:
+def walk(snapshot: TableSnapshot, root: GuardRow | None, *, gone: bool) -> Iterator[list[Visit]]:
     """Yield ``root`` and all below it (None: the whole tree) in chunks, each by id; with ``gone``, dropped ones too."""
     level = {ROOT_ID: _Spot((), ())}
     if root is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from metastore.port.backend import Snapshot
+from metastore.port.backend import TableSnapshot
 from metastore.port.commit import FORMAT, PENDING
 from metastore.port.unreadable import reason
 from metastore.verify.history import changes_problem, time_problem
@@ -35,7 +35,7 @@ class _Row(NamedTuple):
     time: int
 
 
-def check_operations(snapshot: Snapshot) -> Iterator[Violation]:
+def check_operations(snapshot: TableSnapshot) -> Iterator[Violation]:
     """Check that an operation was applied, and is in the feed, or has one row that says what became of it."""
     rows = (_Row(*row) for row in snapshot.rows("operation", _Row._fields, _Row._fields[:2]))
     for operation, group in groupby(rows, key=lambda row: row.operation_id):

@@ -22,7 +22,7 @@ from typing import Any
 from metastore.errors import InvalidArgument
 from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
-from metastore.port.backend import Backend, Snapshot
+from metastore.port.backend import Backend, TableSnapshot
 from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.verify.history import ChainReader, doc_problem, time_problem
 from metastore.verify.leases import LEASE, Fencing, check_lease
@@ -60,7 +60,7 @@ def verify(backend: Backend) -> list[Violation]:
         return list(_violations(snapshot))
 
 
-def _violations(snapshot: Snapshot) -> Iterator[Violation]:
+def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
     infos = list(snapshot.rows("info", ("collected_seq",), ("id",)))
     if len(infos) != 1:
         yield Violation(8, None, None, f"the table info has {len(infos)} rows instead of one")
@@ -79,7 +79,7 @@ def _violations(snapshot: Snapshot) -> Iterator[Violation]:
     yield from _Rows(snapshot, places, replay).check()
 
 
-def _feed(snapshot: Snapshot, replay: Replay | None) -> Iterator[Violation]:
+def _feed(snapshot: TableSnapshot, replay: Replay | None) -> Iterator[Violation]:
     """Check the positions, and replay what stands at them."""
     last, fencing = 0, Fencing()
     rows = snapshot.rows("operation", _EVENT, ("seq", "operation_id", "ordinal"))
@@ -102,7 +102,7 @@ def _feed(snapshot: Snapshot, replay: Replay | None) -> Iterator[Violation]:
         yield Violation(8, None, None, f"position {last} is beyond {drawn}, the last that was drawn")
 
 
-def _siblings(snapshot: Snapshot, places: Places) -> Iterator[Violation]:
+def _siblings(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
     """Check that no two live entities have one name."""
     columns = ("parent_id", "family", "key", "state", "id", "name")
     last: Row = ()
@@ -115,7 +115,7 @@ def _siblings(snapshot: Snapshot, places: Places) -> Iterator[Violation]:
 class _Rows:
     """What belongs to one id, checked together: the guard row, the entity or owned row, the history."""
 
-    def __init__(self, snapshot: Snapshot, places: Places, replay: Replay | None) -> None:
+    def __init__(self, snapshot: TableSnapshot, places: Places, replay: Replay | None) -> None:
         self._snapshot, self._places, self._replay = snapshot, places, replay
         self._drawn = snapshot.numbers()[0]
         self._aliases = Aliases()

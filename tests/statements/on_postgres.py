@@ -100,7 +100,7 @@ class PostgresDatabase:
         while len(self._backends) <= number:
             self._backends.append(PostgresBackend(self._url, 30.0))
         backend = self._backends[number]
-        backend._decided, backend._fence = 0, None
+        backend._decided, backend._watermark = 0, None
         return backend
 
     def change(self, text: str) -> None:

@@ -9,17 +9,17 @@ from typing import Any
 from metastore.backends.memory.tables import Stand, Tables
 from metastore.port.commit import LIVE, ROOT_ID
 from metastore.port.records import Known, Record
-from metastore.port.search import Found, Search
+from metastore.port.search import Matches, Search
 
 __all__ = ["find"]
 
 
-def find(tables: Tables, search: Search, known_of: Callable[[int], Known | None]) -> Found:
+def find(tables: Tables, search: Search, known_of: Callable[[int], Known | None]) -> Matches:
     """Return one page of what is looked for."""
     page = [pair for pair in _scanned(tables, search) if pair[0] > search.after][: search.limit]
     found = [record for _, stand in page if (record := _fitting(stand, search, known_of)) is not None]
     last = page[-1][0] if len(page) == search.limit else None
-    return Found(found, [(stand.id, stand.kind) for _, stand in page], last)
+    return Matches(found, [(stand.id, stand.kind) for _, stand in page], last)
 
 
 def _scanned(tables: Tables, search: Search) -> list[tuple[tuple[Any, ...], Stand]]:

@@ -13,7 +13,7 @@ from metastore.backends.memory.find import find
 from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
 from metastore.clock import Clock
 from metastore.names import fold
-from metastore.port.backend import Fence, Found, Guards, Search, Snapshot
+from metastore.port.backend import Guards, Matches, Search, TableSnapshot, Watermark
 from metastore.port.commit import (
     LIVE,
     PURGING,
@@ -26,9 +26,9 @@ from metastore.port.records import (
     Lookup,
     Node,
     OwnedRecord,
-    Page,
     Record,
     Resolved,
+    RowPage,
     Step,
 )
 from metastore.port.unreadable import DEEPEST, too_deep
@@ -92,23 +92,23 @@ class MemoryReads:
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
-    ) -> Page[Child]:
+    ) -> RowPage[Child]:
         with self._lock:
             wanted = (kind, family, state)
             found = [s for s in self._tables.children(parent_id) if (s.kind, s.family, s.state) == wanted]
             # live names are unique, so that the key alone says where the next page starts
             later = [s for s in found if (s.key > after[0] if state == LIVE else (s.key, s.id) > after)]
             rows = [self._child(s) for s in sorted(later, key=lambda s: (s.key, s.id))]
-            return Page(True, rows[:limit]) if self._held(guards) else Page(False, [])
+            return RowPage(True, rows[:limit]) if self._held(guards) else RowPage(False, [])
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
-    ) -> Page[tuple[str, str]]:
+    ) -> RowPage[tuple[str, str]]:
         with self._lock:
             page = self.children(parent_id, kind, family, LIVE, (after, 0), limit, guards)
-            return Page(page.held, [(child.key, child.node.name) for child in page.rows])
+            return RowPage(page.held, [(child.key, child.node.name) for child in page.rows])
 
-    def find(self, search: Search) -> Found:
+    def find(self, search: Search) -> Matches:
         with self._lock:
             return find(self._tables, search, self._known)
 
@@ -126,11 +126,11 @@ class MemoryReads:
 
     # --- owned rows
 
-    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         with self._lock:
             rows = [r for r in self._tables.owned.values() if (r.owner_id, r.kind) == (owner_id, kind)]
             rows = sorted((r for r in rows if r.name > after), key=lambda r: r.name)
-            return Page(True, rows[:limit]) if self._held(guards) else Page(False, [])
+            return RowPage(True, rows[:limit]) if self._held(guards) else RowPage(False, [])
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         with self._lock:
@@ -147,10 +147,10 @@ class MemoryReads:
         with self._lock:
             return [self._shown(s) for s in self._tables.steps if s.operation_id == operation_id]
 
-    def feed(self, after: int, limit: int) -> Page[Step]:
+    def feed(self, after: int, limit: int) -> RowPage[Step]:
         with self._lock:
             later = [s for s in self._tables.steps if s.seq is not None and s.seq > after]
-            return Page(True, [self._shown(s) for s in later[:limit]])
+            return RowPage(True, [self._shown(s) for s in later[:limit]])
 
     def feed_start(self) -> tuple[str, int]:
         with self._lock:
@@ -172,16 +172,16 @@ class MemoryReads:
         return next((r for r in self._tables.owned.values() if r.id == row_id), None)
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[TableSnapshot]:
         with self._lock:
             snapshot = MemorySnapshot(self._tables.copy(), self._collected)
         yield snapshot
 
-    def fence(self) -> Fence:
+    def watermark(self) -> Watermark:
         with self._lock:
-            return Fence(self._tables.drawn["seq"], 0)
+            return Watermark(self._tables.drawn["seq"], 0)
 
-    def passed(self, fence: Fence) -> bool:
+    def decided(self, watermark: Watermark) -> bool:
         return True
 
 

@@ -37,9 +37,9 @@ from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
 from metastore.deadlines import until
-from metastore.port.backend import Fence, Found, Guards, Search
+from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
-from metastore.port.records import Child, Known, Lookup, OwnedRecord, Page, Resolved, Step
+from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["PostgresReads"]
@@ -62,7 +62,7 @@ class PostgresReads:
     def __init__(self, url: URL, timeout: float, limits: Limits | None = None) -> None:
         self.pool = Pool(url, timeout, limits)
         self._decided = 0
-        self._fence: tuple[int, int] | None = None
+        self._watermark: Watermark | None = None
         self._here = Place(None, None)
 
     def _read(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
@@ -109,7 +109,7 @@ class PostgresReads:
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
-    ) -> Page[Child]:
+    ) -> RowPage[Child]:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after[0]}
         if state != LIVE:
             parameters["after_id"] = after[1]
@@ -118,11 +118,11 @@ class PostgresReads:
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
-    ) -> Page[tuple[str, str]]:
+    ) -> RowPage[tuple[str, str]]:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
         return page(self._rows(_READ.names, {**parameters, **_guard_parameters(guards)}), len(guards), tuple)
 
-    def find(self, search: Search) -> Found:
+    def find(self, search: Search) -> Matches:
         parameters = {**find_parameters(search), "pattern": like_of(search.glob)}
         return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
@@ -130,7 +130,7 @@ class PostgresReads:
         rows = self._rows(_READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})
         return child(rows[0]) if rows else None
 
-    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         parameters = {"owner_id": owner_id, "kind": kind, "after_key": after, "page_size": limit}
         return page(self._rows(_READ.owned, {**parameters, **_guard_parameters(guards)}), len(guards), owned_record)
 
@@ -148,7 +148,7 @@ class PostgresReads:
 
     # --- the feed
 
-    def feed(self, after: int, limit: int) -> Page[Step]:
+    def feed(self, after: int, limit: int) -> RowPage[Step]:
         """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
 
         Without gaps no question is needed. A transaction that drew the number of a gap had its id before this process
@@ -158,33 +158,33 @@ class PostgresReads:
         steps = self._feed(after, limit)
         decided = _decided_rows(steps, after, known)
         if len(decided) == len(steps):
-            return Page(True, steps)
-        fence = self._fence
-        if fence is None:
+            return RowPage(True, steps)
+        watermark = self._watermark
+        if watermark is None:
             ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
-            fence = self._fence = (max(s.seq or 0 for s in steps), transaction)
-        last, transaction = fence
+            watermark = self._watermark = Watermark(max(s.seq or 0 for s in steps), transaction)
+        last, transaction = watermark
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
         if oldest <= transaction:
-            return Page(False, decided)
-        self._fence = None
+            return RowPage(False, decided)
+        self._watermark = None
         self._decided = known = max(last, self._decided)
         steps = self._feed(after, limit)
         decided = _decided_rows(steps, after, known)
-        return Page(len(decided) == len(steps), decided)
+        return RowPage(len(decided) == len(steps), decided)
 
     def _feed(self, after: int, limit: int) -> list[Step]:
         return [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})]
 
-    def fence(self) -> Fence:
+    def watermark(self) -> Watermark:
         """Ask for the position first: a transaction that drew a lower one had its id before this one draws its own."""
         (_, position), *_ = self._rows(verify_sql.POSTGRES_NUMBERS, {})
         ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
-        return Fence(position, transaction)
+        return Watermark(position, transaction)
 
-    def passed(self, fence: Fence) -> bool:
+    def decided(self, watermark: Watermark) -> bool:
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
-        return bool(oldest > fence.transaction)
+        return bool(oldest > watermark.transaction)
 
     def feed_start(self) -> tuple[str, int]:
         ((epoch, noted, collected),) = self._rows("SELECT epoch, origin, collected_seq FROM info", {})

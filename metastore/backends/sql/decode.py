@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.names import fold
-from metastore.port.backend import Found, Search
+from metastore.port.backend import Matches, Search
 from metastore.port.commit import LIVE, PENDING, PURGING
-from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Page, Pending, Record, Resolved, Step
+from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Pending, Record, Resolved, RowPage, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = [
@@ -86,7 +86,7 @@ def find_parameters(search: Search) -> dict[str, Any]:
     return {**shared, "after_family": first, "after_key": second}
 
 
-def found(rows: Iterable[Row], search: Search) -> Found:
+def found(rows: Iterable[Row], search: Search) -> Matches:
     """Return what a search found from its rows: each scanned, with the nodes down to it if it is wanted."""
     records: list[Record] = []
     scanned: list[tuple[int, str]] = []
@@ -97,7 +97,7 @@ def found(rows: Iterable[Row], search: Search) -> Found:
         chain = [row for row in group if row[4] is not None]
         if chain:
             records.append(Record(tuple([_node(row, 4) for row in chain]), *chain[-1][10:]))
-    return Found(records, scanned, last if len(scanned) == search.limit else None)
+    return Matches(records, scanned, last if len(scanned) == search.limit else None)
 
 
 def child(row: Row) -> Child:
@@ -105,11 +105,11 @@ def child(row: Row) -> Child:
     return Child(row[0], _node(row, 1), *row[7:])
 
 
-def page(rows: Sequence[Row], guards: int, decode: Any) -> Page[Any]:
+def page(rows: Sequence[Row], guards: int, decode: Any) -> RowPage[Any]:
     """Return a page whose rows are led by the number of guards that held."""
     if not rows or rows[0][0] != guards:
-        return Page(False, [])
-    return Page(True, [decode(row[1:]) for row in rows if row[1] is not None])
+        return RowPage(False, [])
+    return RowPage(True, [decode(row[1:]) for row in rows if row[1] is not None])
 
 
 def owned_record(row: Row) -> OwnedRecord:

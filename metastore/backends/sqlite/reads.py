@@ -27,15 +27,15 @@ from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.clock import Clock
-from metastore.port.backend import Fence, Found, Guards, Search
+from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import (
     Child,
     Known,
     Lookup,
     OwnedRecord,
-    Page,
     Resolved,
+    RowPage,
     Step,
 )
 
@@ -100,7 +100,7 @@ class SqliteReads:
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
-    ) -> Page[Child]:
+    ) -> RowPage[Child]:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after[0]}
         if state != LIVE:
             parameters["after_id"] = after[1]
@@ -109,11 +109,11 @@ class SqliteReads:
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
-    ) -> Page[tuple[str, str]]:
+    ) -> RowPage[tuple[str, str]]:
         parameters = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
         return page(self._rows(READ.names, {**parameters, "guards": json.dumps(list(guards))}), len(guards), tuple)
 
-    def find(self, search: Search) -> Found:
+    def find(self, search: Search) -> Matches:
         parameters = {**find_parameters(search), "pattern": glob_of(search.glob)}
         return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
@@ -121,7 +121,7 @@ class SqliteReads:
         rows = self._rows(READ.gone, {"parent_id": parent_id, "kind": kind, "family": family, "key": key})
         return child(rows[0]) if rows else None
 
-    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> Page[OwnedRecord]:
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         parameters = {"owner_id": owner_id, "kind": kind, "after_key": after, "page_size": limit}
         rows = self._rows(READ.owned, {**parameters, "guards": json.dumps(list(guards))})
         return page(rows, len(guards), owned_record)
@@ -141,9 +141,9 @@ class SqliteReads:
 
     # --- the feed
 
-    def feed(self, after: int, limit: int) -> Page[Step]:
+    def feed(self, after: int, limit: int) -> RowPage[Step]:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
-        return Page(True, [step(row) for row in self._rows(READ.feed, {"after": after, "page_size": limit})])
+        return RowPage(True, [step(row) for row in self._rows(READ.feed, {"after": after, "page_size": limit})])
 
     def feed_start(self) -> tuple[str, int]:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
@@ -164,10 +164,10 @@ class SqliteReads:
         except DRIVER.Error as error:
             raise_read_error(error)
 
-    def fence(self) -> Fence:
-        return Fence(self._rows("SELECT last_seq FROM info", {})[0][0], 0)
+    def watermark(self) -> Watermark:
+        return Watermark(self._rows("SELECT last_seq FROM info", {})[0][0], 0)
 
-    def passed(self, fence: Fence) -> bool:
+    def decided(self, watermark: Watermark) -> bool:
         """Numbers are drawn inside the one transaction that writes."""
         return True
 
