@@ -18,6 +18,7 @@ from metastore.errors import DeadlineExceeded, OutcomeUnknown, RetriesExhausted
 from metastore.retry import logs
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, RetryPolicy
+from metastore.retry.reactions import NOBODY_WON
 
 if TYPE_CHECKING:
     import tenacity
@@ -27,10 +28,6 @@ __all__ = ["Conflict", "Effort", "run"]
 T = TypeVar("T")
 _log = logging.getLogger("metastore")
 
-_NOBODY_WON = ("lost", "serialization", "unavailable")
-"""Causes that say nothing of anybody's success: such retries alone must not keep a sick database busy."""
-
-
 _CLOSE = 0.1
 """A wait that ends so shortly before the call's deadline ended because of it (seconds)."""
 
@@ -38,16 +35,24 @@ _CLOSE = 0.1
 class Conflict(Exception):
     """This attempt lost. ``cause`` says to what; ``detail`` is for the message.
 
-    ``wait`` is how long to wait for the next one, in seconds; None: what the policy says.
+    ``wait`` is how long to wait for the next one, in seconds; None: what the policy says. ``entity_id`` is the entity
+    that it lost on, and ``expected`` the version of that entity which it expected, where they are known.
     """
 
-    def __init__(self, cause: str, detail: str, wait: float | None = None) -> None:
+    def __init__(
+        self,
+        cause: str,
+        detail: str,
+        wait: float | None = None,
+        entity_id: int | None = None,
+        expected: int | None = None,
+    ) -> None:
         super().__init__(cause, detail)
         self.cause = cause
         self.detail = detail
         self.wait = wait
-        self.entity_id: int | None = None
-        self.expected: int | None = None
+        self.entity_id = entity_id
+        self.expected = expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ class _Progress:
         wait = self.last.wait
         if wait is None:
             wait = self._effort.clock.uniform(0.0, self._policy.ceiling(self.number))
-        if self.last.cause in _NOBODY_WON:
+        if self.last.cause in NOBODY_WON:
             wait = max(wait, self._effort.bucket.take(left))
         return min(wait, left)
 

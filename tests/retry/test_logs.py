@@ -90,7 +90,7 @@ class _Away:
     def commit(self, commit: Any) -> Any:
         return Unknown("the wire was cut")
 
-    def forbid(self, operation_id: Any) -> Any:
+    def forbid(self, operation_id: Any, life: float) -> Any:
         raise BackendUnavailable("not there")
 
     def __getattr__(self, name: str) -> Any:
