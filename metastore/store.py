@@ -198,11 +198,11 @@ class Store(Managers):
 
     def _collect(self, entity_id: int, before: int) -> None:
         request = Request[int](
-            "collect",
-            lambda: f"collect {entity_id}",
-            lambda view: moving.collect(view, entity_id, before, self._session.principal),
-            lambda steps: steps[0].entity_id or 0,
-            list,
+            verb="collect",
+            what=lambda: f"collect {entity_id}",
+            attempt=lambda view: moving.collect(view, entity_id, before, self._session.principal),
+            replay=lambda steps: steps[0].entity_id or 0,
+            arguments=list,
             exclusive=True,
         )
         perform(self._session, request, Call(deadline=_PATIENCE))

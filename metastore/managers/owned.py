@@ -178,7 +178,8 @@ class OwnedManager(Generic[O]):
         def all_arguments() -> Any:
             return [self._kind.name, shown(owner), name, arguments()]
 
-        return perform(self._session, Request(verb, what, attempt, replay, all_arguments), call)
+        request = Request(verb=verb, what=what, attempt=attempt, replay=replay, arguments=all_arguments)
+        return perform(self._session, request, call)
 
     def put_many(
         self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]

@@ -188,12 +188,13 @@ class Merge:
     changes: tuple[EntityChange, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request(Generic[T]):
-    """What a manager asks for."""
+    """One call of a manager, before it is tried."""
 
     verb: str
     what: Callable[[], str]
+    """Return the call in words, for messages and logs: its verb, kind and target."""
     attempt: Attempt[T]
     replay: Callable[[Sequence[Step]], T]
     """From the rows that the operation wrote to what the call returns."""
