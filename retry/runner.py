@@ -1,4 +1,4 @@
-"""Runs an attempt again until it commits, on tenacity.
+"""Run an attempt again until it commits, on tenacity.
 
 An attempt raises :class:`Conflict` when another one may succeed; everything else it raises is
 the caller's error and passes through. The first attempt runs without tenacity: most calls need
@@ -57,7 +57,7 @@ class Conflict(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How one call is tried, and what is said of it if it fails."""
+    """How one call is tried, and what its error says if it fails."""
 
     policy: RetryPolicy
     clock: Clock
@@ -92,7 +92,7 @@ def run(attempt: Callable[[int], T], effort: Effort) -> T:
 
 
 class _Progress:
-    """What is known of a call's attempts so far, in tenacity's terms."""
+    """A call's attempts so far, in tenacity's terms."""
 
     def __init__(self, effort: Effort, started: float, first: Conflict | None) -> None:
         self._effort = effort
@@ -140,7 +140,7 @@ class _Progress:
         for hook in self._policy.hooks:
             try:
                 hook(seen)
-            except Exception:  # noqa: BLE001  (what only looks on must not make a commit look failed)
+            except Exception:  # noqa: BLE001  (a hook must not make a commit look failed)
                 _log.exception("a hook raised; it changes nothing")
 
 
@@ -165,7 +165,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
             if progress.elapsed() < effort.policy.deadline - _CLOSE:
                 raise
             assert progress.last is not None
-            raise progress.last from None  # it is the call's time that is over: say what it was spent on
+            raise progress.last from None  # the call's own time is over: say what it was spent on
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Conflict),

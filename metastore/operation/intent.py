@@ -1,4 +1,4 @@
-"""An operation that is written down as an intent: announced, and then helped by the process that comes first.
+"""Announce an operation as an intent, and help: the process that comes first applies it.
 
 From the announcement on each attempt *helps*: it applies all that is pending on the entity, its own
 intent among it, or finds that another process did. docs/progress.md has the bound and its proof.

@@ -39,17 +39,7 @@ from metastore.operation.outcome import encode_error, encode_value, entity_at, m
 from metastore.operation.record import OperationRow, detail, refused_id
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import Session
-from metastore.port.commit import (
-    ROOT_ID,
-    Caller,
-    Commit,
-    Committed,
-    Conflicted,
-    LeaseToken,
-    Unknown,
-    Update,
-    Write,
-)
+from metastore.port.commit import ROOT_ID, Caller, Commit, Committed, Conflicted, LeaseToken, Unknown, Update, Write
 from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
@@ -61,7 +51,7 @@ T = TypeVar("T")
 _PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 _GRACE = 0.5
-"""How long, after a call's deadline, it is tried to withdraw what the call has announced (seconds)."""
+"""How long after its deadline a call tries to withdraw its intent (seconds)."""
 _ROUNDS = 8
 """How often an attempt begins again when its intent was withdrawn, before it waits."""
 
@@ -78,14 +68,14 @@ def perform(session: Session, request: Request[T], call: Call) -> T:
 
 
 def _of(session: Session, result: T) -> T:
-    """Note in an entity where it comes from: only what was committed here is trusted later."""
+    """Note in an entity which database it comes from: later calls trust only what was committed here."""
     if isinstance(result, Entity):
         result.__dict__["origin"] = session.backend.origin
     return result
 
 
 def is_new(session: Session, call: Call) -> bool:
-    """Whether nothing is kept of the call's own operation id yet. Raises InvalidArgument for one that is refused."""
+    """Whether there is no row of the call's own operation id yet. Raises InvalidArgument for one that is refused."""
     assert call.operation_id is not None
     if session.backend.steps(call.operation_id):
         return False
@@ -309,7 +299,7 @@ class Operation(Generic[T]):
     # --- leases
 
     def _check_lease(self) -> None:
-        """Nothing is to be written: the lease must hold all the same."""
+        """Check the leases of an operation that writes nothing: they must hold all the same."""
         leases = self._leases()
         if not leases:
             return
@@ -351,7 +341,7 @@ class Operation(Generic[T]):
         return cast(T, entity_at(first, session.recent.of(first.entity_id)))
 
     def _give_up(self, error: Exception) -> T:
-        """The call failed, or its time is over: withdraw what is announced, unless it was applied meanwhile."""
+        """Withdraw the intent of a call that failed, or return its result if a helper applied it meanwhile."""
         row = self._row
         with until(self._session.clock.monotonic() + _GRACE):
             try:
@@ -375,7 +365,7 @@ class Operation(Generic[T]):
         raise self._mark.blame(error) from error.__cause__
 
     def _clean_up(self) -> None:
-        """After an error, or an interrupt: leave neither mark nor intent behind, as far as that is possible."""
+        """Remove the mark and the intent after an error or an interrupt, as far as that is possible."""
         if self._row.pending_on is None and self._mark.held is None:
             return
         with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # both end by themselves
@@ -387,7 +377,7 @@ class Operation(Generic[T]):
         return self._decided_by == "other"
 
     def _winner(self) -> str:
-        """Who won the last conflict, as far as the database can still be asked."""
+        """Return who won the last conflict, if the database still answers."""
         if self._lost_to is None:
             return ""
         with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):
@@ -402,7 +392,7 @@ class Operation(Generic[T]):
 def _waits_at(commit: Commit) -> int:
     """Return where an exclusive operation waits for others: at its exclusive guard, if it has one, else at its entity.
 
-    The root is never marked: a mark there would hold everybody up.
+    The root is never marked: a mark there would hold every writer up.
     """
     barred = [guard.id for guard in commit.guards if guard.exclusive and guard.id != ROOT_ID]
     return (barred or _updated(commit.writes))[0]

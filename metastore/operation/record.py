@@ -1,7 +1,7 @@
-"""The row that says what became of an operation, under its id, at any time.
+"""Read, claim and write the row that says what became of an operation, under its id, at any time.
 
-A lost answer is resolved by it: what may still be in flight is made impossible before the operation
-is sent again (*claimed*). A repeat of a caller's id finds in it what the first call came to.
+The row resolves a lost answer: the owner makes impossible what may still be in flight, and then sends the
+operation again under a *claim*. A repeat of a caller's id finds the first call's result in the row.
 docs/progress.md has the states and why at most one of all messages is ever applied.
 """
 
@@ -133,10 +133,10 @@ class OperationRow:
 
 
 def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends: float) -> int | None:
-    """After a lost answer: return under which number the operation may be sent again, or None if it is decided.
+    """After a lost answer, return the claim under which the operation may be sent again, or None if it is decided.
 
-    What was sent before can not be applied any more then. ``life``: how long the call lasts at most (seconds). Raises
-    OutcomeUnknown at the instant ``ends``, or if gc may have deleted what was written down in that time.
+    From then on nothing that was sent before can be applied. ``life``: how long the call lasts at most (seconds).
+    Raises OutcomeUnknown at the instant ``ends``, or if gc may have deleted the row in that time.
     """
     clock, wait = session.clock, session.policy.base
     while True:
@@ -183,6 +183,6 @@ def _digest(request: Request[Any]) -> str:
     """Return the fingerprint of a call's arguments."""
     try:
         text = json.dumps([request.verb, request.arguments()], sort_keys=True, default=str)
-    except Exception as error:  # noqa: BLE001  (what a class of the caller's own raises when it is written)
+    except Exception as error:  # noqa: BLE001  (a class of the caller's may raise anything here)
         raise InvalidArgument(f"the arguments of the call would be no JSON: {type(error).__name__}") from None
     return hashlib.sha256(text.encode()).hexdigest()[:32]

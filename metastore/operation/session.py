@@ -19,7 +19,7 @@ __all__ = ["Session"]
 
 @dataclass
 class Session:
-    """One backend, and how it is used. In a transaction nothing in hand is trusted."""
+    """One backend, and what the calls of one store share. In a transaction no entity in hand is trusted."""
 
     backend: Backend
     clock: Clock
@@ -44,7 +44,7 @@ class Session:
         return bound
 
     def epoch(self) -> str:
-        """Return the epoch of the database's feed, asked once: a restored copy is opened again, and has another."""
+        """Return the epoch of the database's feed, read once: a restored copy is opened again, and has another."""
         if self._epoch is None:
             self._epoch = self.backend.feed_start()[0]
         return self._epoch
@@ -55,4 +55,4 @@ class Session:
 
 
 _TOKENS, _TOKENS_PER_SECOND = 100, 20.0
-"""How many retries without anybody's success a process may make at once, and per second."""
+"""How many retries after no other's success a process may make at once, and per second."""

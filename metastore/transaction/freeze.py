@@ -1,13 +1,13 @@
-"""Freeze: a schema for oneself while one works, without a lock and without a database transaction.
+"""Freeze a schema: no other operation writes it for a while, without a lock and without a database transaction.
 
 ``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one
 update. That waits for the writers in flight below it and keeps later ones out: they retry until
 their deadline and then get ScopeFrozen. What the block does is one commit, which requires the mark
-and takes it away. A holder that dies blocks nobody beyond its ttl; after each freeze it is the
-others' turn for as long as it took, at least 50 ms and at most 5 s.
+and takes it away. A holder that dies blocks no writer beyond its ttl. After each freeze it is the
+others' turn for as long as the freeze took, at least 50 ms and at most 5 s.
 
-It does not keep out what is done to the schema's ancestors: the holder's commit then fails, and
-names it.
+A freeze does not keep out writers of the schema's ancestors: the holder's commit then fails, and
+names the ancestor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["FreezableSchemas", "Freeze"]
 
 
 class FreezableSchemas(Schemas):
-    """The manager of schemas, which can be had for oneself."""
+    """The manager of schemas, which can freeze one."""
 
     def exclusive(
         self,
@@ -49,7 +49,7 @@ class FreezableSchemas(Schemas):
     ) -> Freeze:
         """Freeze a schema: ``with store.schemas.exclusive("lake.c.s") as tx: …`` is one commit.
 
-        Nobody else writes the schema or anything below it meanwhile. ``ttl``: how long it lasts at
+        No other operation writes the schema or anything below it meanwhile. ``ttl``: how long it lasts at
         most, ``timeout``: how long to wait for it (both in seconds). Raises ScopeFrozen while another
         operation has it, EntityNotFound, NotInUse; at the end VersionConflict if the ttl was over, or
         an ancestor was renamed, moved, dropped or disabled meanwhile; LeaseLost if the ``lease`` is lost by then.
@@ -61,7 +61,7 @@ class FreezableSchemas(Schemas):
 
 
 class Freeze(Transaction):
-    """A transaction that has one scope for itself. Raises ScopeFrozen, EntityNotFound when it begins."""
+    """A transaction with one scope for itself. Raises ScopeFrozen, EntityNotFound when it begins."""
 
     def __init__(self, session: Session, call: Call, find: Callable[[View], Record], what: str, ttl: float) -> None:
         super().__init__(session, call)
@@ -86,7 +86,7 @@ class Freeze(Transaction):
             raise
         assert self._mark.held is not None
         self._overlay.require(self._mark.held, scope_version)
-        for guard in self._above:  # whatever the block reads of them later
+        for guard in self._above:  # even if the block does not read them
             self._overlay.require(guard.id, guard.scope_version)
         return super().__enter__()
 

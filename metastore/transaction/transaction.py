@@ -1,7 +1,7 @@
 """Several operations as one commit, with validated reads.
 
-Nothing is sent before the end, so nothing is locked while Python runs. At the end everything
-that was read must still be as it was, or nothing is written. That makes transactions strictly
+A transaction sends nothing before its end, so it locks nothing while Python runs. At the end everything
+that it read must be unchanged, or it writes nothing. That makes transactions strictly
 serializable: reads are validated, absent names and listings included, at the instant of the
 commit (design 4).
 """
@@ -155,7 +155,7 @@ class Transaction(Managers):
 
 
 def effort_of(session: Session, policy: RetryPolicy, operation_id: UUID, what: str = "the transaction") -> Effort:
-    """Return how a transaction is tried."""
+    """Return how to try a transaction."""
     return Effort(policy, session.clock, session.bucket, lambda: what, operation_id)
 
 
@@ -182,7 +182,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             with transaction:
                 result = fn(transaction)
         except MetastoreError as error:
-            # an error of fn's own is the caller's, unless it rests on reads of different instants
+            # an error that fn raises is the caller's, unless it rests on reads of different instants
             if transaction.refused or (not transaction.sent and not transaction.holds()):
                 raise Conflict("read", str(error)) from None
             raise
