@@ -72,11 +72,11 @@ def _make_unrestorable(session: Session, before: int) -> None:
 
 def _purge(session: Session, entity_id: int, before: int) -> None:
     request = Request[int](
-        "collect",
-        lambda: f"collect {entity_id}",
-        lambda view: exclusive.collect(view, entity_id, before, session.principal),
-        lambda steps: steps[0].entity_id or 0,
-        list,
+        verb="collect",
+        what=lambda: f"collect {entity_id}",
+        attempt=lambda view: exclusive.collect(view, entity_id, before, session.principal),
+        replay=lambda steps: steps[0].entity_id or 0,
+        arguments=list,
         exclusive=True,
     )
     perform(session, request, Call(deadline=_PATIENCE))

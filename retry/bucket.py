@@ -1,6 +1,6 @@
 """A token bucket: how many retries a process may make at once, and how many a second after that.
 
-When a database goes away, everybody's attempts fail at the same moment. Backoff spreads them, but
+When a database goes away, all clients' attempts fail at the same moment. Backoff spreads them, but
 their number stays; a bucket for the whole process bounds it, whatever the number of threads.
 """
 
@@ -19,8 +19,8 @@ __all__ = ["TokenBucket"]
 class TokenBucket:
     """At most ``capacity + per_second * t`` grants in any ``t`` seconds. Thread-safe; full at first.
 
-    Nobody is woken or kept in a queue: the bucket knows one instant, the one at which it would be
-    full again if nobody came (the "theoretical arrival time" of the generic cell rate algorithm).
+    There is no queue: the bucket knows one instant, at which it is full again if no caller
+    comes (the "theoretical arrival time" of the generic cell rate algorithm).
     Raises InvalidArgument for a capacity below 1, or a rate that is not a positive number.
     """
 
@@ -37,10 +37,10 @@ class TokenBucket:
         self._lock, self._pid = threading.Lock(), os.getpid()
 
     def take(self, longest: float = math.inf) -> float:
-        """Take a token; return for how many seconds the caller has to wait before he may go on, 0.0 as a rule.
+        """Take a token; return how many seconds the caller must wait for it, 0.0 as a rule.
 
         Tokens to come are promised in the order of the calls. One for which the wait would be longer
-        than ``longest`` seconds is not taken: the caller has to give up. Never waits itself.
+        than ``longest`` seconds is not taken: the caller gives up. This method never waits.
         """
         if os.getpid() != self._pid:  # a forked child: the lock may have been held by a thread that it does not have
             self._new_lock()

@@ -1,4 +1,4 @@
-"""What is logged of calls, by the standard library, under ``metastore.operations``.
+"""Log calls with the standard library, under ``metastore.operations``.
 
 ========  =====================================================================================
 DEBUG     an attempt that lost, and to what; a call that another operation's commit decided
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["SLOW", "done", "gave_up", "lost", "slow", "unknown"]
 
 SLOW: Final = 1.0
-"""How long a call may take until it is said to be slow (seconds)."""
+"""A call that takes longer is logged as slow (seconds)."""
 _SICK: Final = ("lost", "unavailable")
-"""Causes that say something of the database, and not of other calls."""
+"""Causes that lie in the database, and not in other calls."""
 
 _log = logging.getLogger("metastore.operations")
 _log.addHandler(logging.NullHandler())  # a program that does not ask for logs gets none on its stderr
@@ -68,5 +68,5 @@ def gave_up(message: str, operation_id: UUID | None, number: int) -> None:
 
 
 def unknown(what: str, operation_id: UUID | None, number: int) -> None:
-    """Log a call of which nobody knows whether it was applied."""
+    """Log a call that may or may not have been applied."""
     _write(logging.ERROR, operation_id, number, f"{what}: its answer was lost, and the database cannot be asked")

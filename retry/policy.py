@@ -1,4 +1,4 @@
-"""How often and how long something is tried: a frozen value."""
+"""Say how often and how long a call is tried: a frozen value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs an attempt again until it commits, on tenacity.
+"""Run an attempt again until it commits, on tenacity.
 
 An attempt raises :class:`Conflict` when another one may succeed; everything else it raises is
 the caller's error and passes through. The first attempt runs without tenacity: most calls need
@@ -18,6 +18,7 @@ from metastore.errors import DeadlineExceeded, OutcomeUnknown, RetriesExhausted
 from metastore.retry import logs
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, RetryPolicy
+from metastore.retry.reactions import NOBODY_WON
 
 if TYPE_CHECKING:
     import tenacity
@@ -27,10 +28,6 @@ __all__ = ["Conflict", "Effort", "run"]
 T = TypeVar("T")
 _log = logging.getLogger("metastore")
 
-_NOBODY_WON = ("lost", "serialization", "unavailable")
-"""Causes that say nothing of anybody's success: such retries alone must not keep a sick database busy."""
-
-
 _CLOSE = 0.1
 """A wait that ends so shortly before the call's deadline ended because of it (seconds)."""
 
@@ -38,21 +35,29 @@ _CLOSE = 0.1
 class Conflict(Exception):
     """This attempt lost. ``cause`` says to what; ``detail`` is for the message.
 
-    ``wait`` is how long to wait for the next one, in seconds; None: what the policy says.
+    ``wait`` is how long to wait for the next one, in seconds; None: what the policy says. ``entity_id`` is the entity
+    that it lost on, and ``expected`` the version of that entity which it expected, where they are known.
     """
 
-    def __init__(self, cause: str, detail: str, wait: float | None = None) -> None:
+    def __init__(
+        self,
+        cause: str,
+        detail: str,
+        wait: float | None = None,
+        entity_id: int | None = None,
+        expected: int | None = None,
+    ) -> None:
         super().__init__(cause, detail)
         self.cause = cause
         self.detail = detail
         self.wait = wait
-        self.entity_id: int | None = None
-        self.expected: int | None = None
+        self.entity_id = entity_id
+        self.expected = expected
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How one call is tried, and what is said of it if it fails."""
+    """How one call is tried, and what its error says if it fails."""
 
     policy: RetryPolicy
     clock: Clock
@@ -87,7 +92,7 @@ def run(attempt: Callable[[int], T], effort: Effort) -> T:
 
 
 class _Progress:
-    """What is known of a call's attempts so far, in tenacity's terms."""
+    """A call's attempts so far, in tenacity's terms."""
 
     def __init__(self, effort: Effort, started: float, first: Conflict | None) -> None:
         self._effort = effort
@@ -111,7 +116,7 @@ class _Progress:
         wait = self.last.wait
         if wait is None:
             wait = self._effort.clock.uniform(0.0, self._policy.ceiling(self.number))
-        if self.last.cause in _NOBODY_WON:
+        if self.last.cause in NOBODY_WON:
             wait = max(wait, self._effort.bucket.take(left))
         return min(wait, left)
 
@@ -135,7 +140,7 @@ class _Progress:
         for hook in self._policy.hooks:
             try:
                 hook(seen)
-            except Exception:  # noqa: BLE001  (what only looks on must not make a commit look failed)
+            except Exception:  # noqa: BLE001  (a hook must not make a commit look failed)
                 _log.exception("a hook raised; it changes nothing")
 
 
@@ -160,7 +165,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
             if progress.elapsed() < effort.policy.deadline - _CLOSE:
                 raise
             assert progress.last is not None
-            raise progress.last from None  # it is the call's time that is over: say what it was spent on
+            raise progress.last from None  # the call's own time is over: say what it was spent on
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Conflict),

@@ -24,7 +24,7 @@ from metastore.leases.book import Grant, Holder, LeaseEvent, Queue, Refusal, Wan
 from metastore.leases.changes import LeaseHolder
 from metastore.managers.history import steps_of
 from metastore.names import format_path
-from metastore.operation.marks import ask_until_it_answers
+from metastore.operation.record import ask_until_it_answers
 from metastore.operation.session import Session
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Take, Taken, Waker

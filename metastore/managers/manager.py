@@ -74,11 +74,11 @@ class Manager(Paged[E]):
             return create(view, wish, doc, path, parent, if_exists, actor)
 
         request = Request[Entity](
-            "create",
-            lambda: f"create {self._kind.name} {path!r}",
-            attempt,
-            _entity,
-            lambda: [self._kind.name, list(parse_path(path)), parent and parent.id, doc, if_exists],
+            verb="create",
+            what=lambda: f"create {self._kind.name} {path!r}",
+            attempt=attempt,
+            replay=_entity,
+            arguments=lambda: [self._kind.name, list(parse_path(path)), parent and parent.id, doc, if_exists],
         )
         own = call.operation_id is not None and not self._session.in_transaction
         if own and options.get("parents") and parent is None:
@@ -164,7 +164,8 @@ class Manager(Paged[E]):
             def what() -> str:
                 return f"create {len(chunk)} of kind {self._kind.name}"
 
-            return perform(self._session, Request[int]("create_many", what, attempt, len, tuple), call)
+            request = Request[int](verb="create_many", what=what, attempt=attempt, replay=len, arguments=tuple)
+            return perform(self._session, request, call)
 
         written = 0
         # while one chunk is written, the next one is made
@@ -411,7 +412,15 @@ class Manager(Paged[E]):
 
         if isinstance(target, Entity):
             committed(self._session.backend, target)  # before anything is announced, or purged, under its id
-        request = Request(verb, what, attempt, replay, all_arguments, merge, exclusive=verb != "alter")
+        request = Request(
+            verb=verb,
+            what=what,
+            attempt=attempt,
+            replay=replay,
+            arguments=all_arguments,
+            merge=merge,
+            exclusive=verb != "alter",
+        )
         return perform(self._session, request, call)
 
     def _run_for_entity(

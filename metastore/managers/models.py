@@ -239,7 +239,8 @@ class Models(Manager[Model]):
         def all_arguments() -> Any:
             return [self._kind.name, shown_target(model), arguments()]
 
-        return perform(self._session, Request(verb, what, attempt, replay, all_arguments), call_of(options))
+        request = Request(verb=verb, what=what, attempt=attempt, replay=replay, arguments=all_arguments)
+        return perform(self._session, request, call_of(options))
 
 
 def _version(steps: Sequence[Step]) -> ModelVersion:

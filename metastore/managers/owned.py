@@ -175,7 +175,8 @@ class OwnedManager(Generic[O]):
         def all_arguments() -> Any:
             return [self._kind.name, shown(owner), name, arguments()]
 
-        return perform(self._session, Request(verb, what, attempt, replay, all_arguments), call)
+        request = Request(verb=verb, what=what, attempt=attempt, replay=replay, arguments=all_arguments)
+        return perform(self._session, request, call)
 
     @shows_options(CallOptions)
     def put_many(

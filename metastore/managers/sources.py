@@ -122,7 +122,11 @@ class Sources(OwnedManager[Source]):
             return Proposal(guards, tuple(writes), lambda _: ids)
 
         request = Request[list[int]](
-            "register", lambda: f"register {len(tables)} tables", attempt, lambda _: ids, lambda: [catalog.id, ids]
+            verb="register",
+            what=lambda: f"register {len(tables)} tables",
+            attempt=attempt,
+            replay=lambda _: ids,
+            arguments=lambda: [catalog.id, ids],
         )
         return perform(self._session, request, call_of(options))
 

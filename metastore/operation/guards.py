@@ -1,4 +1,4 @@
-"""Where entities may stand: which families a path runs through, and what guards it. Pure."""
+"""Find which families a path runs through, and which guards its entity has. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helping: everybody's pending intents on one entity, applied in one compare-and-swap.
+"""Apply all processes' pending intents on one entity in one compare-and-swap.
 
 Pure: from what one snapshot showed (:class:`~metastore.port.records.Pending`) to a
 :class:`~metastore.port.commit.Help` that resolves each intent. docs/progress.md has the protocol and its
@@ -139,7 +139,7 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
     except Exception:
         if own:
             raise
-        return None  # a defect of the change's: whoever asked for it shall see it
+        return None  # a bug in the change: its owner sees the exception
     history = "[]" if any(isinstance(c, Replace) for c in changes) else None
     return (
         become("alter", doc=text, changes=history)

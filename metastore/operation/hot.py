@@ -1,4 +1,4 @@
-"""What a process remembers of the last calls, to guess better. Bounded; a wrong guess costs an attempt, never more."""
+"""Remember which entities were contended lately. Bounded; a wrong guess costs an attempt, never more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STAYS_HOT = 1.0
 _FIRST_ROUND, _LONGEST_ROUND = 0.004, 0.1
 """How long a round of helping is thought to take before one was seen, and at most (seconds)."""
 _SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
-"""After which parts of a round it is looked whether help came."""
+"""After which parts of a round a waiting process looks whether help came."""
 
 
 class _Bounded(Generic[V]):
@@ -58,19 +58,19 @@ class Hot:
             self._ids.set(address, entity_id)
 
     def leave(self, address: Hashable) -> None:
-        """Note that a path does not lead to what it led to any more."""
+        """Forget where a path led: it leads elsewhere now."""
         self._ids.remove(address)
 
     def cool(self, entity_id: int) -> None:
-        """Note that nobody else was there."""
+        """Note that no other process was there."""
         self._until.remove(entity_id)
 
     def lead(self, entity_id: int) -> None:
-        """Note that this process has just helped the others, and had better do so again with its next change."""
+        """Note that this process has just helped the others: it helps at once with its next change too."""
         self._leads = (entity_id, self._clock.monotonic() + 2 * self._round)
 
     def follow(self) -> None:
-        """Note that somebody else helps."""
+        """Note that another process helps."""
         self._leads = (0, 0.0)
 
     def leads(self, entity_id: int) -> bool:
@@ -87,7 +87,7 @@ class Hot:
             yield share * self._round * self._clock.uniform(0.75, 1.25)
 
     def find(self, entity_id: int | None, address: Hashable) -> int | None:
-        """Return the id of the entity that is meant, if it is hot."""
+        """Return the entity's id if it is hot. Without an id, the address says which entity it is."""
         if entity_id is None:
             entity_id = self._ids.get(address)
         if entity_id is None:

@@ -1,4 +1,8 @@
-"""What operations and transactions have in common when something stands in their way."""
+"""Marks of exclusive operations: set one, step aside for another's, remove one that is left.
+
+A mark on a scope's guard makes everybody else's commits there fail ("marked"), so that its owner gets through.
+docs/progress.md has the protocol. An operation, a transaction and a freeze each have one :class:`OwnMark`.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from metastore.errors import BackendRefused, BackendUnavailable, DeadlineExceeded, InvalidArgument, OutcomeUnknown
-from metastore.operation.helping import BATCH, Batch, plan
-from metastore.operation.session import Session
+from metastore.errors import ScopeFrozen
 from metastore.port.backend import Backend
-from metastore.port.commit import Committed
+from metastore.port.commit import Committed, Mark, Unknown
+from metastore.retry.runner import Conflict
 
-__all__ = ["LATE", "MARK_TTL", "InTheWay", "ask_until_it_answers", "help_others", "in_the_way"]
+__all__ = ["MARK_TTL", "InTheWay", "OwnMark", "in_the_way"]
 
 MARK_TTL = 1.0
 """How long a mark of a rename, move or drop holds others up if its owner has died, or if it landed late (seconds)."""
-LATE = 1.0
-"""How long after its deadline a call may still ask what became of it (seconds)."""
-
-
-def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends: float) -> int | None:
-    """After a lost answer: return under which number the operation may be sent again, or None if it is decided.
-
-    What was sent before can not be applied any more then. ``life``: how long the call lasts at most (seconds). Raises
-    OutcomeUnknown at the instant ``ends``, or if gc may have deleted what was written down in that time.
-    """
-    clock, wait = session.clock, session.policy.base
-    while True:
-        try:
-            claim = session.backend.forbid(operation_id, life + LATE)
-        except OutcomeUnknown:  # gc may have deleted the row
-            session.metrics.ambiguous("unknown")
-            raise
-        except (InvalidArgument, BackendRefused):  # the store was closed meanwhile, or a right was revoked
-            session.metrics.ambiguous("unknown")
-            raise OutcomeUnknown(operation_id) from None
-        except (BackendUnavailable, DeadlineExceeded):
-            if clock.monotonic() + wait > ends:
-                session.metrics.ambiguous("unknown")
-                raise OutcomeUnknown(operation_id) from None
-        else:
-            session.metrics.ambiguous("applied" if claim is None else "not_applied")
-            return claim
-        clock.sleep(clock.uniform(0.0, wait))
-        wait = min(wait * 2, session.policy.cap)
 
 
 @dataclass(frozen=True)
@@ -58,35 +32,69 @@ class InTheWay:
 
 
 def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTheWay:
-    """Look at the guards ``ids``; what a dead operation left behind is cleared away."""
-    found = backend.marked(ids)
-    others = [one for one in found if one.mark not in (None, operation_id)]
+    """Return what is marked of the guards ``ids``; clear the marks that dead operations left behind."""
+    marked = backend.marked(ids)
+    others = [one for one in marked if one.mark not in (None, operation_id)]
     for one in others:
         if one.seconds < 0 and one.mark is not None:
             backend.clear(one.id, one.mark)
-    quiet = max((one.seconds for one in found if one.mark is None), default=0.0)
-    mine = tuple([one.id for one in found if one.mark == operation_id])
+    quiet = max((one.seconds for one in marked if one.mark is None), default=0.0)
+    mine = tuple([one.id for one in marked if one.mark == operation_id])
     return InTheWay(others[0].mark if others else None, quiet, mine)
 
 
-def help_others(session: Session, entity_id: int) -> bool:
-    """Apply what is pending on an entity, for a commit that cannot bring it along.
+class OwnMark:
+    """The mark of one operation, and whose mark it stepped aside for last."""
 
-    False: what is left there is not understood by this program, and must not hold it up.
-    """
-    batch = Batch()
-    while True:
-        seen = session.backend.pending(entity_id, None, BATCH)
-        if not seen.intents or seen.known is None or not seen.known.live:
-            return True
-        planned = plan(seen, None, batch)
-        if planned is None:
+    def __init__(self, backend: Backend, operation_id: UUID, *, exclusive: bool = True) -> None:
+        self._backend = backend
+        self._id = operation_id
+        self._exclusive = exclusive
+        self.held: int | None = None
+        """The guard that carries the mark, or may carry it, because an answer was lost."""
+        self.other: UUID | None = None
+        """The operation whose mark was in the way."""
+
+    def put(self, entity_id: int) -> None:
+        """Mark a scope, unless another operation has marked it, or it is the others' turn."""
+        outcome = self._backend.mark(Mark(self._id, entity_id, MARK_TTL))
+        if isinstance(outcome, Committed | Unknown):
+            self.held = entity_id
+
+    def remove(self) -> None:
+        """Remove the mark, if there is one. It ends by itself if this fails."""
+        held, self.held = self.held, None
+        if held is not None:
+            self._backend.unmark(held, self._id)
+
+    def is_gone(self) -> bool:
+        """Look whether the mark that the commit required is gone; if so, forget it."""
+        if self.held is None or self.held in in_the_way(self._backend, [self.held], self._id).mine:
             return False
-        try:
-            outcome = session.backend.help(planned.help)
-        except InvalidArgument:  # the database refuses one of them: which?
-            batch.refused(planned.help)
-            continue
-        if isinstance(outcome, Committed):
-            session.metrics.batch(len(planned.help.resolutions))
+        self.held = None
         return True
+
+    def step_aside(self, ids: Sequence[int], *, keep: bool = False, cause: str = "marked") -> Conflict:
+        """Return the conflict with what is in the way on the guards ``ids``; with ``cause`` if nothing is any more.
+
+        The operation keeps no mark while another one passes: the other may have to pass this mark. With ``keep`` it
+        keeps a mark that is still there: a freeze needs it for its commit.
+        """
+        found = in_the_way(self._backend, ids, self._id)
+        self.other = found.other or self.other
+        there = self.held in found.mine
+        if not there or (found.other is not None and not keep):
+            held, self.held = self.held, None
+            for entity_id in {*found.mine, *(() if held is None else (held,))}:  # a mark may also have landed late
+                self._backend.unmark(entity_id, self._id)
+        if found.other is not None:
+            return Conflict("marked", f"operation {found.other} has the scope for itself")
+        if found.quiet and self._exclusive:
+            return Conflict("marked", "others have their turn after an exclusive operation", found.quiet)
+        return Conflict(cause, "changed meanwhile")
+
+    def blame(self, error: Exception) -> Exception:
+        """Return ScopeFrozen for a call whose time is over, if it spent that time on another's mark; else ``error``."""
+        if self.other is None:
+            return error
+        return ScopeFrozen(self.other, f"operation {self.other} is in the way: {error}")

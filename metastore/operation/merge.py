@@ -1,4 +1,4 @@
-"""Changes applied to a document: pure, so that anyone can apply anyone's, again and again."""
+"""Apply changes to a document. Pure, so that every process can apply every other's changes, again and again."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """One logical operation, over all its attempts: from a request to its result, exactly once.
 
 An operation begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. A
-change that loses is *announced* (:meth:`Operation._announce`): written down as an intent that
-anybody may apply. From then on each attempt *helps*: it applies all that is pending on the entity,
-its own among it, or finds that somebody else did. An exclusive operation that loses *marks* its
-scope instead, so that others step aside.
+change that loses is *announced*: written down as an intent that every process may apply. From then
+on each attempt *helps*: it applies all that is pending on the entity, its own intent among it, or
+finds that another process did. An exclusive operation that loses *marks* its scope instead, so that
+others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to what.
 
-The operation's row in the database, under its id, says at any time what became of it. A lost
-answer is resolved by it; what may still be in flight is made impossible before it is sent again.
-docs/progress.md has the protocol and its proof. The operation's row is in ``operation_row``, what is
-announced in ``announcing``.
+An operation has three parts, each with its own state: its row (``record.py``), which says at any time
+what became of it; its intent (``intent.py``); its mark (``marks.py``). A lost answer is resolved by the
+row; what may still be in flight is made impossible before it is sent again. docs/progress.md has the
+protocol and its proof.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from metastore.deadlines import remaining, until
 from metastore.errors import (
@@ -28,28 +28,20 @@ from metastore.errors import (
     MetastoreError,
     OutcomeUnknown,
     RetriesExhausted,
-    ScopeFrozen,
 )
 from metastore.kinds.entity import Entity
-from metastore.operation.intent import Announced
+from metastore.kinds.registry import kind_named
+from metastore.metrics import Decided
+from metastore.operation.intent import Intent, help_others
 from metastore.operation.keys import began
-from metastore.operation.marks import MARK_TTL, help_others
-from metastore.operation.outcome import encode_error, encode_value, merits
-from metastore.operation.record import detail, refused_id
-from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.marks import OwnMark
+from metastore.operation.outcome import encode_error, encode_value, entity_at, merits, replay
+from metastore.operation.record import OperationRow, detail, refused_id
+from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
-from metastore.port.commit import (
-    ROOT_ID,
-    Caller,
-    Commit,
-    Committed,
-    Conflicted,
-    LeaseToken,
-    Mark,
-    Unknown,
-    Update,
-    Write,
-)
+from metastore.port.commit import ROOT_ID, Caller, Commit, Committed, Conflicted, LeaseToken, Unknown, Update, Write
+from metastore.port.records import Step
+from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 
 __all__ = ["Operation", "is_new", "perform"]
@@ -59,13 +51,9 @@ T = TypeVar("T")
 _PATIENCE = 50
 """How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
 _GRACE = 0.5
-"""How long, after a call's deadline, it is tried to withdraw what the call has announced (seconds)."""
+"""How long after its deadline a call tries to withdraw its intent (seconds)."""
 _ROUNDS = 8
-"""How often an attempt begins anew when its intent was withdrawn, before it waits."""
-_ESCALATES = ("self", "pending", "read")
-"""Conflicts after which a change is announced: somebody else wrote the entity's row."""
-_MARKS = ("self", "busy")
-"""Conflicts after which an exclusive operation marks its scope."""
+"""How often an attempt begins again when its intent was withdrawn, before it waits."""
 
 
 def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
@@ -80,21 +68,21 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
 
 
 def _of(session: ManagerSession, result: T) -> T:
-    """Note in an entity where it comes from: only what was committed here is trusted later."""
+    """Note in an entity which database it comes from: later calls trust only what was committed here."""
     if isinstance(result, Entity):
         result.__dict__["origin"] = session.backend.origin
     return result
 
 
 def is_new(session: Session, call: Call) -> bool:
-    """Whether nothing is kept of the call's own operation id yet. Raises InvalidArgument for one that is refused."""
+    """Whether there is no row of the call's own operation id yet. Raises InvalidArgument for one that is refused."""
     assert call.operation_id is not None
     if session.backend.steps(call.operation_id):
         return False
     caller = Caller(began(call.operation_id, session.clock), "")
     outcome = session.backend.commit(Commit(session.clock.operation_id(), None, caller=caller))
     if isinstance(outcome, Conflicted) and outcome.cause == "stale_id":
-        session.backend.forget(0)  # see OperationRow
+        session.backend.forget(0)  # see OperationRow.is_known
         raise refused_id(call.operation_id)
     return True
 
@@ -113,29 +101,43 @@ def _in_transaction(session: ManagerSession, request: Request[T], call: Call) ->
     return decided.finish(outcome.results)
 
 
-class Operation(Announced[T]):
+class Operation(Generic[T]):
     """See the module. Used by one thread, once."""
 
     def __init__(self, session: Session, request: Request[T], call: Call) -> None:
-        super().__init__(session, request, call)
-        self._overlook = False  # what is pending there this program does not understand
-        self._guessed = False  # the last commit rested on what was in hand
+        self._session = session
+        self._backend = session.backend
+        self._request = request
+        self._call = call
+        self._policy = session.policy_of(call)
+        self._row = OperationRow(session, request, call, self._policy.deadline)
+        self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
+        self._intent = Intent(session, self._row, self._mark, request.what)
+        self._intent.merge = self._merge = self._announceable(request)
         self._attempts = 0
+        self._decided_by: Decided = "self"
+        self._lost_to: int | None = None  # the entity of the last conflict
         self._unavailable: BackendUnavailable | None = None  # what the last attempt met
+        self._guessed = False  # the last commit rested on what was in hand
+        self._overlook = False  # what is pending there this program does not understand
         self._again: Proposal[T] | None = None  # only a lock was in the way: the same once more
+
+    def _announceable(self, source: Request[T] | Proposal[T]) -> Merge | None:
+        """Return what can be announced. Nothing under a lease: a helper that applied it would not hold the lease."""
+        return source.merge if self._call.lease is None else None
 
     # --- the whole
 
     def run(self) -> T:
         """Return the operation's result, or raise its error."""
-        session, metrics = self._session, self._session.metrics
+        session, row = self._session, self._row
         effort = Effort(
-            self._policy, session.clock, session.bucket, self._request.what, self.id, self._winner, self._was_helped
+            self._policy, session.clock, session.bucket, self._request.what, row.id, self._winner, self._was_helped
         )
         started = session.clock.monotonic()
-        metrics.begun()
+        session.metrics.begun()
         try:
-            with until(self._ends):
+            with until(row.ends):
                 result = run(self._attempt, effort)
         except OutcomeUnknown:
             self._decided_by = "error"
@@ -148,23 +150,23 @@ class Operation(Announced[T]):
             self._clean_up()
             raise
         finally:
-            metrics.ended()
+            session.metrics.ended()
             seconds = session.clock.monotonic() - started
-            metrics.operation(self._request.verb, self._attempts, seconds, self._decided_by)
-        if self._held is not None:
+            session.metrics.operation(self._request.verb, self._attempts, seconds, self._decided_by)
+        if self._mark.held is not None:
             self._clean_up()
         return result
 
     def _attempt(self, number: int) -> T:
-        self._attempts, self._lost_to, self._expected = number, None, None
+        self._attempts, self._lost_to = number, None
         try:
             return self._try(number)
         except Conflict as conflict:
             self._unavailable = None
             if conflict.cause != "marked":
-                self._in_the_way = None
-            self._session.metrics.conflict(self._request.verb, conflict.cause, self._lost_to)
-            conflict.entity_id, conflict.expected = self._lost_to, self._expected
+                self._mark.other = None
+            self._lost_to = conflict.entity_id
+            self._session.metrics.conflict(self._request.verb, conflict.cause, conflict.entity_id)
             raise
         except BackendUnavailable as error:
             if not error.transient:
@@ -175,57 +177,39 @@ class Operation(Announced[T]):
 
     def _try(self, number: int) -> T:
         """Make one attempt: it ends with a lost commit, not with finding that an intent was withdrawn."""
+        row = self._row
         for _ in range(_ROUNDS):
-            self._withdrawn, again = False, self._withdrawn
+            row.withdrawn, again = False, row.withdrawn
             try:
                 return self._step(number, again)
             except Conflict:
-                if not self._withdrawn:
+                if not row.withdrawn:
                     raise
         raise Conflict("operation", "the intent was withdrawn again and again")
 
     def _step(self, number: int, withdrawn: bool) -> T:
-        if self._look:
-            return self._known()
-        hot = self._hot()
+        row = self._row
+        if row.look:
+            return self._ended(row.read())
+        hot = None if self._merge is None else self._intent.hot(self._merge)
         if hot is not None:
-            self._announce(hot)
-        if self._announced is not None:
-            return self._help(self._announced)
+            self._intent.announce(hot)
+        if row.pending_on is not None:
+            return self._help(row.pending_on)
         try:
             again, self._again = self._again, None
             decided = self._decide(trusting=number == 1 and not withdrawn) if again is None else again
         except MetastoreError as error:
-            if self._caller is None or not merits(error):
-                raise
-            return self._keep("failed", encode_error(error), error)
+            if row.caller is not None and merits(error):
+                row.keep("failed", encode_error(error))
+            raise
         if isinstance(decided, Proposal):
             return self._send(decided, withdrawn)
         self._check_lease()
         self._decided_by = "value"
-        return decided if self._caller is None else self._keep("unchanged", encode_value(cast(Any, decided)), decided)
-
-    def _check_lease(self) -> None:
-        """Nothing is to be written: the lease must hold all the same."""
-        leases = self._leases()
-        if not leases:
-            return
-        outcome = self._backend.commit(Commit(self._session.clock.operation_id(), None, leases=leases))
-        if isinstance(outcome, Conflicted):
-            raise self._lease_lost() if outcome.cause == "lease" else Conflict(outcome.cause, detail(outcome))
-        if isinstance(outcome, Unknown):
-            raise Conflict("lost", "the answer was lost")
-
-    def _leases(self) -> tuple[LeaseToken, ...]:
-        try:
-            return self._call.tokens()
-        except LeaseLost:
-            self._look = self._may_be_absent = self._caller is not None
-            raise
-
-    def _lease_lost(self) -> MetastoreError:
-        self._look = self._may_be_absent = self._caller is not None  # a repeat of what was applied has its result
-        return self._call.refused()
+        if row.caller is not None:
+            row.keep("unchanged", encode_value(cast(Any, decided)))
+        return decided
 
     def _decide(self, *, trusting: bool) -> Proposal[T] | T:
         recent = self._session.recent
@@ -245,120 +229,161 @@ class Operation(Announced[T]):
     # --- the fast path
 
     def _send(self, proposal: Proposal[T], withdrawn: bool) -> T:
-        exclusive = self._request.exclusive
-        self._merge = self._announceable(self._request.merge or proposal.merge)
+        row, held = self._row, self._mark.held
+        merge = self._intent.merge = self._merge or self._announceable(proposal)
         updated = _updated(proposal.writes)
-        if withdrawn and updated and self._merge is not None:
-            self._announce(updated[0])
+        if withdrawn and updated and merge is not None:
+            self._intent.announce(updated[0])
             return self._help(updated[0])
         commit = Commit(
-            self.id,
-            self._principal,
+            row.id,
+            row.principal,
             proposal.guards,
             proposal.reads,
             proposal.writes,
             proposal.skip_existing,
-            claim=self._claim,
-            caller=self._caller,
-            held=self._held,
+            claim=row.claim,
+            caller=row.caller,
+            held=held,
             overlook=self._overlook,
             leases=self._leases(),
-            patience=_PATIENCE if exclusive and self._held is None else None,
+            patience=_PATIENCE if self._request.exclusive and held is None else None,
         )
         outcome = self._backend.commit(commit)
         if isinstance(outcome, Committed):
-            self._held = None
+            self._mark.held = None
             return proposal.finish(outcome.results)
         if isinstance(outcome, Unknown):
-            return self._lost(outcome)
+            return row.lost(outcome)
         if outcome.cause == "busy":
             self._again = proposal
         return self._refused(outcome, commit)
 
     def _refused(self, conflict: Conflicted, commit: Commit) -> NoReturn:
+        """React as the table says, and raise the conflict."""
         cause = conflict.cause
         updated = next((w for w in commit.writes if isinstance(w, Update)), None)
-        self._lost_to = conflict.id if updated is None else updated.id
-        self._expected = None if updated is None else updated.version
-        if cause == "lease":
-            raise self._lease_lost()
-        if cause == "stale_id":
-            self._stale()
-        if cause in ("operation", "claim"):
-            self._look = True
-            raise self._id_is_known(cause)
-        if self._held is not None and cause in ("ancestor", "read"):
-            self._check_mark(self._held)
-        if cause == "marked":
-            self._step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
-        if updated is not None and cause in _ESCALATES and self._merge is not None:
+        if REACTIONS[cause].own_mark and self._mark.is_gone():
+            raise Conflict("marked", "the mark was taken away, or had not been set", 0.0)
+        reaction = self._reaction(cause, updated)
+        if reaction is Reaction.RAISE:
+            self._row.lease_lost()
+            raise self._call.refused()
+        if reaction is Reaction.LOOK:
+            self._row.is_known(cause)
+        if reaction is Reaction.STEP_ASIDE:
+            raise self._mark.step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
+        if reaction is Reaction.ANNOUNCE and updated is not None:
             if conflict.found is not None and not self._guessed:
                 self._session.metrics.overtaken(conflict.found - updated.version)
-            self._announce(updated.id)
-            raise Conflict(cause, detail(conflict), 0.0)
-        stale = cause == "self" and self._guessed  # what was in hand was old: that is no contention yet
-        if updated is not None and cause in _MARKS and self._request.exclusive and not stale:
-            self._mark(_waits_at(commit) if cause == "busy" else updated.id)
-            raise Conflict(cause, detail(conflict), 0.0)
-        if cause == "pending":
+            self._intent.announce(updated.id)
+        if reaction is Reaction.MARK and updated is not None:
+            self._mark.put(_waits_at(commit) if cause == "busy" else updated.id)
+        if reaction is Reaction.HELP:
             helped = [help_others(self._session, entity_id) for entity_id in _updated(commit.writes)]
             self._overlook = not all(helped)
-            raise Conflict(cause, detail(conflict), 0.0)
-        raise Conflict(cause, detail(conflict), 0.0 if self._guessed else None)  # the next attempt reads first
+        entity_id, expected = (conflict.id, None) if updated is None else (updated.id, updated.version)
+        raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
 
-    # --- marks
+    def _reaction(self, cause: str, updated: Update | None) -> Reaction:
+        row = REACTIONS[cause]
+        reaction = row.other
+        if updated is not None and self._intent.merge is not None:
+            reaction = row.change
+        elif updated is not None and self._request.exclusive:
+            reaction = row.exclusive
+        if self._guessed and cause != "busy" and reaction in (Reaction.MARK, Reaction.BACK_OFF):
+            return Reaction.AT_ONCE  # what was in hand was old: that is no contention yet, and the next attempt reads
+        return reaction
 
-    def _mark(self, entity_id: int) -> None:
-        outcome = self._backend.mark(Mark(self.id, entity_id, MARK_TTL))
-        if isinstance(outcome, Committed | Unknown):
-            self._held = entity_id
+    # --- leases
 
-    # --- the end
+    def _check_lease(self) -> None:
+        """Check the leases of an operation that writes nothing: they must hold all the same."""
+        leases = self._leases()
+        if not leases:
+            return
+        outcome = self._backend.commit(Commit(self._session.clock.operation_id(), None, leases=leases))
+        if isinstance(outcome, Conflicted):
+            if REACTIONS[outcome.cause].other is not Reaction.RAISE:
+                raise Conflict(outcome.cause, detail(outcome))
+            self._row.lease_lost()
+            raise self._call.refused()
+        if isinstance(outcome, Unknown):
+            raise Conflict("lost", "the answer was lost")
+
+    def _leases(self) -> tuple[LeaseToken, ...]:
+        try:
+            return self._call.tokens()
+        except LeaseLost:
+            self._row.lease_lost()
+            raise
+
+    # --- what it came to
+
+    def _help(self, entity_id: int) -> T:
+        ended = self._intent.help(entity_id)
+        if isinstance(ended, Step):
+            return self._ended([ended])
+        return cast(T, kind_named(ended.chain[-1].kind).entity(ended))
+
+    def _ended(self, steps: list[Step]) -> T:
+        """Return, or raise, what the operation came to, as the rows of one that is decided say."""
+        row, session = self._row, self._session
+        self._decided_by = "self" if row.pending_on is None else "other"
+        row.pending_on = None
+        first = steps[0]
+        if self._intent.merge is None or first.entity_id is None:
+            return replay(steps, self._request.replay)
+        session.hot.note(first.entity_id)
+        if first.seq is None:
+            return replay(steps, self._request.replay)
+        return cast(T, entity_at(first, session.recent.of(first.entity_id)))
 
     def _give_up(self, error: Exception) -> T:
-        """The call failed, or its time is over: withdraw what is announced, unless it was applied meanwhile."""
+        """Withdraw the intent of a call that failed, or return its result if a helper applied it meanwhile."""
+        row = self._row
         with until(self._session.clock.monotonic() + _GRACE):
             try:
-                while self._announced is not None or self._look:
-                    if not self._look and self._backend.cancel(self.id):
+                while row.pending_on is not None or row.look:
+                    if not row.look and self._backend.cancel(row.id):
                         break
                     try:
-                        return self._known()
+                        return self._ended(row.read())
                     except Conflict:  # it is pending, or may be claimed: neither for long
                         continue
-                self._unmark()
+                self._mark.remove()
             except (BackendUnavailable, DeadlineExceeded, InvalidArgument) as unasked:  # the last: the store was closed
-                if self._announced is not None or self._look:
-                    raise OutcomeUnknown(self.id) from error
+                if row.pending_on is not None or row.look:
+                    raise OutcomeUnknown(row.id) from error
                 if isinstance(unasked, InvalidArgument):
                     raise  # what the operation came to
-        in_time = not isinstance(error, DeadlineExceeded | RetriesExhausted)
-        if not in_time and self._unavailable is not None:
+        if not isinstance(error, DeadlineExceeded | RetriesExhausted):
+            raise error
+        if self._unavailable is not None:
             raise self._unavailable from None
-        if not in_time and self._in_the_way is not None:
-            raise ScopeFrozen(self._in_the_way, f"operation {self._in_the_way} is in the way: {error}") from None
-        raise error
+        raise self._mark.blame(error) from error.__cause__
 
     def _clean_up(self) -> None:
-        """After an error, or an interrupt: leave neither mark nor intent behind, as far as that is possible."""
-        if self._announced is None and self._held is None:
+        """Remove the mark and the intent after an error or an interrupt, as far as that is possible."""
+        if self._row.pending_on is None and self._mark.held is None:
             return
         with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # both end by themselves
-            if self._announced is not None:
-                self._backend.cancel(self.id)
-            self._unmark()
+            if self._row.pending_on is not None:
+                self._backend.cancel(self._row.id)
+            self._mark.remove()
 
     def _was_helped(self) -> bool:
         return self._decided_by == "other"
 
     def _winner(self) -> str:
-        """Who won the last conflict, as far as the database can still be asked."""
+        """Return who won the last conflict, if the database still answers."""
         if self._lost_to is None:
             return ""
         with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):
             (known,) = self._backend.by_id([self._lost_to])
             steps = self._backend.history(self._lost_to, known.record.version - 1, 1) if known is not None else []
-            if steps and steps[0].operation_id != self.id:
+            if steps and steps[0].operation_id != self._row.id:
                 by = "" if steps[0].principal is None else f" by {steps[0].principal}"
                 return f"; operation {steps[0].operation_id}{by} made version {steps[0].version}"
         return ""
@@ -367,7 +392,7 @@ class Operation(Announced[T]):
 def _waits_at(commit: Commit) -> int:
     """Return where an exclusive operation waits for others: at its exclusive guard, if it has one, else at its entity.
 
-    The root is never marked: a mark there would hold everybody up.
+    The root is never marked: a mark there would hold every writer up.
     """
     barred = [guard.id for guard in commit.guards if guard.exclusive and guard.id != ROOT_ID]
     return (barred or _updated(commit.writes))[0]

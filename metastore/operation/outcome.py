@@ -1,4 +1,4 @@
-"""What an operation came to, as it is kept with its id: for repeats, for lost answers, for ``store.outcome``.
+"""Write and read an operation's result, which its row keeps: for repeats, for lost answers, for ``store.outcome``.
 
 What was applied is told by the row itself. Errors on their merits, and calls that found nothing to
 change, are kept as JSON beside it.
@@ -46,8 +46,8 @@ class Outcome:
 
     ``state`` is *committed* (``result``: what the call returned, or would have), *failed* (``result``:
     the error it raised), *pending* (written down, and not applied yet), *cancelled* (not applied, and
-    nothing that was sent can apply it any more; a repeat may), or *unknown* (nothing is kept of it:
-    it never came here, or longer ago than the retention).
+    nothing that was sent can apply it any more; a repeat may), or *unknown* (there is no row:
+    the operation never came here, or longer ago than the retention).
     """
 
     state: str

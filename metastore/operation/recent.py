@@ -1,4 +1,4 @@
-"""Where entities and paths were seen last: a guess that saves a read."""
+"""Remember where entities and paths were seen last: a guess that saves a read."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ __all__ = ["Recent"]
 
 
 class Recent:
-    """Where scopes were found last: who holds an old entity, or creates by path, need not look them up each time."""
+    """The nodes that led to scopes last. A call with an old entity, or a create by path, need not look them up."""
 
     def __init__(self) -> None:
         self._chains: _Bounded[tuple[Node, ...]] = _Bounded()
         self._led: _Bounded[tuple[Node, ...]] = _Bounded()
 
     def note(self, chain: tuple[Node, ...]) -> None:
-        """Note the nodes that lead to a scope, itself last."""
+        """Note the nodes that lead to a scope; the last one is the scope."""
         self._chains.set(chain[-1].id, chain)
 
     def note_path(self, path: Hashable, chain: tuple[Node, ...]) -> None:
-        """Note the nodes that a path led to, all of it."""
+        """Note the nodes that a whole path led to."""
         self._led.set(path, chain)
 
     def at(self, path: Hashable) -> tuple[Node, ...] | None:
-        """Return the nodes that a path led to when it was followed last. Whether it still does, their guards know."""
+        """Return the nodes that a path led to last. The commit's guards check whether it still leads there."""
         return self._led.get(path)
 
     def of(self, entity_id: int) -> tuple[Node, ...] | None:

@@ -1,7 +1,7 @@
-"""The row that says what became of an operation, under its id, at any time.
+"""Read, claim and write the row that says what became of an operation, under its id, at any time.
 
-A lost answer is resolved by it: what may still be in flight is made impossible before the operation
-is sent again (*claimed*). A repeat of a caller's id finds in it what the first call came to.
+The row resolves a lost answer: the owner makes impossible what may still be in flight, and then sends the
+operation again under a *claim*. A repeat of a caller's id finds the first call's result in the row.
 docs/progress.md has the states and why at most one of all messages is ever applied.
 """
 
@@ -9,135 +9,154 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Literal, NoReturn
 from uuid import UUID
 
-from metastore.errors import InvalidArgument, MetastoreError, OperationIdReused, outcome_forgotten
-from metastore.metrics import Decided
+from metastore.errors import (
+    BackendRefused,
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    OperationIdReused,
+    OutcomeUnknown,
+    outcome_forgotten,
+)
 from metastore.operation.keys import began
-from metastore.operation.marks import LATE, ask_until_it_answers
-from metastore.operation.outcome import entity_at, replay, with_origin
-from metastore.operation.request import Call, Merge, Request
+from metastore.operation.outcome import with_origin
+from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
 from metastore.port.commit import CLAIMABLE, PENDING, Caller, Committed, Conflicted, Entry, Outcome, Unknown
 from metastore.port.records import Step
+from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 
-__all__ = ["OperationRow", "detail", "refused_id"]
+__all__ = ["LATE", "OperationRow", "ask_until_it_answers", "detail", "refused_id"]
 
-T = TypeVar("T")
+LATE = 1.0
+"""How long after its deadline a call may still ask what became of it (seconds)."""
 
 
-class OperationRow(Generic[T]):
-    """One operation: its id, and what is known of its row."""
+class OperationRow:
+    """One operation's row: its id, the claim under which it is sent, and what this process knows of the row."""
 
-    def __init__(self, session: Session, request: Request[T], call: Call) -> None:
+    def __init__(self, session: Session, request: Request[Any], call: Call, deadline: float) -> None:
         self._session = session
-        self._backend = session.backend
         self._request = request
-        self._policy = session.policy_of(call)
-        self._ends = session.clock.monotonic() + self._policy.deadline
-        self._principal = session.principal if call.principal is None else call.principal
+        self._deadline = deadline
+        self.ends = session.clock.monotonic() + deadline
+        self.principal = session.principal if call.principal is None else call.principal
         self.id = call.operation_id or session.clock.operation_id()
-        self._caller: Caller | None = None
+        self.caller: Caller | None = None
         if call.operation_id is not None:
-            self._caller = Caller(began(self.id, session.clock), _digest(request))
-        self._call = call
-        self._merge = self._announceable(request.merge)
-        self._claim = 0
-        self._look = False  # the row must be looked at before anything else
-        self._may_be_absent = False  # there may be no row to look at: a lease was lost, and this may be a repeat
-        self._withdrawn = False  # it was an intent, which was taken back: that is no lost commit
-        self._announced: int | None = None  # the entity on which the operation is pending
-        self._decided_by: Decided = "self"
+            self.caller = Caller(began(self.id, session.clock), _digest(request))
+        self.claim = 0
+        self.look = False
+        """The row must be looked at before anything else."""
+        self.pending_on: int | None = None
+        """The entity on which the operation is pending."""
+        self.withdrawn = False
+        """It was an intent, which was taken back: that is no lost commit."""
+        self._may_be_absent = False
 
-    def _announceable(self, merge: Merge | None) -> Merge | None:
-        """What is done under a lease is not announced: whoever applied it would not hold the lease."""
-        return merge if self._call.lease is None else None
-
-    def _lost(self, unknown: Unknown) -> NoReturn:
-        """The answer was lost: make what was sent impossible, or find that it was applied."""
-        claim = ask_until_it_answers(self._session, self.id, self._policy.deadline, self._ends)
-        if claim is None:
-            self._look = True
-            raise Conflict("lost", "the answer was lost", 0.0)
-        self._claim = claim
-        raise Conflict("lost", f"the connection was lost before the commit was applied ({unknown.reason})")
-
-    def _known(self, steps: list[Step] | None = None) -> T:
-        """Look at the operation's row; return its result, or go on from where it stands."""
-        if steps is None:
-            steps = self._backend.steps(self.id)
-        self._look = False
+    def read(self) -> list[Step]:
+        """Return the rows of the operation, which is decided; raise Conflict if it is not."""
+        backend = self._session.backend
+        steps = with_origin(backend.steps(self.id), backend)
+        self.look = False
         if not steps:
             if self._may_be_absent:
                 raise Conflict("operation", "nothing is kept of the operation")
             raise outcome_forgotten(self.id)  # it was there; to send the change again could apply it twice
         first = steps[0]
-        if self._caller is not None and not self._same_call(first):
+        if self.caller is not None and not self._is_of(self.caller, first):
             raise OperationIdReused(self.id)
         if first.action == PENDING:
-            self._announced = first.entity_id
+            self.pending_on = first.entity_id
             raise Conflict("operation", "the operation is pending", 0.0)
         if first.action in CLAIMABLE:
-            self._claim_again()
-        steps = with_origin(steps, self._backend)
-        first = steps[0]
-        self._decided_by = "other" if self._announced is not None else "self"
-        self._announced = None
-        if self._merge is not None and first.seq is not None and first.entity_id is not None:
-            self._session.hot.note(first.entity_id)
-            return cast(T, entity_at(first, self._session.recent.of(first.entity_id)))
-        return replay(steps, self._request.replay)
+            self.claim_again()
+        return steps
 
-    def _id_is_known(self, cause: str) -> Conflict:
-        """Return the conflict with a row that is there. Two calls with one id may claim it in turns: then by chance."""
-        return Conflict(cause, "the operation id is known", 0.0 if self._claim <= 1 else None)
-
-    def _same_call(self, first: Step) -> bool:
+    def _is_of(self, caller: Caller, first: Step) -> bool:
         """Whether the row is of a call like this one; of an id that no caller gave before, only the kind is known."""
-        assert self._caller is not None
         kind, *_ = self._request.arguments() or (None,)
-        return self._caller.digest == first.digest if first.digest else first.kind in (None, kind)
+        return caller.digest == first.digest if first.digest else first.kind in (None, kind)
 
-    def _claim_again(self) -> NoReturn:
-        self._announced = None
-        claim = self._backend.forbid(self.id, self._policy.deadline + LATE)
+    def claim_again(self) -> NoReturn:
+        """Take up an operation that was withdrawn: the next message is sent under a new claim."""
+        self.pending_on = None
+        claim = self._session.backend.forbid(self.id, self._deadline + LATE)
         if claim is None:
-            self._look = True
+            self.look = True
         else:
-            self._claim = claim
-        self._withdrawn = True
+            self.claim = claim
+        self.withdrawn = True
         raise Conflict("operation", "the operation was taken up again", 0.0)
 
-    def _keep(self, action: Any, result: str, answer: T | MetastoreError) -> T:
-        """Note what a caller's operation came to, before it is told."""
-        entry = Entry(self.id, action, self._principal, result=result, claim=self._claim, caller=self._caller)
-        self._written_down(self._backend.write_down(entry))
-        if isinstance(answer, MetastoreError):
-            raise answer
-        return answer
+    def lost(self, unknown: Unknown) -> NoReturn:
+        """Resolve a lost answer: make what was sent impossible, or find that it was applied."""
+        claim = ask_until_it_answers(self._session, self.id, self._deadline, self.ends)
+        if claim is None:
+            self.look = True
+            raise Conflict("lost", "the answer was lost", 0.0)
+        self.claim = claim
+        raise Conflict("lost", f"the connection was lost before the commit was applied ({unknown.reason})")
 
-    def _written_down(self, outcome: Outcome) -> int:
-        """Return how many others were waiting."""
+    def lease_lost(self) -> None:
+        """Look at the row before the lease's error is raised: a repeat of what was applied has its result."""
+        self.look = self._may_be_absent = self.caller is not None
+
+    def is_known(self, cause: str) -> NoReturn:
+        """Look at the row next: the database knows the operation's id, or refuses it. Raises InvalidArgument then."""
+        if cause == "stale_id" and not self._session.backend.steps(self.id):
+            self._session.backend.forget(0)  # lowers a bound that a clock which was ahead left behind, for later ids
+            raise refused_id(self.id)
+        self.look = True
+        wait = 0.0 if self.claim <= 1 else None  # two calls with one id may claim it in turns: then by chance
+        raise Conflict("operation" if cause == "stale_id" else cause, "the operation id is known", wait)
+
+    def keep(self, action: Literal["failed", "unchanged"], result: str) -> None:
+        """Note what a caller's operation came to, before it is told."""
+        self.write_down(Entry(self.id, action, self.principal, result=result, claim=self.claim, caller=self.caller))
+
+    def write_down(self, entry: Entry) -> int:
+        """Write the row without applying anything; return how many others were waiting."""
+        outcome: Outcome = self._session.backend.write_down(entry)
         if isinstance(outcome, Unknown):
-            self._lost(outcome)
+            self.lost(outcome)
         if isinstance(outcome, Conflicted):
-            if outcome.cause == "stale_id":
-                self._stale()
-            if outcome.cause in ("operation", "claim"):
-                self._look = True
-                raise self._id_is_known(outcome.cause)
+            if REACTIONS[outcome.cause].other is Reaction.LOOK:
+                self.is_known(outcome.cause)
             raise Conflict(outcome.cause, detail(outcome))
-        self._claim = 0
+        self.claim = 0
         return outcome.results[0].version if isinstance(outcome, Committed) and outcome.results[0] else 0
 
-    def _stale(self) -> NoReturn:
-        if self._backend.steps(self.id):
-            self._look = True
-            raise Conflict("operation", "the operation id is known", 0.0)
-        self._backend.forget(0)  # only lowers a bound that a clock which was ahead has left behind, for later ids
-        raise refused_id(self.id)
+
+def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends: float) -> int | None:
+    """After a lost answer, return the claim under which the operation may be sent again, or None if it is decided.
+
+    From then on nothing that was sent before can be applied. ``life``: how long the call lasts at most (seconds).
+    Raises OutcomeUnknown at the instant ``ends``, or if gc may have deleted the row in that time.
+    """
+    clock, wait = session.clock, session.policy.base
+    while True:
+        try:
+            claim = session.backend.forbid(operation_id, life + LATE)
+        except OutcomeUnknown:  # gc may have deleted the row
+            session.metrics.ambiguous("unknown")
+            raise
+        except (InvalidArgument, BackendRefused):  # the store was closed meanwhile, or a right was revoked
+            session.metrics.ambiguous("unknown")
+            raise OutcomeUnknown(operation_id) from None
+        except (BackendUnavailable, DeadlineExceeded):
+            if clock.monotonic() + wait > ends:
+                session.metrics.ambiguous("unknown")
+                raise OutcomeUnknown(operation_id) from None
+        else:
+            session.metrics.ambiguous("applied" if claim is None else "not_applied")
+            return claim
+        clock.sleep(clock.uniform(0.0, wait))
+        wait = min(wait * 2, session.policy.cap)
 
 
 def refused_id(operation_id: UUID) -> InvalidArgument:
@@ -164,6 +183,6 @@ def _digest(request: Request[Any]) -> str:
     """Return the fingerprint of a call's arguments."""
     try:
         text = json.dumps([request.verb, request.arguments()], sort_keys=True, default=str)
-    except Exception as error:  # noqa: BLE001  (what a class of the caller's own raises when it is written)
+    except Exception as error:  # noqa: BLE001  (a class of the caller's may raise anything here)
         raise InvalidArgument(f"the arguments of the call would be no JSON: {type(error).__name__}") from None
     return hashlib.sha256(text.encode()).hexdigest()[:32]

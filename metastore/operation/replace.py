@@ -1,4 +1,4 @@
-"""``create(if_exists="replace")`` of what is there, as a change: so that anybody can apply it."""
+"""``create(if_exists="replace")`` of what is there, as a change that every process can apply."""
 
 from __future__ import annotations
 

@@ -54,9 +54,9 @@ class Proposal(Generic[T]):
     finish: Callable[[Results], T]
     skip_existing: bool = False
     merge: Merge | None = None
-    """What can be announced when it loses, where the request itself does not say it."""
+    """What can be announced when the commit loses, where the request itself does not say it."""
     reads: tuple[Read, ...] = ()
-    """What was read, and must still be so. (A transaction notes all that it reads by itself.)"""
+    """What was read, and must be unchanged at the commit. (A transaction notes its reads by itself.)"""
 
 
 @runtime_checkable
@@ -74,7 +74,7 @@ class Fencing(Protocol):
 
 @dataclass(frozen=True)
 class Call:
-    """What one call brings along: who asks, how long it may take (seconds), its operation id, and under which lease."""
+    """One call's options: its principal, its deadline (seconds), its operation id, and the lease that it needs."""
 
     principal: str | None = None
     deadline: float | None = None
@@ -112,10 +112,10 @@ def clean_principal(principal: object) -> str:
 
 
 def committed(backend: Reads, entity: Entity) -> bool:
-    """Whether what an entity says was committed in this database. Raises InvalidArgument for one of another database.
+    """Whether an entity's state was committed in this database. Raises InvalidArgument for one of another database.
 
-    No: a transaction returned it that was refused, has not ended, or whose outcome is unknown. Its id means what it
-    says all the same.
+    False: a transaction returned it that was refused, has not ended, or whose outcome is unknown. Its id is valid all
+    the same.
     """
     origin, here = entity.origin, backend.origin
     if origin is here:
@@ -131,7 +131,7 @@ def committed(backend: Reads, entity: Entity) -> bool:
 
 
 class View:
-    """What one attempt sees: the backend, and whether what is in hand may be trusted."""
+    """One attempt's view: the backend, and whether the attempt may trust the entities in hand."""
 
     def __init__(self, backend: Reads, trusting: bool, recent: Recent | None = None) -> None:
         self.backend = backend
@@ -140,14 +140,14 @@ class View:
         self._recent = recent
 
     def trusts(self, entity: Entity) -> bool:
-        """Whether the attempt may use an entity in hand instead of reading it; if so, it is noted.
+        """Whether the attempt may use an entity in hand instead of reading it. If so, the view notes the guess.
 
         Raises InvalidArgument for an entity of another database.
         """
         return committed(self.backend, entity) and entity.record.live and self.guess()
 
     def guess(self) -> bool:
-        """Whether the attempt may use what is in hand instead of reading; if so, it is noted."""
+        """Whether the attempt may use what is in hand instead of reading. If so, the view notes the guess."""
         self.guessed = self.guessed or self.trusting
         return self.trusting
 
@@ -177,7 +177,7 @@ Attempt = Callable[[View], "Proposal[T] | T"]
 
 @dataclass(frozen=True)
 class Merge:
-    """Changes whose preconditions lie in the entity's own row, so that anybody can apply them.
+    """Changes whose preconditions lie in the entity's own row, so that every process can apply them.
 
     ``names``: the path that the call means; None: the entity with ``entity_id``, wherever it is.
     """
@@ -188,12 +188,13 @@ class Merge:
     changes: tuple[EntityChange, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request(Generic[T]):
-    """What a manager asks for."""
+    """One call of a manager, before it is tried."""
 
     verb: str
     what: Callable[[], str]
+    """Return the call in words, for messages and logs: its verb, kind and target."""
     attempt: Attempt[T]
     replay: Callable[[Sequence[Step]], T]
     """From the rows that the operation wrote to what the call returns."""

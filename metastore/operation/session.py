@@ -69,11 +69,11 @@ class Session(ManagerSession):
         return bound
 
     def epoch(self) -> str:
-        """Return the epoch of the database's feed, asked once: a restored copy is opened again, and has another."""
+        """Return the epoch of the database's feed, read once: a restored copy is opened again, and has another."""
         if self._epoch is None:
             self._epoch = self.backend.feed_start()[0]
         return self._epoch
 
 
 _TOKENS, _TOKENS_PER_SECOND = 100, 20.0
-"""How many retries without anybody's success a process may make at once, and per second."""
+"""How many retries after no other's success a process may make at once, and per second."""

@@ -1,13 +1,13 @@
-"""Freeze: a schema for oneself while one works, without a lock and without a database transaction.
+"""Freeze a schema: no other operation writes it for a while, without a lock and without a database transaction.
 
 ``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one
 update. That waits for the writers in flight below it and keeps later ones out: they retry until
 their deadline and then get ScopeFrozen. What the block does is one commit, which requires the mark
-and takes it away. A holder that dies blocks nobody beyond its ttl; after each freeze it is the
-others' turn for as long as it took, at least 50 ms and at most 5 s.
+and takes it away. A holder that dies blocks no writer beyond its ttl. After each freeze it is the
+others' turn for as long as the freeze took, at least 50 ms and at most 5 s.
 
-It does not keep out what is done to the schema's ancestors: the holder's commit then fails, and
-names it.
+A freeze does not keep out writers of the schema's ancestors: the holder's commit then fails, and
+names the ancestor.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Self
 
 from metastore.arguments import positive_seconds
 from metastore.deadlines import until
-from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, ScopeFrozen
+from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError
 from metastore.managers.builtin import Schemas
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.marks import MARK_TTL, in_the_way
+from metastore.operation.marks import MARK_TTL
 from metastore.operation.request import Call, Fencing, View
 from metastore.operation.session import Session
-from metastore.port.commit import Committed, Guard, Mark, Unknown
-from metastore.port.records import Record
+from metastore.port.commit import Committed, Guard, Mark, Outcome, Unknown
+from metastore.port.records import Node, Record
 from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of
 
@@ -36,7 +36,7 @@ __all__ = ["FreezableSchemas", "Freeze"]
 
 
 class FreezableSchemas(Schemas):
-    """The manager of a store's schemas, which can be frozen."""
+    """The manager of a store's schemas, which can freeze one."""
 
     _session: Session
 
@@ -51,7 +51,7 @@ class FreezableSchemas(Schemas):
     ) -> Freeze:
         """Freeze a schema: ``with store.schemas.exclusive("lake.c.s") as tx: …`` is one commit.
 
-        Nobody else writes the schema or anything below it meanwhile. ``ttl``: how long it lasts at
+        No other operation writes the schema or anything below it meanwhile. ``ttl``: how long it lasts at
         most, ``timeout``: how long to wait for it (both in seconds). Raises ScopeFrozen while another
         operation has it, EntityNotFound, NotInUse; at the end VersionConflict if the ttl was over, or
         an ancestor was renamed, moved, dropped or disabled meanwhile; LeaseLost if the ``lease`` is lost by then.
@@ -63,7 +63,7 @@ class FreezableSchemas(Schemas):
 
 
 class Freeze(Transaction):
-    """A transaction that has one scope for itself. Raises ScopeFrozen, EntityNotFound when it begins."""
+    """A transaction with one scope for itself. Raises ScopeFrozen, EntityNotFound when it begins."""
 
     def __init__(self, session: Session, call: Call, find: Callable[[View], Record], what: str, ttl: float) -> None:
         super().__init__(session, call)
@@ -83,31 +83,26 @@ class Freeze(Transaction):
                 scope_version = run(lambda _: self._freeze(), effort_of(session, policy, self._id, self._what))
         except BaseException as error:
             self._release()
-            if isinstance(error, DeadlineExceeded) and self._in_the_way is not None:
-                message = f"operation {self._in_the_way} is in the way: {error}"
-                raise ScopeFrozen(self._in_the_way, message) from None
+            if isinstance(error, DeadlineExceeded):
+                raise self._mark.blame(error) from error.__cause__
             raise
-        assert self._held is not None
-        self._overlay.require(self._held, scope_version)
-        for guard in self._above:  # whatever the block reads of them later
+        assert self._mark.held is not None
+        self._overlay.require(self._mark.held, scope_version)
+        for guard in self._above:  # even if the block does not read them
             self._overlay.require(guard.id, guard.scope_version)
         return super().__enter__()
 
     def _freeze(self) -> int:
-        session = self._outer
-        record = self._find(View(session.backend, trusting=False))
+        """Mark the scope and bump its scope version; return the new one."""
+        record = self._find(View(self._outer.backend, trusting=False))
         parents, own = record.chain[:-1], record.chain[-1]
         check_in_use(parents)
-        if self._held not in (None, own.id):
+        if self._mark.held not in (None, own.id):
             self._release()  # the path led elsewhere
-        self._held, self._scope = own.id, format_path([n.name for n in record.chain])  # a mark may be there from now on
-        mark = Mark(self._id, own.id, min(self._ttl, MARK_TTL))
+        self._scope = format_path([n.name for n in record.chain])
+        self._mark.held = own.id  # a mark may be there from now on
         try:
-            outcome = session.backend.mark(mark)  # first, so that no stream of writers keeps the next one waiting
-            if isinstance(outcome, Committed):
-                self._above = guards_of(parents)
-                freeze = Mark(self._id, own.id, self._ttl, own.scope_version, self._above)
-                outcome = session.backend.mark(freeze)
+            outcome = self._take(parents, own)
         except BackendUnavailable as error:
             if not error.transient:
                 raise
@@ -118,14 +113,16 @@ class Freeze(Transaction):
             return result.version
         if isinstance(outcome, Unknown):
             raise Conflict("lost", "the answer was lost", 0.0)
-        found = in_the_way(session.backend, [n.id for n in record.chain], self._id)
-        self._in_the_way = found.other or self._in_the_way
-        if found.other is not None:
-            self._release()  # who steps aside keeps no mark meanwhile: the other may have to pass it
-        if found.other is None and found.quiet:
-            raise Conflict("marked", "others have their turn after an exclusive operation", found.quiet)
-        detail = "changed meanwhile" if found.other is None else f"operation {found.other} has it for itself"
-        raise Conflict("marked" if found.other else outcome.cause, detail)
+        raise self._mark.step_aside([n.id for n in record.chain], cause=outcome.cause)
+
+    def _take(self, parents: tuple[Node, ...], own: Node) -> Outcome:
+        backend = self._outer.backend
+        # first without a wait for those in flight, so that no stream of writers keeps the next one waiting
+        outcome = backend.mark(Mark(self._id, own.id, min(self._ttl, MARK_TTL)))
+        if not isinstance(outcome, Committed):
+            return outcome
+        self._above = guards_of(parents)
+        return backend.mark(Mark(self._id, own.id, self._ttl, own.scope_version, self._above))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -136,9 +133,6 @@ class Freeze(Transaction):
             self._release()
 
     def _release(self) -> None:
-        """Take the mark away where no commit did."""
-        if self._held is None:
-            return
+        """Remove the mark where no commit did."""
         with suppress(MetastoreError):  # it ends by itself, with the ttl
-            self._outer.backend.unmark(self._held, self._id)
-        self._held = None
+            self._mark.remove()

@@ -1,7 +1,7 @@
 """Several operations as one commit, with validated reads.
 
-Nothing is sent before the end, so nothing is locked while Python runs. At the end everything
-that was read must still be as it was, or nothing is written. That makes transactions strictly
+A transaction sends nothing before its end, so it locks nothing while Python runs. At the end everything
+that it read must be unchanged, or it writes nothing. That makes transactions strictly
 serializable: reads are validated, absent names and listings included, at the instant of the
 commit (design 4).
 """
@@ -15,14 +15,16 @@ from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
 
 from metastore.deadlines import until
-from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, ScopeFrozen, VersionConflict
+from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, VersionConflict
 from metastore.managers.all import Managers
-from metastore.operation.marks import ask_until_it_answers, in_the_way
+from metastore.operation.marks import OwnMark
+from metastore.operation.record import ask_until_it_answers
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.backend import Reads
-from metastore.port.commit import Commit, Committed, Unknown, Update
+from metastore.port.commit import Commit, Committed, Conflicted, Unknown, Update
 from metastore.retry.policy import RetryPolicy
+from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.transaction.changed import Changed
 from metastore.transaction.overlay import Overlay
@@ -30,8 +32,6 @@ from metastore.transaction.overlay import Overlay
 __all__ = ["Transaction", "effort_of", "run_transaction"]
 
 T = TypeVar("T")
-_SAME_AGAIN = ("serialization", "busy")
-"""Conflicts that say nothing of what was read: the same commit is sent again."""
 
 
 class _NotOpen:
@@ -60,10 +60,9 @@ class Transaction(Managers):
         self._id = session.clock.operation_id()
         self._claim = 0
         self._attempts = 0
-        self._held: int | None = None
+        self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
         self._overlook = False
-        self._in_the_way: UUID | None = None
         self.sent = self.refused = False
         self.publishes: tuple[UUID, ...] = ()
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal)
@@ -89,17 +88,15 @@ class Transaction(Managers):
     def _commit(self) -> None:
         self.sent = True
         session, policy = self._outer, self._outer.policy_of(self._call)
-        ends = session.clock.monotonic() + policy.deadline
         began = session.clock.monotonic()
+        ends = began + policy.deadline
         try:
             with until(ends):
                 run(lambda number: self._send(number, ends), effort_of(session, policy, self._id))
             self._overlay.committed()
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
         except DeadlineExceeded as error:
-            if self._in_the_way is None:
-                raise
-            raise ScopeFrozen(self._in_the_way, f"operation {self._in_the_way} is in the way: {error}") from None
+            raise self._mark.blame(error) from error.__cause__
 
     def holds(self) -> bool:
         """Whether all that the block has read is still so, at one instant."""
@@ -117,50 +114,42 @@ class Transaction(Managers):
         commit = replace(
             commit,
             claim=self._claim,
-            held=self._held,
+            held=self._mark.held,
             overlook=self._overlook,
             withdraw=not self._overlook,
             leases=leases,
             publishes=self.publishes,
         )
         outcome = self._outer.backend.commit(commit)
-        if isinstance(outcome, Committed):
-            self._held = None
-            return
+        if isinstance(outcome, Conflicted):
+            self._refused(outcome, commit)
         if isinstance(outcome, Unknown):
             claim = ask_until_it_answers(self._outer, self._id, self._outer.policy_of(self._call).deadline, ends)
-            if claim is None:
-                self._held = None
-                return
-            self._claim = claim
-            raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
-        self._outer.metrics.conflict("transaction", outcome.cause, outcome.id)
-        if outcome.cause == "lease":
-            raise self._call.refused()
-        if outcome.cause == "marked":
-            self._step_aside(commit)
-        if self._held is not None and outcome.cause in ("ancestor", "read"):
-            self._check_ttl()
-        conflict = Conflict(outcome.cause, "changed meanwhile")
-        if outcome.cause in _SAME_AGAIN:
+            if claim is not None:
+                self._claim = claim
+                raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
+        self._mark.held = None
+
+    def _refused(self, refusal: Conflicted, commit: Commit) -> NoReturn:
+        """React as the table says, and raise the conflict, or the error."""
+        cause, held, mark = refusal.cause, self._mark.held, self._mark
+        self._outer.metrics.conflict("transaction", cause, refusal.id)
+        reactions = REACTIONS[cause]
+        if reactions.transaction is Reaction.STEP_ASIDE:
+            ids = [*[g.id for g in commit.guards], *[w.id for w in commit.writes if isinstance(w, Update)]]
+            conflict = mark.step_aside(ids, keep=True)
+            lapsed = held is not None and mark.held is None
+        else:
+            conflict = Conflict(cause, "changed meanwhile")
+            lapsed = reactions.own_mark and mark.is_gone()
+        if lapsed:
+            raise self._lapsed()
+        if reactions.transaction is not Reaction.RAISE:
             raise conflict
+        if cause == "lease":
+            raise self._call.refused()
         self.refused = True
         raise _error(conflict, self._overlay.changed()) from None
-
-    def _step_aside(self, commit: Commit) -> NoReturn:
-        ids = [*[g.id for g in commit.guards], *[w.id for w in commit.writes if isinstance(w, Update)]]
-        found = in_the_way(self._outer.backend, ids, self._id)
-        self._in_the_way = found.other
-        if self._held is not None and not found.mine:
-            raise self._lapsed()
-        wait = found.quiet if found.other is None and found.quiet else None
-        raise Conflict("marked", f"operation {found.other} has the scope for itself", wait)
-
-    def _check_ttl(self) -> None:
-        """Raise VersionConflict if the scope is not ours any more."""
-        assert self._held is not None
-        if not in_the_way(self._outer.backend, [self._held], self._id).mine:
-            raise self._lapsed()
 
     def _lapsed(self) -> VersionConflict:
         self.refused = True
@@ -169,7 +158,7 @@ class Transaction(Managers):
 
 
 def effort_of(session: Session, policy: RetryPolicy, operation_id: UUID, what: str = "the transaction") -> Effort:
-    """Return how a transaction is tried."""
+    """Return how to try a transaction."""
     return Effort(policy, session.clock, session.bucket, lambda: what, operation_id)
 
 
@@ -196,7 +185,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             with transaction:
                 result = fn(transaction)
         except MetastoreError as error:
-            # an error of fn's own is the caller's, unless it rests on reads of different instants
+            # an error that fn raises is the caller's, unless it rests on reads of different instants
             if transaction.refused or (not transaction.sent and not transaction.holds()):
                 raise Conflict("read", str(error)) from None
             raise

@@ -115,7 +115,8 @@ class _Importer:
         def what() -> str:
             return f"import the lines from {chunk[0].number} on"
 
-        perform(self._session, Request[None]("import", what, attempt, lambda _: None, tuple), Call())
+        request = Request[None](verb="import", what=what, attempt=attempt, replay=lambda _: None, arguments=tuple)
+        perform(self._session, request, Call())
         self._note(chunk, *planned[0])
 
     def disable(self) -> None:
@@ -179,7 +180,14 @@ class _Importer:
             return moving.set_in_use(View(view.backend, False), kind, entity, in_use, self._session.principal)
 
         verb = "enable" if in_use else "disable"
-        request = Request[Any](verb, lambda: f"{verb} {node.name}", attempt, lambda _: None, tuple, exclusive=True)
+        request = Request[Any](
+            verb=verb,
+            what=lambda: f"{verb} {node.name}",
+            attempt=attempt,
+            replay=lambda _: None,
+            arguments=tuple,
+            exclusive=True,
+        )
         perform(self._session, request, Call())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.operation.marks import ask_until_it_answers
+from metastore.operation.record import ask_until_it_answers
 from metastore.urls import parse_url
 
 

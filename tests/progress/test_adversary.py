@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 
 import pytest
 
 import metastore as ms
+from metastore.retry.reactions import REACTIONS, Reaction
 from tests.concurrency.checks import seed, violations
 from tests.progress.hooks import CAS, EVERYWHERE, Lost, announces, before, without_helping
 
@@ -130,7 +132,8 @@ def test_an_exclusive_victim_marks(url: str, verb: str) -> None:
 
 def test_without_marks_it_starves(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
-    monkeypatch.setattr("metastore.operation.operation._MARKS", ())
+    for cause in ("self", "busy"):
+        monkeypatch.setitem(REACTIONS, cause, replace(REACTIONS[cause], exclusive=Reaction.BACK_OFF))
     seed(url, PATH)
     lost = Lost()
     with ms.open(url, deadline=1.0, hooks=[lost]) as victim, ms.open(url) as other:

@@ -165,7 +165,7 @@ def test_blind_retries_are_caught(proxied: tuple[PostgresProxy, str], monkeypatc
         self.id = fresh()
         raise Conflict("lost", "blindly again")
 
-    monkeypatch.setattr("metastore.operation.operation.Operation._lost", again)
+    monkeypatch.setattr("metastore.operation.record.OperationRow.lost", again)
     with ms.open(proxy.url_for(url)) as store:
         order = proxy.cut_after_send(lambda message: message[:1] == b"B" and b"AddColumn" in message)
         with pytest.raises(ms.EntityAlreadyExists):  # reported as failed, and it was applied

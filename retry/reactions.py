@@ -1,0 +1,82 @@
+"""What a conflict leads to: one table from its cause to the reaction. docs/progress.md quotes the table.
+
+The columns are those who sent the commit that lost:
+
+===========  ======================================================================================
+change       an operation that can be announced: ``alter``, and a create that replaces
+exclusive    rename, move, drop, restore, enable, disable, purge
+other        every other operation, and a change under a lease or with an ``expected_version``
+transaction  a transaction, a freeze's included
+helper       the commit that applies pending intents
+===========  ======================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+__all__ = ["NOBODY_WON", "REACTIONS", "Reaction", "Reactions"]
+
+
+class Reaction(Enum):
+    """What is done next. All but RAISE lead to another attempt; only BACK_OFF waits before it as the policy says."""
+
+    ANNOUNCE = "announce"
+    """Write the operation down as an intent, which others apply too."""
+    MARK = "mark"
+    """Mark the scope, so that others step aside."""
+    STEP_ASIDE = "step aside"
+    """Let the owner of a mark pass, without a mark of its own meanwhile; wait for the others' turn to end."""
+    LOOK = "look"
+    """Look at the operation's row, which says what became of it."""
+    HELP = "help"
+    """Apply what is pending first."""
+    AT_ONCE = "at once"
+    """Try again without a wait."""
+    BACK_OFF = "back off"
+    """Wait for a random time, and try again."""
+    RAISE = "raise"
+    """Tell the caller: another attempt would find the same."""
+
+
+@dataclass(frozen=True)
+class Reactions:
+    """The reactions to one cause, and what else the cause says."""
+
+    change: Reaction
+    exclusive: Reaction
+    other: Reaction
+    transaction: Reaction
+    helper: Reaction
+    own_mark: bool = False
+    """A commit that requires its own mark loses like this too when the mark is gone: look for it first."""
+    nobody_won: bool = False
+    """It says nothing of anybody's success: such retries take a token, so that a sick database is not kept busy."""
+
+
+_R = Reaction
+REACTIONS: Final[dict[str, Reactions]] = {
+    # cause: change, exclusive, other, transaction, helper
+    "ancestor": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.AT_ONCE, own_mark=True),
+    "self": Reactions(_R.ANNOUNCE, _R.MARK, _R.BACK_OFF, _R.RAISE, _R.AT_ONCE),
+    "name": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.AT_ONCE),
+    "not_empty": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.AT_ONCE),
+    "read": Reactions(_R.ANNOUNCE, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.AT_ONCE, own_mark=True),
+    "serialization": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.AT_ONCE, nobody_won=True),
+    "operation": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
+    "pending": Reactions(_R.ANNOUNCE, _R.HELP, _R.HELP, _R.RAISE, _R.AT_ONCE),
+    "marked": Reactions(_R.STEP_ASIDE, _R.STEP_ASIDE, _R.STEP_ASIDE, _R.STEP_ASIDE, _R.STEP_ASIDE),
+    "busy": Reactions(_R.BACK_OFF, _R.MARK, _R.BACK_OFF, _R.BACK_OFF, _R.AT_ONCE),
+    "stale_id": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
+    "claim": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
+    "lease": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.AT_ONCE),
+    # these are no answers of the database
+    "lost": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.LOOK, _R.BACK_OFF, nobody_won=True),
+    "unavailable": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.BACK_OFF, nobody_won=True),
+    "rejected": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.BACK_OFF),
+}
+"""The table. The causes are those of ``metastore.port.commit.Cause``, and three that no commit's answer says."""
+
+NOBODY_WON: Final = frozenset(cause for cause, reactions in REACTIONS.items() if reactions.nobody_won)
