@@ -18,6 +18,7 @@ from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target
 from metastore.names import clean_text, parse_path
+from metastore.operation.request import committed
 from metastore.port.backend import Backend, Found, Search
 from metastore.port.commit import ROOT_ID
 from metastore.port.records import Lookup, Record
@@ -74,6 +75,7 @@ def _scope(backend: Backend, under: Target | None) -> int:
     if under is None:
         return ROOT_ID
     if isinstance(under, Entity):
+        committed(backend, under)
         _check_live(backend, under.id, under.path)
         return under.id
     names = parse_path(under)
