@@ -166,6 +166,7 @@ def test_a_scope_that_is_dropped_midway_raises(tree: Ground, monkeypatch: pytest
     "wrong",
     [
         {"kind": "tabel"}, {"kind": 5}, {"name": 5}, {"name": "a\x00"}, {"name": "\ud800"}, {"properties": ["a"]},
+        {"name": "*a" * 30_000},
         {"properties": {"a": 1}}, {"recursive": "yes"}, {"under": 5}, {"kind": "partition"},
     ],
 )  # fmt: skip
