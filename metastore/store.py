@@ -329,7 +329,7 @@ def open_store(
     them (seconds; None: until its deadline): then it raises PoolExhausted.
     """
     parsed = parse_url(url)
-    Call(principal, deadline)
+    Call(principal, positive_seconds(deadline, "a deadline"))
     called = tuple(items(hooks, "hooks"))
     if not all(callable(hook) for hook in called):
         raise InvalidArgument("hooks are functions, which are called with each attempt")
