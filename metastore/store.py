@@ -89,8 +89,8 @@ class Store(Managers):
 
         It shares everything else, and costs microseconds. Closing it does nothing: the store stays open.
         """
-        Call(principal, deadline)
-        return _View(self, self._session.bound(principal, deadline))
+        call = Call(principal, deadline)
+        return _View(self, self._session.bound(call.principal, call.deadline))
 
     def changes(
         self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
