@@ -75,8 +75,8 @@ class Store(Managers):
 
         It shares everything else, and costs microseconds. Closing it does nothing: the store stays open.
         """
-        Call(principal, deadline)
-        return _View(self, self._session.bound(principal, deadline))
+        call = Call(principal, deadline)
+        return _View(self, self._session.bound(call.principal, call.deadline))
 
     def changes(
         self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
@@ -285,7 +285,7 @@ def open_store(
     them (seconds; None: until its deadline): then it raises PoolExhausted.
     """
     parsed = parse_url(url)
-    Call(principal, deadline)
+    Call(principal, positive_seconds(deadline, "a deadline"))
     called = tuple(items(hooks, "hooks"))
     if not all(callable(hook) for hook in called):
         raise InvalidArgument("hooks are functions, which are called with each attempt")

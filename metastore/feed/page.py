@@ -10,6 +10,7 @@ from metastore.feed.feed import changes
 from metastore.kinds.entity import Change, Entity
 from metastore.managers.page import Page, clean_size
 from metastore.names import Path, format_path, parse_path
+from metastore.operation.request import committed
 from metastore.operation.session import Session
 
 __all__ = ["changes_page"]
@@ -32,7 +33,7 @@ def changes_page(
     """
     size = clean_size(size)
     wanted = None if kinds is None else _kinds(kinds)
-    scope = None if under is None else under.path if isinstance(under, Entity) else format_path(parse_path(under))
+    scope = None if under is None else _path(session, under)
     most = size if wanted is None and scope is None else max(_AT_LEAST, size * _TIMES)
     found: list[Change] = []
     last = None
@@ -43,6 +44,13 @@ def changes_page(
         if (wanted is None or change.kind in wanted) and (scope is None or _is_under(change, scope)):
             found.append(change)
     return Page(tuple(found), None)
+
+
+def _path(session: Session, under: Path | Entity) -> str:
+    if not isinstance(under, Entity):
+        return format_path(parse_path(under))
+    committed(session.backend, under)
+    return under.path
 
 
 def _kinds(kinds: Iterable[str]) -> frozenset[str]:

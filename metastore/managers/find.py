@@ -17,7 +17,8 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target
-from metastore.names import clean_text, parse_path
+from metastore.names import MAX_NAME, clean_text, parse_path
+from metastore.operation.request import committed
 from metastore.port.backend import Backend, Matches, Search
 from metastore.port.commit import ROOT_ID
 from metastore.port.records import Lookup, Record
@@ -59,6 +60,8 @@ def wanted(
     glob = "*" if name is None else unicodedata.normalize("NFC", clean_text(name, "the name to find"))
     if "\x00" in glob:
         raise InvalidArgument("the name to find has no NUL: no name has one")
+    if len(glob.replace("*", "")) > MAX_NAME:  # SQLite takes no pattern of any length
+        raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters beside *: no name has so many")
     return Wanted(_scope(backend, under), kind or "", re.sub(r"\*+", "*", glob), _pairs(properties), recursive)
 
 
@@ -74,6 +77,7 @@ def _scope(backend: Backend, under: Target | None) -> int:
     if under is None:
         return ROOT_ID
     if isinstance(under, Entity):
+        committed(backend, under)
         _check_live(backend, under.id, under.path)
         return under.id
     names = parse_path(under)

@@ -94,6 +94,11 @@ def test_deadlines(kept: ms.Store, kept_url: str, deadline: Any) -> None:
     refused(ms.InvalidArgument, lambda: kept.run(lambda _: None, deadline=deadline), "a deadline")
 
 
+def test_a_store_has_a_deadline(kept_url: str) -> None:
+    """None means the store's own: it is for calls and views."""
+    refused(ms.InvalidArgument, lambda: ms.open(kept_url, deadline=None), "a deadline")  # type: ignore[arg-type]
+
+
 def test_a_very_long_deadline_works(ground: ms.Store, url: str) -> None:
     with ms.open(url, deadline=1_000_000_000) as store:
         assert store.tables.alter(TABLE, CHANGE, deadline=999_999_999.5).comment == "written"

@@ -34,6 +34,18 @@ def test_it_asks_in_another_s_name(ground: Ground) -> None:
     assert [c.principal for c in store.changes() if c.kind == "lease"] == ["ada", "ada"]
 
 
+def test_a_name_that_says_another_name_is_what_its_characters_say(ground: Ground) -> None:
+    class Liar(str):
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            return "eve"
+
+    made = ground.store.bind(principal=Liar("ada")).schemas.create("m.c.by_ada")
+    assert type(made.created_by) is str
+    assert f"{made.created_by}" == f"{ground.store.schemas.load(made).created_by}" == "ada"
+
+
 def test_views_of_views(ground: Ground) -> None:
     ada = ground.store.bind(principal="ada")
     short = ada.bind(deadline=2.5)

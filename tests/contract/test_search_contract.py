@@ -140,6 +140,16 @@ def test_an_entity_in_hand_is_meant_by_its_id(tree: Ground) -> None:
     assert {e.path for e in store.find(name="orders", kind="table")} == {"m.c.orders.orders"}
 
 
+def test_an_entity_of_another_database_is_refused(tree: Ground) -> None:
+    """Its id and its path mean something else here."""
+    with ms.open("memory://") as other:
+        foreign = other.metalakes.create("m")
+    with pytest.raises(ms.InvalidArgument, match="of another database"):
+        tree.store.find(foreign)
+    with pytest.raises(ms.InvalidArgument, match="of another database"):
+        tree.store.changes_page(under=foreign)
+
+
 def test_a_scope_that_is_dropped_midway_raises(tree: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metastore.managers.find._PAGE", 2)
     for glob in ("*", "o*"):
@@ -156,6 +166,7 @@ def test_a_scope_that_is_dropped_midway_raises(tree: Ground, monkeypatch: pytest
     "wrong",
     [
         {"kind": "tabel"}, {"kind": 5}, {"name": 5}, {"name": "a\x00"}, {"name": "\ud800"}, {"properties": ["a"]},
+        {"name": "*a" * 30_000},
         {"properties": {"a": 1}}, {"recursive": "yes"}, {"under": 5}, {"kind": "partition"},
     ],
 )  # fmt: skip
