@@ -73,7 +73,7 @@ def crawl(
 ) -> None:
     """Register files as tables, on Spark. A file that cannot be read is listed as a failure and stops nothing."""
     from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
-    from metastore.crawl.interrupted import Interrupted  # noqa: PLC0415  (only here is it needed)
+    from metastore.crawl.interruption import Interrupted  # noqa: PLC0415  (only here is it needed)
     from metastore.crawl.job import crawl as start  # noqa: PLC0415
 
     settings: Settings = ctx.obj

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from metastore.crawl.interrupted import Interrupted
+from metastore.crawl.interruption import Interrupted
 from metastore.crawl.job import Progress, crawl
 from metastore.crawl.report import CrawlReport, Failure, Note, TableResult
 

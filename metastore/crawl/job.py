@@ -25,7 +25,7 @@ from metastore.crawl.dataset.candidates import Candidate, candidates
 from metastore.crawl.files.discover import walk
 from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED, Limits
 from metastore.crawl.files.listing import Listing
-from metastore.crawl.interrupted import Interrupted
+from metastore.crawl.interruption import Interrupted
 from metastore.crawl.policies import OnMissing, OnTypeChange, Policies
 from metastore.crawl.report import CrawlReport, Failure, Note, TableResult, summed
 from metastore.crawl.tasks import Setting

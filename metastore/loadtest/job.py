@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from metastore.arguments import integer, items, positive_integer, positive_seconds
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import BackendUnavailable, InvalidArgument
-from metastore.loadtest.client import Plan
+from metastore.loadtest.client import Assignment
 from metastore.loadtest.fixture import check_ground, make_ground, names_of
 from metastore.loadtest.masters import check_master
-from metastore.loadtest.monitor import Progress, Watch
+from metastore.loadtest.monitor import Monitor, Progress
 from metastore.loadtest.run_file import check_new, facts, write_facts
 from metastore.loadtest.scenarios import Ended, Scenario, scenario_named
 from metastore.names import format_path
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from metastore.checker.check import Checked
     from metastore.checker.finding import Finding
-    from metastore.loadtest.report.analysed import Analysis
+    from metastore.loadtest.report.model import Analysis
     from metastore.loadtest.spark_job import Tell
 
 __all__ = ["LoadTest", "Run", "run"]
@@ -199,21 +199,21 @@ class _Job:
         told = self._facts(clients)
         ground = format_path(names_of(self.metalake))
         name = f"r{self.clock.operation_id().hex[-8:]}"
-        plan = Plan(self.url, str(folder), name, self.scenario, clients, self.seconds, self.seed, ground)
-        watch = Watch(folder)
+        assignment = Assignment(self.url, str(folder), name, self.scenario, clients, self.seconds, self.seed, ground)
+        monitor = Monitor(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            begun = self._clients(context, plan, watch, told)
+            begun = self._clients(context, assignment, monitor, told)
         except BaseException:
             if "since" not in told and new:
                 shutil.rmtree(new[-1], ignore_errors=True)  # nothing has begun
             raise
         if not begun:
             return None
-        watch.look()
+        monitor.look()
         write_facts(folder, told | {"state": "unchecked"})
         try:
-            done = self._settle(context, plan, watch)
+            done = self._settle(context, assignment, monitor)
         except BackendUnavailable as error:
             logs = folder / "log"
             raise BackendUnavailable(
@@ -222,7 +222,7 @@ class _Job:
         write_facts(folder, told | {"state": self._state()})
         return done
 
-    def _clients(self, context: SparkContext, plan: Plan, watch: Watch, told: dict[str, Any]) -> bool:
+    def _clients(self, context: SparkContext, assignment: Assignment, monitor: Monitor, told: dict[str, Any]) -> bool:
         """Run the clients; return whether they began."""
 
         def prepare() -> None:
@@ -231,28 +231,28 @@ class _Job:
             with open_store(self.url) as store:
                 self.scenario.prepare(store, make_ground(store, self.metalake))
             told["since"] = position(self.url)
-            write_facts(Path(plan.folder), told | {"state": "running"})
+            write_facts(Path(assignment.folder), told | {"state": "running"})
 
-        self.interrupted = not _spark_job().run_clients(context, plan, prepare, watch, self.tell, self.clock)
+        self.interrupted = not _spark_job().run_clients(context, assignment, prepare, monitor, self.tell, self.clock)
         return "since" in told
 
-    def _settle(self, context: SparkContext, plan: Plan, watch: Watch) -> Run:
+    def _settle(self, context: SparkContext, assignment: Assignment, monitor: Monitor) -> Run:
         """Gather what the clients have left, and check it."""
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
         from metastore.checker.check import check  # noqa: PLC0415
         from metastore.checker.gather import gather  # noqa: PLC0415
 
-        folder = Path(plan.folder)
+        folder = Path(assignment.folder)
         session = SparkSession.builder.getOrCreate()
         self.tell(Progress("gathering"))
         gather(session, folder, self.url)
         self.tell(Progress("checking"))
         checked = check(session, folder)
         with open_store(self.url) as store:
-            ended = Ended(plan.ground, plan.clients, _finished(folder, plan.clients), watch.causes)
+            ended = Ended(assignment.ground, assignment.clients, _finished(folder, assignment.clients), monitor.causes)
             broken = self.scenario.broken(store, ended)
-        return Run(folder, plan.clients, checked, (*checked.findings, *broken))
+        return Run(folder, assignment.clients, checked, (*checked.findings, *broken))
 
     def _report(self, runs: Sequence[Run]) -> LoadTest:
         if not runs:

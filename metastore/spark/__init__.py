@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from metastore.spark.registering import Registered, read, register
+    from metastore.spark.views import Registered, read, register
 
 __all__ = ["Registered", "read", "register"]
 
-_HOMES: Final = dict.fromkeys(__all__, "metastore.spark.registering")
+_HOMES: Final = dict.fromkeys(__all__, "metastore.spark.views")
 
 
 def __getattr__(name: str) -> Any:

@@ -31,8 +31,8 @@ from metastore.crawl.report import Failure
 from metastore.errors import MetastoreError
 from metastore.kinds.table.kind import Table
 from metastore.names import format_path
+from metastore.spark.dataframe import dataframe, reason_of
 from metastore.spark.readable import Readable, readables
-from metastore.spark.reading import dataframe, reason_of
 
 __all__ = ["PROFILE", "Profiled", "profile_tables"]
 

@@ -11,8 +11,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 from metastore.checker.records import EVENTS
-from metastore.loadtest.report.analysed import HotEntity
-from metastore.loadtest.report.recorded import read_parquet
+from metastore.loadtest.report.model import HotEntity
+from metastore.loadtest.report.records import read_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from metastore.checker.finding import Finding
-from metastore.loadtest.report.analysed import Analysis
+from metastore.loadtest.report.model import Analysis
 
 __all__ = ["Findings", "Verdict", "verdict_of"]
 

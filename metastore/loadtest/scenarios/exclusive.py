@@ -11,7 +11,7 @@ from metastore.kinds.change import SetProperty
 from metastore.kinds.table.kind import Table
 from metastore.loadtest.calls import Calls, Within
 from metastore.loadtest.scenarios.scenario import Me, Scenario
-from metastore.loadtest.scenarios.wandering import Wandering
+from metastore.loadtest.scenarios.whereabouts import Whereabouts
 from metastore.store import Store
 
 __all__ = ["Exclusive"]
@@ -40,7 +40,7 @@ class Exclusive(Scenario):
         store.tables.create_many(schema, ({"name": f"t{i}", "columns": [Column("id", "long")]} for i in range(_TABLES)))
 
     def work(self, calls: Calls, me: Me) -> Iterator[float]:
-        parent = Wandering([f"{me.ground}.above", f"{me.ground}.beyond"])
+        parent = Whereabouts([f"{me.ground}.above", f"{me.ground}.beyond"])
         role = _RENAMER if me.number == _RENAMER else min(me.number % _FREEZERS, 1)
         number = 0
         while True:

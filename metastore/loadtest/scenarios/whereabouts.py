@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["Wandering"]
+__all__ = ["Whereabouts"]
 
 
-class Wandering:
+class Whereabouts:
     """The places where a thing may be; one looks for it in one after the other."""
 
     def __init__(self, places: Sequence[str]) -> None:
