@@ -1,4 +1,4 @@
-"""What needs pyspark: an extra, imported only from here.
+"""Read the catalog's tables in Spark. Needs the extra ``spark``.
 
 ``register(spark, url, "lake.catalog")`` makes a temporary view of each table, ``read(spark, url, path)`` returns one
 table as a data frame; see docs/spark.md. Nothing is imported before it is used.

@@ -46,7 +46,7 @@ class Registered:
 
     @property
     def readable(self) -> bool:
-        """Whether there is a temporary view of it."""
+        """Whether the table has a temporary view."""
         return self.reason is None
 
     @property

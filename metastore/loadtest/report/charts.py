@@ -1,4 +1,4 @@
-"""The charts of a report as values, whoever draws them: ``svg`` for the page, ``png`` as pictures."""
+"""The charts of a report as values; ``svg`` draws them on the page, ``png`` as pictures."""
 
 from __future__ import annotations
 

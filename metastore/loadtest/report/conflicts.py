@@ -1,4 +1,4 @@
-"""What attempts lost to, and where: the causes, and the hot entities."""
+"""The causes of lost attempts, and the entities with most conflicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run comes to by time, by time to commit, by attempts and by client: counted in one pass over its records."""
+"""The counts of a run by time, time to commit, attempts and client, in one pass over its records."""
 
 from __future__ import annotations
 

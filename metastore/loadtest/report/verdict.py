@@ -1,4 +1,4 @@
-"""What the checker says of a run, or of all runs of a ramp."""
+"""The verdict of the checker on a run, or on all runs of a ramp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``exclusive``: a schema is frozen, and what is above it renamed, beside those who write its tables."""
+"""``exclusive``: some clients freeze a schema or rename its parent while others write its tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FREEZERS: Final = 8
 _RENAMER: Final = 2
 _PAUSES: Final = {0: 0.05, _RENAMER: 0.4}
 """Seconds between two freezes, or renames, of one client, on average: so that the others get somewhere. At random, or
-whoever looks for the parent may look in step with its renames, and never find it.
+a client that looks for the parent may look in step with its renames, and never find it.
 """
 _TTL: Final = 5.0
 _TIMEOUT: Final = 5.0
@@ -30,7 +30,7 @@ _TIMEOUT: Final = 5.0
 
 @dataclass(frozen=True)
 class Exclusive(Scenario):
-    """A schema in a schema; whoever freezes it changes each of its tables, as one commit."""
+    """A schema in a schema. A client that freezes it changes each of its tables in one commit."""
 
     name = "exclusive"
     about: ClassVar[str] = "freezes of a schema and renames of its parent, beside writes to its tables"

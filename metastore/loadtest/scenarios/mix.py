@@ -1,4 +1,4 @@
-"""``zipf``, and scenarios of one's own: a mix of operations over many tables, some of them used more than others."""
+"""``zipf``, and users' scenarios: a mix of operations over many tables, some of them used more than others."""
 
 from __future__ import annotations
 

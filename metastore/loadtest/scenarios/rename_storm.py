@@ -1,4 +1,4 @@
-"""``rename-storm``: schemas are renamed and moved under those who write their tables."""
+"""``rename-storm``: some clients rename and move schemas while others write their tables."""
 
 from __future__ import annotations
 
