@@ -1,1 +1,1 @@
-"""The history checker: what clients were told, held against what the store says happened. See docs/correctness.md."""
+"""The history checker: compares what clients saw with what the feed says happened. See docs/correctness.md."""

@@ -1,8 +1,9 @@
-"""Checks a record folder on Spark: sorted and joined there, then two passes that keep only what is live.
+"""Check a record folder on Spark: it sorts and joins the records, then two passes read them once.
 
-First the feed by itself (:mod:`metastore.checker.tree`): chains, names, parents, and that it ends in the tables. Then
-the clients against it (:mod:`metastore.checker.sweep`): what they were told, what they read, whom they lost to. Each
-pass is one task, whose memory does not grow with the length of the history; sorting spills to disk.
+The first pass checks the feed alone (:mod:`metastore.checker.tree`): version chains, names, parents, and that the feed
+ends in the tables. The second pass checks the clients against the feed (:mod:`metastore.checker.sweep`): outcomes,
+reads and conflicts. Each pass is one task. Its memory does not grow with the length of the history, and sorting spills
+to disk.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from metastore.checker.passes import (
     FOUND,
     FOUND_COLUMNS,
     MOST,
+    OPERATION_COLUMNS,
     PLACED_COLUMNS,
-    TOLD_COLUMNS,
     TREE,
     replayed,
     swept,
@@ -38,25 +39,25 @@ _BEFORE_ALL: Final = -(1 << 63)
 
 @dataclass(frozen=True)
 class Checked:
-    """What came out."""
+    """The result of a check."""
 
     operations: int
     events: int
     findings: tuple[Finding, ...]
-    """The first of each rule."""
+    """The first hundred of each rule."""
     counts: dict[str, int]
-    """How many there are of each rule that was broken."""
+    """The number of findings of each broken rule."""
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there is no finding."""
         return not self.counts
 
 
 def check(spark: SparkSession, folder: Path) -> Checked:
-    """Check what :func:`metastore.checker.gather` has written; ``placed/`` is left beside it.
+    """Check the Parquet files that :func:`metastore.checker.gather.gather` has written; write ``placed/`` beside them.
 
-    See :func:`metastore.checker.gather.since`.
+    Events before :func:`metastore.checker.gather.since` belong to no client of the run.
     """
     operations = spark.read.parquet(readable(folder / "operations")).withColumn(
         "principal", F.concat_ws("/", "client", "number")
@@ -74,7 +75,7 @@ def check(spark: SparkSession, folder: Path) -> Checked:
         *_few(_unasked(operations, placed)),
     ]
     for clock in clocks:
-        passed = _told(operations, placed, clock).mapInArrow(swept(began), FOUND)
+        passed = _by_start(operations, placed, clock).mapInArrow(swept(began), FOUND)
         found += _found(passed.collect())
     placed.unpersist()
     counts: Counter[str] = Counter()
@@ -85,7 +86,7 @@ def check(spark: SparkSession, folder: Path) -> Checked:
 
 
 def _replay(operations: DataFrame, feed: DataFrame, folder: Path) -> DataFrame:
-    """Replay the feed, and keep what comes of it."""
+    """Replay the feed, and write the result to ``placed/``."""
     asked = operations.where("action = 'drop'").select("principal", F.col("action").alias("asked"))
     events = feed.join(asked, "principal", "left").select(*EVENT_COLUMNS)
     tree = events.repartition(1).sortWithinPartitions("seq").mapInArrow(replayed, TREE)
@@ -94,7 +95,7 @@ def _replay(operations: DataFrame, feed: DataFrame, folder: Path) -> DataFrame:
 
 
 def _unlike(live: DataFrame, tables: DataFrame) -> DataFrame:
-    """Return a finding for everything in which the end of the feed and the tables differ."""
+    """Return a finding for each entity in which the end of the feed and the tables differ."""
     columns = ("entity_id", "kind", "path", "version")
     said = live.select("entity_id", F.struct(*columns[1:]).alias("said"))
     is_ = tables.select("entity_id", F.struct(*columns[1:]).alias("is"))
@@ -107,27 +108,27 @@ def _unlike(live: DataFrame, tables: DataFrame) -> DataFrame:
 
 
 def _unasked(operations: DataFrame, placed: DataFrame) -> DataFrame:
-    """Return a finding for each event that carries a client's name, and a number that it never noted."""
+    """Return a finding for each event of a client that the client never recorded."""
     clients = operations.select("client").distinct()
     whose = placed.withColumn("client", F.regexp_extract("principal", "^(.*)/[0-9]+$", 1))
     nobodys = whose.join(clients, "client").join(operations.select("principal"), "principal", "left_anti")
     return nobodys.selectExpr(
         "'once' as rule",
-        "concat('entity ', entity_id, ' was written at ', seq, ', and its client never asked for it') as message",
+        "concat('entity ', entity_id, ' was written at ', seq, ', and its client did not record it') as message",
         "array(principal) as operations",
         "1L as count",
     )
 
 
-def _told(operations: DataFrame, placed: DataFrame, clock: str) -> DataFrame:
-    """Return the operations of a clock with what they wrote, by start; before them what everybody else wrote."""
+def _by_start(operations: DataFrame, placed: DataFrame, clock: str) -> DataFrame:
+    """Return the operations of a clock with their events, sorted by start. The events of all others come first."""
     event = F.struct(*PLACED_COLUMNS)
     events = F.array_sort(F.collect_list(event)).alias("events")
     wrote = placed.where("principal is not null").groupBy("principal").agg(events)
     mine = operations.where(F.col("clock") == clock)
-    told = mine.join(wrote, "principal", "left").select(*TOLD_COLUMNS)
+    told = mine.join(wrote, "principal", "left").select(*OPERATION_COLUMNS)
     others = placed.join(mine.select("principal"), "principal", "left_anti").select(F.array(event).alias("events"))
-    nothing = {name: F.lit(None).cast(told.schema[name].dataType) for name in TOLD_COLUMNS[:-1]}
+    nothing = {name: F.lit(None).cast(told.schema[name].dataType) for name in OPERATION_COLUMNS[:-1]}
     nothing["start"] = F.lit(_BEFORE_ALL)
     nulls = [column.alias(name) for name, column in nothing.items()]
     both = told.unionByName(others.select(*nulls, "events"))
@@ -135,7 +136,7 @@ def _told(operations: DataFrame, placed: DataFrame, clock: str) -> DataFrame:
 
 
 def _few(findings: DataFrame) -> list[tuple[Finding, int]]:
-    """Return the first of them, and how many more there are."""
+    """Return the first hundred findings, and the number of the others."""
     few = _found(findings.limit(MOST).collect())
     more = findings.count() - MOST if len(few) == MOST else 0
     return [*few, (Finding(few[0][0].rule, "", ()), more)] if more else few

@@ -1,4 +1,4 @@
-"""What a run left behind, gathered: the clients' logs, the feed and the tables, as Parquet in the record folder."""
+"""Gather the records of a run: write the clients' logs, the feed and the tables as Parquet to the record folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["gather", "operations", "position", "since"]
 _ROWS: Final = 50_000
 _TORN: Final = "_torn"
 _PATIENCE, _AGAIN = 30.0, 0.5
-"""Seconds for a database that is away to come back, and between two looks."""
+"""Seconds to wait for a database that is away, and between two tries."""
 _EVENT: Final = pa.schema(
     [
         pa.field("seq", pa.int64(), nullable=False),
@@ -57,7 +57,7 @@ _ENTITY: Final = pa.schema(
 
 
 def position(url: str) -> int:
-    """Return the last position that was drawn, as a number: what a run's own events come after."""
+    """Return the last position of the feed as a number. The events of a run that begins now come after it."""
     with open_store(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
         return snapshot.numbers()[1]
 
@@ -65,7 +65,7 @@ def position(url: str) -> int:
 def since(folder: Path) -> int:
     """Return the position before a run's first call, which its ``run.json`` may say as ``since``; else 0.
 
-    What came before is nobody's of this run, whatever principal it carries.
+    Earlier events belong to no client of this run, whatever principal they carry.
     """
     path = folder / "run.json"
     return int(json.loads(path.read_text()).get("since") or 0) if path.exists() else 0
@@ -74,8 +74,8 @@ def since(folder: Path) -> int:
 def gather(spark: SparkSession, folder: Path, url: str) -> None:
     """Write ``operations/``, ``feed/`` and ``tables/`` of a record folder whose clients have ended.
 
-    A database that is away is waited for, for half a minute. Raises BackendUnavailable, and InvalidArgument for a
-    log that is damaged other than by its client's end.
+    Waits half a minute for a database that is away, then raises BackendUnavailable. Raises InvalidArgument for a
+    damaged log; a last line that is cut off is no damage, because a killed client leaves one.
     """
     with _opened(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
         _write(folder / "feed", _EVENT, _events(snapshot))
@@ -95,7 +95,7 @@ def _opened(url: str) -> Store:
 
 
 def operations(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return the operations as the clients' logs and the feed tell them; those that never returned among them."""
+    """Return the operations from the clients' logs and the feed, also those that never returned."""
     columns = ", ".join(part for part in _split(OPERATIONS) if not part.startswith("position"))
     schema = f"begin struct<{_nested(columns)}>, end struct<{_nested(columns)}>, {_TORN} string"
     lines = spark.read.schema(schema).option("columnNameOfCorruptRecord", _TORN).json(readable(folder / "log"))
@@ -109,9 +109,9 @@ def operations(spark: SparkSession, folder: Path) -> DataFrame:
         .groupBy("principal")
         .agg(F.max("seq").alias("position"), F.first("operation_id").alias("_id"))
     )
-    told = ended.unionByName(open_)
-    told = told.join(positions, F.concat_ws("/", told.client, told.number) == positions.principal, "left")
-    return told.withColumn("operation_id", F.coalesce("operation_id", "_id")).drop("_id", "principal")
+    noted = ended.unionByName(open_)
+    noted = noted.join(positions, F.concat_ws("/", noted.client, noted.number) == positions.principal, "left")
+    return noted.withColumn("operation_id", F.coalesce("operation_id", "_id")).drop("_id", "principal")
 
 
 def _check_torn(lines: DataFrame, folder: Path) -> None:
@@ -156,7 +156,7 @@ def _events(snapshot: TableSnapshot) -> Iterator[Mapping[str, Any]]:
 
 
 def _entities(snapshot: TableSnapshot) -> Iterator[Mapping[str, Any]]:
-    """Yield what a path leads to."""
+    """Yield the entities that a path leads to."""
     stands: dict[int, tuple[int, str, str]] = {}
     for row_id, parent_id, kind, name, state in snapshot.rows(
         "guard", ["id", "parent_id", "kind", "name", "state"], ["id"]
@@ -178,7 +178,7 @@ def _path(stands: Mapping[int, tuple[int, str, str]], row_id: int) -> str | None
             return None
         row_id, _, name = stands[row_id]
         names.append(name)
-    return None  # it stands below itself
+    return None  # the entity is below itself
 
 
 def _write(folder: Path, schema: pa.Schema, rows: Iterator[Mapping[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""One operation as the checker takes it: what its client noted, and what the feed has of it."""
+"""One operation as the checker sees it: what its client recorded, and its events in the feed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 from metastore.checker.records import Lost, Seen
 from metastore.checker.tree import Placed
 
-__all__ = ["READS", "Told"]
+__all__ = ["READS", "ClientOperation"]
 
 
-class Told(NamedTuple):
-    """See :class:`metastore.checker.records.Operation`, of which these are the fields that are checked."""
+class ClientOperation(NamedTuple):
+    """See :class:`metastore.checker.records.Operation`, the record. These are the fields that are checked."""
 
     client: str
     number: int

@@ -1,4 +1,4 @@
-"""The checker's two passes as functions from Arrow batches to Arrow batches, which Spark runs over sorted rows."""
+"""The checker's two passes: functions from Arrow batches to Arrow batches, which Spark runs over sorted rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from metastore.checker.finding import Finding
-from metastore.checker.operation import Told
+from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Lost, Seen
 from metastore.checker.sweep import Sweep
 from metastore.checker.tree import Event, Named, Placed, Tree
@@ -19,26 +19,26 @@ __all__ = [
     "FOUND",
     "FOUND_COLUMNS",
     "MOST",
+    "OPERATION_COLUMNS",
     "PLACED_COLUMNS",
-    "TOLD_COLUMNS",
     "TREE",
     "replayed",
     "swept",
 ]
 
 EVENT_COLUMNS: Final = Event._fields
-TOLD_COLUMNS: Final = Told._fields
+OPERATION_COLUMNS: Final = ClientOperation._fields
 PLACED_COLUMNS: Final = Placed._fields
 FOUND_COLUMNS: Final = ("rule", "message", "operations", "count")
 
 FOUND: Final = "rule string, message string, operations array<string>, count long"
-"""A finding; those of a rule beyond :data:`MOST` are only counted, in a row without a message."""
+"""A finding. After the first :data:`MOST` of a rule, one row without a message counts the others."""
 _PLACED: Final = (
     "seq long, operation_id string, principal string, entity_id long, version long, gone boolean, exclusive boolean, "
     "names array<struct<parent_id: long, family: string, name: string, entity_id: long>>"
 )
 TREE: Final = f"what string, {_PLACED}, kind string, path string, {FOUND}"
-"""Rows of three sorts: ``placed`` events, what is ``live`` at the end, and ``found``."""
+"""Three sorts of rows: ``placed`` events, entities that are ``live`` at the end, and findings (``found``)."""
 MOST: Final = 100
 _BATCH: Final = 10_000
 
@@ -115,9 +115,9 @@ def _replayed(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def swept(since: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the pass over the operations: columns :data:`TOLD_COLUMNS`, sorted by ``start``.
+    """Return the pass over the operations: columns :data:`OPERATION_COLUMNS`, sorted by ``start``.
 
-    Rows without a client come first: what somebody wrote whose calls are not to be ordered.
+    Rows without a client come first: events of writers whose calls are not recorded or are of another clock.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -131,14 +131,14 @@ def swept(since: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Record
 def _findings(batches: Iterable[pa.RecordBatch], since: int) -> Iterator[Finding]:
     sweep = Sweep(since)
     for row in _rows(batches):
-        *told, conflicts, reads, events = row
+        *operation, conflicts, reads, events = row
         placed = tuple([_placed(event) for event in events or ()])
-        if told[0] is None:
+        if operation[0] is None:
             sweep.place(placed)
             continue
         lost = tuple([Lost(**one) for one in conflicts or ()])
         seen = tuple([Seen(**one) for one in reads or ()])
-        yield from sweep.take(Told._make((*told, lost, seen, placed)))
+        yield from sweep.take(ClientOperation._make((*operation, lost, seen, placed)))
     yield from sweep.close()
 
 

@@ -1,7 +1,7 @@
-"""Writes down what a client does, so that even a killed one has told what it was about to do.
+"""The recorder of a client: it logs each operation before it begins and after it returns.
 
-Each operation that may write leaves a line before it begins, and each one a line when it has returned; a line is one
-``write``, which the system keeps when the process dies. One recorder belongs to one thread.
+Only operations that may write are logged before they begin, so the log of a killed client shows what it was about to
+write. A line is one ``write``, which the system keeps when the process dies. A recorder belongs to one thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _READS: Final = frozenset({"load", "exists", "list", "names", "load_many"})
 
 
 def clock_name() -> str:
-    """Return the name of this machine's monotonic clock, which all its processes share until it is started anew."""
+    """Return the name of this machine's monotonic clock, which all its processes share until the next boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -37,7 +37,8 @@ _FIELDS: Final = tuple([field.name for field in fields(Operation)])
 class Recorder:
     """The log of one client, ``log/<client>.jsonl`` in a record folder. ``client`` must be new.
 
-    Raises InvalidArgument for a name that is no file's, or of a file that Spark overlooks; FileExistsError.
+    Raises InvalidArgument for a name that cannot be a file's or that Spark overlooks, FileExistsError for a client
+    that has a log already.
     """
 
     def __init__(self, folder: Path, client: str) -> None:
@@ -58,7 +59,7 @@ class Recorder:
         to: str | None = None,
         operation_id: str | None = None,
     ) -> Operation:
-        """Note that an operation begins now; what it writes is to carry its ``principal``."""
+        """Record that an operation begins now. Let its writes carry its ``principal``."""
         self._number += 1
         operation = Operation(
             self._client,
@@ -78,7 +79,7 @@ class Recorder:
         return operation
 
     def end(self, operation: Operation, outcome: Outcome, error: BaseException | None = None) -> None:
-        """Note that it has returned. What was seen is in its fields by now."""
+        """Record that the operation has returned. Its fields must hold what it saw."""
         operation.end = time.monotonic_ns()
         operation.outcome = outcome
         operation.error = None if error is None else type(error).__name__
@@ -93,7 +94,7 @@ class Recorder:
 
 
 def _as_json(operation: Operation) -> dict[str, Any]:
-    found = {name: getattr(operation, name) for name in _FIELDS}
-    found["conflicts"] = [lost._asdict() for lost in operation.conflicts]
-    found["reads"] = [seen._asdict() for seen in operation.reads]
-    return found
+    values = {name: getattr(operation, name) for name in _FIELDS}
+    values["conflicts"] = [lost._asdict() for lost in operation.conflicts]
+    values["reads"] = [seen._asdict() for seen in operation.reads]
+    return values

@@ -1,18 +1,18 @@
-"""What a client saw of one operation: a row of the records that the checker and the load test's analysis read.
+"""The record of one operation, as its client saw it. The checker and the load test's analysis read these records.
 
 A *record folder* holds what one run left behind:
 
 * ``log/``: a file of JSON lines for each client, written while it runs (:mod:`metastore.checker.recorder`);
 * ``operations/``: the same as Parquet, a row for each operation (the columns are :data:`OPERATIONS`);
 * ``feed/``: the change feed, a row for each event (:data:`EVENTS`);
-* ``tables/``: what is live at the end (:data:`ENTITIES`).
+* ``tables/``: the entities that are live at the end (:data:`ENTITIES`).
 
-An operation is known by its ``client`` and its ``number``. Whatever it writes carries the principal
-``<client>/<number>``, so that the feed tells whose each event is, even if the client was killed before it was told.
+An operation is identified by its ``client`` and its ``number``. All its writes carry the principal
+``<client>/<number>``, so the feed names the client of each event, even if the client was killed before the answer.
 
 Outcomes: ``applied`` (it returned, and wrote), ``nothing`` (it returned, and there was nothing to write), ``read``,
-``failed`` (on its own merits: the name is taken, it is not there), ``conflicted`` (it gave up, and was not applied),
-``unknown`` (the acknowledgement was lost for good) and ``open`` (it never returned: its client was killed).
+``failed`` (it could not succeed: the name is taken, the entity is missing), ``conflicted`` (it gave up, and was not
+applied), ``unknown`` (the acknowledgement was lost) and ``open`` (it never returned: its client was killed).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
 
 
 class Seen(NamedTuple):
-    """One thing that an operation read, and whether it was there."""
+    """One entity that an operation read, and whether it existed."""
 
     path: str | None
-    """Where it was looked for; None: by its id."""
+    """The path that was read; None: it was read by its id."""
     there: bool
     entity_id: int | None = None
     version: int | None = None
-    """None, with an id: it was there, at whatever version."""
+    """None, with an id: it existed at an unknown version."""
     kind: str | None = None
-    """None: the operation's own."""
+    """None: the kind of the operation."""
 
 
 class Lost(NamedTuple):
@@ -63,9 +63,9 @@ class Operation:
     path_to: str | None
     """Of a rename or a move."""
     clock: str
-    """Whose clock ``start`` and ``end`` are of: only the times of one clock can be compared."""
+    """The name of the clock of ``start`` and ``end``. Only times of one clock can be compared."""
     start: int
-    """Nanoseconds on that clock, from before the call."""
+    """Nanoseconds on that clock, taken before the call."""
     at: float
     """The same in seconds since 1970, for people."""
     end: int | None = None
@@ -82,14 +82,14 @@ class Operation:
     helped: bool | None = None
     """Whether another operation's commit applied it."""
     reads: list[Seen] = field(default_factory=list)
-    """What it vouches for: each was so at one instant between start and end. What one who wrote had read was so when
-    he committed; what a transaction or a freeze read was so all at once."""
+    """What it read. Each was true at one instant between start and end. If the operation wrote, each was true at its
+    commit. The reads of a transaction or a freeze were all true at one instant."""
     values: dict[str, float] = field(default_factory=dict)
-    """What a scenario wants to be known beside it."""
+    """Other numbers that a scenario records."""
 
     @property
     def principal(self) -> str:
-        """Under whose name it writes."""
+        """The principal of its writes."""
         return f"{self.client}/{self.number}"
 
 
@@ -101,13 +101,13 @@ OPERATIONS: Final = (
     "reads array<struct<path: string, there: boolean, entity_id: long, version: long, kind: string>> not null, "
     "values map<string, double> not null, position long"
 )
-"""As a Spark schema. ``position`` is that of its (last) event in the feed, as a number; null: it wrote nothing."""
+"""A Spark schema. ``position`` is the position of the operation's last event in the feed; null: it wrote nothing."""
 
 EVENTS: Final = (
     "seq long not null, operation_id string not null, principal string, kind string not null, action string not null, "
     "entity_id long not null, owner_id long, version long not null, path_before string, path_after string, "
     "time long not null"
 )
-"""``seq`` is the position as a number, ``time`` microseconds since 1970; ``owner_id``: whose owned row it is."""
+"""``seq`` is the position as a number, ``time`` microseconds since 1970; ``owner_id`` is the owner of an owned row."""
 
 ENTITIES: Final = "entity_id long not null, kind string not null, path string not null, version long not null"

@@ -1,4 +1,4 @@
-"""Paths as Spark takes them."""
+"""Paths as Spark takes them: characters of patterns are escaped."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["readable"]
 
 
 def readable(path: Path) -> str:
-    """Return ``path`` as Spark reads it: what it takes for a pattern stands for itself."""
+    """Return ``path`` with each character that Spark takes for a pattern escaped."""
     return re.sub(r"([\\*?{}\[\]])", r"\\\1", str(path))

@@ -1,22 +1,24 @@
-"""Whether what clients were told can have been, given the feed: one pass over all operations, as they were called.
+"""Check that what clients saw is possible, given the feed: one pass over all operations in the order of their calls.
 
-The feed says in which order the commits on one entity, one name, one path took effect (its contract, which
-:mod:`metastore.checker.tree` checks by replaying it). So nothing has to be searched: an operation that wrote took
-effect at its position, and one that read at *some* position where what it saw was so. The pass gives it the earliest
-one that is left: not before what had returned, or had been seen by one that had returned, when it was called. That is
-best for all who come later. So each register is linearizable with its writes in the order of the feed if, and only if,
-a position is found for every read (Gibbons and Korach, "Testing Shared Memories", SIAM J. Comput. 1997: with the order
-of writes known this is decided in linear time), and a history is if all its registers are (Herlihy and Wing, TOPLAS
-1990: linearizability is local). Two commits that touch nothing in common may become visible in another order than that
-of their positions; but one that is called after another has returned stands after it.
+The feed gives the order in which the commits on one entity, one name and one path took effect. (That is its contract;
+:mod:`metastore.checker.tree` checks it by a replay.) So no search is needed. An operation that wrote took effect at its
+position. An operation that read took effect at *some* position where its reads were true, and the pass gives it the
+earliest position that is left. That position is not before anything that had returned when the operation was called,
+nor before anything that a returned operation had seen. The earliest position leaves most room for all later operations.
 
-What an operation that wrote had read must still be so just before the position of its writes, and what a transaction
-that wrote nothing had read must have been so at one position. That is serializability with the feed as the order: a
+So each register is linearizable with its writes in the order of the feed if, and only if, every read gets a position
+(Gibbons and Korach, "Testing Shared Memories", SIAM J. Comput. 1997: with a known order of writes this is decided in
+linear time). A history is linearizable if all its registers are (Herlihy and Wing, TOPLAS 1990: linearizability is
+local). Two commits that touch nothing in common may become visible in another order than that of their positions. But
+an operation that is called after another has returned has the later position.
+
+The reads of an operation that wrote must still be true just before the position of its writes. The reads of a
+transaction that wrote nothing must all be true at one position. That is serializability with the feed as the order: a
 read that was overwritten earlier is an anti-dependency that leads back, and so a cycle over keys (Adya, "Weak
 Consistency", 1999).
 
-Memory grows with what is live and with how many operations are under way, not with the length of the history. Times
-are compared on one clock only, that of ``clock``; what others wrote is placed first (:meth:`Sweep.place`).
+Memory grows with the number of live entities and running operations, not with the length of the history. Only times
+of one clock are compared; events of other writers are placed first (:meth:`Sweep.place`).
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from metastore.checker.account import account, line
 from metastore.checker.finding import Finding
-from metastore.checker.justified import Justice
-from metastore.checker.once import account, line
-from metastore.checker.operation import Told
+from metastore.checker.justice import Justice
+from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Seen
 from metastore.checker.timeline import Timelines
 from metastore.checker.tree import DEEPEST, Placed
@@ -41,9 +43,9 @@ from metastore.port.commit import ROOT_ID
 __all__ = ["Sweep"]
 
 _TOGETHER: Final = ("transaction", "freeze")
-"""The actions whose reads are of one instant, also where they write nothing."""
+"""The actions whose reads are all of one instant, also if they write nothing."""
 _EVERY: Final = 4096
-"""Operations between two times that the past is forgotten."""
+"""How many operations pass before old values are forgotten."""
 _names = lru_cache(maxsize=100_000)(parse_path)
 Label = tuple[int, str, str]
 
@@ -54,7 +56,7 @@ class _Version(NamedTuple):
 
 
 class _Meant(NamedTuple):
-    """What a path means at a position, by which names, and where one of them changes."""
+    """The entity that a path leads to at a position, the names on the way, and the next position where one changes."""
 
     entity_id: int | None
     labels: list[Label]
@@ -64,15 +66,15 @@ class _Meant(NamedTuple):
 class _Open(NamedTuple):
     end: int
     number: int
-    told: Told
+    operation: ClientOperation
     least: tuple[int, ...]
-    """For each of its reads: the position from which on it is to be so."""
+    """For each of its reads: the earliest position at which the read may be true."""
 
 
 class Sweep:
-    """Takes every operation of one clock once, in the order of ``start``.
+    """Checks the operations of one clock, each once, in the order of ``start``.
 
-    ``since``: the position before the first call; everybody must see what stands up to it.
+    ``since`` is the position before the first call: every operation must see the events up to it.
     """
 
     def __init__(self, since: int = 0) -> None:
@@ -86,7 +88,7 @@ class Sweep:
         self._count = self._epoch_began = 0
 
     def place(self, events: Iterable[Placed]) -> None:
-        """Take what somebody wrote whose calls are not to be ordered: before the run, on another clock, unrecorded."""
+        """Take events of writers that cannot be ordered: before the run, of another clock, or without a record."""
         events = tuple(events)
         self._put(events)
         self._justice.others = self._justice.others or any(event.seq > self._since for event in events)
@@ -106,57 +108,64 @@ class Sweep:
                 self._require(event)
             self._justice.wrote(event)
 
-    def take(self, told: Told) -> Iterator[Finding]:
-        """Take the next operation; yield what contradicts those before it."""
-        told = told._replace(reads=tuple([seen for seen in told.reads if (seen.kind or told.kind) not in OWNED_KINDS]))
-        yield from self._return(told.start)
-        yield from account(told)
-        self._justice.begins(told)
-        self._put(told.events)
+    def take(self, operation: ClientOperation) -> Iterator[Finding]:
+        """Take the next operation; yield each contradiction to the operations before it."""
+        operation = operation._replace(
+            reads=tuple([seen for seen in operation.reads if (seen.kind or operation.kind) not in OWNED_KINDS])
+        )
+        yield from self._return(operation.start)
+        yield from account(operation)
+        self._justice.begins(operation)
+        self._put(operation.events)
         least, who = self._returned
-        if told.events and told.events[0].seq <= least:
-            message = f"it stands at {told.events[0].seq}, and what had returned before it was called at {least}"
-            yield Finding("order", message, (*([who] if who else []), line(told)))
+        if operation.events and operation.events[0].seq <= least:
+            message = (
+                f"it wrote at {operation.events[0].seq}, and an operation that returned before its call at {least}"
+            )
+            yield Finding("order", message, (*([who] if who else []), line(operation)))
         self._count += 1
-        if told.end is not None and told.outcome != "unknown":  # what is unknown may be applied later yet
-            reads = () if told.events else told.reads
-            mine = tuple([self._least(told, seen) for seen in reads])
-            heapq.heappush(self._open, _Open(told.end, self._count, told, mine))
+        if (
+            operation.end is not None and operation.outcome != "unknown"
+        ):  # an unknown outcome may still be applied later
+            reads = () if operation.events else operation.reads
+            mine = tuple([self._least(operation, seen) for seen in reads])
+            heapq.heappush(self._open, _Open(operation.end, self._count, operation, mine))
         if self._count % _EVERY == 0:
             self._forget()
 
     def close(self) -> Iterator[Finding]:
-        """There are no more operations."""
+        """End the pass: let all open operations return."""
         yield from self._return(None)
 
     def _return(self, before: int | None) -> Iterator[Finding]:
-        """Those return whose end is before ``before``."""
+        """Let the operations return that ended before ``before``."""
         while self._open and (before is None or self._open[0].end < before):
             yield from self._ends(heapq.heappop(self._open))
 
     def _ends(self, opened: _Open) -> Iterator[Finding]:
-        told, latest = opened.told, 0
-        yield from self._validated(told)
-        for event in told.events:
+        operation, latest = opened.operation, 0
+        yield from self._validated(operation)
+        for event in operation.events:
             self._require(event)
             latest = event.seq
-        if told.action in _TOGETHER and opened.least and self._together(told, max(opened.least)) is None:
-            message = f"it read {', '.join(_text(seen) for seen in told.reads)}, which were so at no one position"
-            yield Finding("cycle", message, (line(told),))
-        for seen, least in zip(told.reads, opened.least, strict=False):
-            at = self._when(told, seen, least)
+        if operation.action in _TOGETHER and opened.least and self._together(operation, max(opened.least)) is None:
+            reads = ", ".join(_text(seen) for seen in operation.reads)
+            message = f"it read {reads}, which were not all true at any one position"
+            yield Finding("cycle", message, (line(operation),))
+        for seen, least in zip(operation.reads, opened.least, strict=False):
+            at = self._when(operation, seen, least)
             if at is None:
-                yield self._unread(told, seen, least)
+                yield self._unread(operation, seen, least)
             else:
-                latest = max(latest, self._observed(told, seen, at))
-        yield from self._justice.ends(told, self._newer)
+                latest = max(latest, self._observed(operation, seen, at))
+        yield from self._justice.ends(operation, self._newer)
         if latest > self._returned[0]:
-            self._returned = latest, line(told)
+            self._returned = latest, line(operation)
 
-    # --- from where on it is to be seen
+    # --- required positions
 
     def _require(self, event: Placed) -> None:
-        """What was written must be seen by all who are called later, and so must what it rests on: the path to it."""
+        """Require that later operations see an event and what it rests on: the path to its entity."""
         for name in event.names:
             self._names.require((name.parent_id, name.family, name.name), event.seq)
         self._require_entity(event.entity_id, event.seq)
@@ -174,11 +183,11 @@ class Sweep:
             self._names.require(label, seq)
             here = label[0]
 
-    def _least(self, told: Told, seen: Seen) -> int:
-        """Return the position that what one reads now must not be older than."""
+    def _least(self, operation: ClientOperation, seen: Seen) -> int:
+        """Return the earliest position at which a read of an operation that is called now may be true."""
         at = 0
         while True:
-            meant = self._lead(seen, told, at)
+            meant = self._lead(seen, operation, at)
             least = max([self._names.required(label) for label in meant.labels], default=0)
             if meant.entity_id is not None:
                 least = max(least, self._versions.required(meant.entity_id))
@@ -186,9 +195,9 @@ class Sweep:
                 return at
             at = least
 
-    def _observed(self, told: Told, seen: Seen, at: int) -> int:
-        """What was so at a position must be seen by all who are called later; return its own position."""
-        meant, latest = self._lead(seen, told, at), 0
+    def _observed(self, operation: ClientOperation, seen: Seen, at: int) -> int:
+        """Require that later operations see what was read at a position. Return the position that wrote it."""
+        meant, latest = self._lead(seen, operation, at), 0
         for label in meant.labels:
             self._names.require(label, at)
             latest = max(latest, self._names.required(label))
@@ -199,60 +208,60 @@ class Sweep:
 
     # --- reads
 
-    def _validated(self, told: Told) -> Iterator[Finding]:
-        """What one read who wrote is so just before his position. (What came before that has been called by now.)"""
-        if not told.events:
+    def _validated(self, operation: ClientOperation) -> Iterator[Finding]:
+        """Check that a writer's reads are true just before its position. All earlier writers were taken already."""
+        if not operation.events:
             return
-        at = told.events[0].seq - 1
-        for seen in told.reads:
-            if not self._is_so(told, seen, at)[0]:
-                by = self._who_overwrote(told, seen, at)
-                message = f"it read {_text(seen)}, which was not so any more at its position {at + 1}"
-                yield Finding("cycle", message, (*by, line(told)))
+        at = operation.events[0].seq - 1
+        for seen in operation.reads:
+            if not self._is_so(operation, seen, at)[0]:
+                by = self._who_overwrote(operation, seen, at)
+                message = f"it read {_text(seen)}, which had changed before its position {at + 1}"
+                yield Finding("cycle", message, (*by, line(operation)))
 
-    def _together(self, told: Told, at: int) -> int | None:
-        """Return the first position from ``at`` on at which all of what it read is so."""
+    def _together(self, operation: ClientOperation, at: int) -> int | None:
+        """Return the first position from ``at`` on at which all reads are true."""
         while True:
-            found = [self._when(told, seen, at) for seen in told.reads]
-            later = [when for when in found if when is not None]
-            if len(later) < len(found):
+            positions = [self._when(operation, seen, at) for seen in operation.reads]
+            later = [position for position in positions if position is not None]
+            if len(later) < len(positions):
                 return None
             if max(later) == at:
                 return at
             at = max(later)
 
-    def _when(self, told: Told, seen: Seen, least: int) -> int | None:
-        """Return the first position from ``least`` on at which it is so."""
+    def _when(self, operation: ClientOperation, seen: Seen, least: int) -> int | None:
+        """Return the first position from ``least`` on at which a read is true."""
         at: int | None = least
         while at is not None:
-            so, change = self._is_so(told, seen, at)
+            so, change = self._is_so(operation, seen, at)
             if so:
                 return at
             at = change
         return None
 
-    def _is_so(self, told: Told, seen: Seen, at: int) -> tuple[bool, int | None]:
-        """Return whether it is so at a position, and the next one where something of it changes."""
-        meant = self._lead(seen, told, at)
+    def _is_so(self, operation: ClientOperation, seen: Seen, at: int) -> tuple[bool, int | None]:
+        """Return whether a read is true at a position, and the next position where that can change."""
+        meant = self._lead(seen, operation, at)
         if seen.path is not None and (
             meant.entity_id is None or not seen.there or seen.entity_id not in (None, meant.entity_id)
         ):
             return meant.entity_id is None and not seen.there, meant.until
         if meant.entity_id is None or not seen.there:
-            return True, None  # by its id, and not there: perhaps something above it was not
+            return True, None  # read by id, and absent: perhaps an entity above was missing
         version, later = self._versions.at(meant.entity_id, at)
         so = version is not None and seen.version in (None, version.version)
         return so, _sooner(meant.until, later)
 
-    def _lead(self, seen: Seen, told: Told, at: int) -> _Meant:
-        """Follow a path at a position, up to the first name that means nothing."""
+    def _lead(self, seen: Seen, operation: ClientOperation, at: int) -> _Meant:
+        """Follow a path at a position, up to the first name without an entity."""
         if seen.path is None:
             return _Meant(seen.entity_id, [], None)
         names = _names(seen.path)
         here: int | None = ROOT_ID
         labels: list[Label] = []
         until: int | None = None
-        for family, name in zip(_families(seen.kind or told.kind, len(names)), names, strict=True):
+        for family, name in zip(_families(seen.kind or operation.kind, len(names)), names, strict=True):
             assert here is not None
             label = (here, family, name)
             labels.append(label)
@@ -262,15 +271,15 @@ class Sweep:
                 break
         return _Meant(here, labels, until)
 
-    def _unread(self, told: Told, seen: Seen, least: int) -> Finding:
-        message = f"it saw {_text(seen)}, which was not so from {least} on, where it was called"
-        by = self._who_overwrote(told, seen, least)
+    def _unread(self, operation: ClientOperation, seen: Seen, least: int) -> Finding:
+        message = f"it saw {_text(seen)}, which was not true at any position from {least} on, where it was called"
+        by = self._who_overwrote(operation, seen, least)
         who = self._returned[1]
-        return Finding("read", message, (*by, *([] if by or who is None else [who]), line(told)))
+        return Finding("read", message, (*by, *([] if by or who is None else [who]), line(operation)))
 
-    def _who_overwrote(self, told: Told, seen: Seen, at: int) -> tuple[str, ...]:
-        """Return who wrote what was there instead."""
-        entity_id = seen.entity_id or self._lead(seen, told, at).entity_id
+    def _who_overwrote(self, operation: ClientOperation, seen: Seen, at: int) -> tuple[str, ...]:
+        """Return a line about the operation that wrote the version that was there instead."""
+        entity_id = seen.entity_id or self._lead(seen, operation, at).entity_id
         if entity_id is None:
             return ()
         now, _ = self._versions.at(entity_id, at)
@@ -285,7 +294,7 @@ class Sweep:
         return newest is None or newest.version > than
 
     def _forget(self) -> None:
-        """Begin a new epoch, if all have returned who were called before this one."""
+        """Begin a new epoch if all operations that were called before the current one have returned."""
         if all(one.number > self._epoch_began for one in self._open):
             self._epoch_began = self._count
             self._names.next_epoch()

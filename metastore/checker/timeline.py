@@ -1,7 +1,8 @@
-"""What each name and each version was, by position, as far back as somebody under way can have seen it.
+"""The history of each name and each version by position, as far back as a running operation can have read it.
 
-Each key is a register of its own, with the position from which everybody must see it who is called now. What is older
-is forgotten, two epochs later: an epoch ends when all have returned who were called before it began.
+Each key is a register. It has a *required* position: an operation that is called now must see the value there or a
+later one. Older values are forgotten two epochs later. An epoch ends when all operations that were called before it
+have returned.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["Timelines"]
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 _LONG = 8
-"""Changes that a key keeps before it is looked whether some can be forgotten."""
+"""How many changes a key keeps before the oldest are forgotten if they can be."""
 
 
 class _Line(Generic[V]):
@@ -61,7 +62,7 @@ class Timelines(Generic[K, V]):
         self._epoch = 0
 
     def put(self, key: K, seq: int, value: V | None) -> None:
-        """From ``seq`` on, until the next change, the value is this."""
+        """Set the value from ``seq`` on, until the next change."""
         line = self._lines.get(key)
         if line is None:
             self._lines[key] = _Line(seq, value)
@@ -83,12 +84,12 @@ class Timelines(Generic[K, V]):
         return line.values[at - 1] if at else None, seqs[at] if at < len(seqs) else None
 
     def required(self, key: K) -> int:
-        """Return the position from which on it must be seen."""
+        """Return the required position: a new operation must see the value there or a later one."""
         line = self._lines.get(key)
         return 0 if line is None else line.required
 
     def require(self, key: K, seq: int) -> None:
-        """What it was at ``seq``, or something later, must be seen by all who are called from now on."""
+        """Require that operations called from now on see the value at ``seq`` or a later one."""
         line = self._lines.get(key)
         if line is not None:
             at = bisect_right(line.seqs, seq)
@@ -101,7 +102,7 @@ class Timelines(Generic[K, V]):
         return None if line is None else line.values[-1]
 
     def next_epoch(self) -> None:
-        """All have returned who were called before this epoch began."""
+        """Begin an epoch. Call it when all operations that were called before the current epoch have returned."""
         self._epoch += 1
         while self._gone and self._gone[0][0] < self._epoch - 2:
             _, key = self._gone.popleft()

@@ -1,8 +1,8 @@
 """The feed, replayed from its start: versions in chains, one live entity to a name, nothing below what is not live.
 
-What is kept grows with the number of entities, not with the length of the feed. Each event comes out *placed*: with
-the names that it gave and took, so that :mod:`metastore.checker.sweep` can say what a path meant at a position.
-Names are compared as they are written: a folding catalog's other spellings are ``store.verify``'s to find.
+Memory grows with the number of entities, not with the length of the feed. Each event comes out *placed*: with the
+names that it gave and took, so that :mod:`metastore.checker.sweep` knows the meaning of a path at a position. Names
+are compared as they are written; ``store.verify`` checks the other spellings of a catalog that folds case.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["DEEPEST", "EXCLUSIVE", "Event", "Named", "Placed", "Tree"]
 
 EXCLUSIVE: Final = frozenset({"rename", "move", "drop", "restore", "enable", "disable", "purge"})
 DEEPEST: Final = 1000
-"""How far up a parent is looked for: a broken feed may let something stand below itself."""
+"""The greatest number of parents that are followed: in a broken feed an entity can be below itself."""
 _PLACING: Final = frozenset({"create", "rename", "move", "restore"})
 _KNOWN: Final = EXCLUSIVE | {"create", "alter"}
 _names = lru_cache(maxsize=100_000)(parse_path)
 
 
 class Event(NamedTuple):
-    """One row of the feed. ``asked``: the action that its client noted, None if no client did."""
+    """One row of the feed. ``asked``: the action that its client recorded, if any."""
 
     seq: int
     operation_id: str
@@ -52,7 +52,7 @@ class Event(NamedTuple):
 
 
 class Named(NamedTuple):
-    """From a position on, a name means this entity; None: nothing."""
+    """The meaning of a name from a position on: an entity, or None for no entity."""
 
     parent_id: int
     family: str
@@ -61,7 +61,7 @@ class Named(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """What one event changed."""
+    """The effect of one event."""
 
     seq: int
     operation_id: str
@@ -69,7 +69,7 @@ class Placed(NamedTuple):
     entity_id: int
     version: int
     gone: bool
-    """It is not there any more."""
+    """The entity does not exist any more."""
     exclusive: bool
     names: tuple[Named, ...]
 
@@ -86,7 +86,7 @@ class _Node:
 
 
 class Tree:
-    """What the feed has made so far."""
+    """The entities that the feed has created so far."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, _Node] = {}
@@ -95,7 +95,7 @@ class Tree:
         self._owned_names: dict[tuple[int, str, str], int] = {}
 
     def apply(self, event: Event) -> tuple[Placed, list[Finding]]:
-        """Take the next event; return where it is placed, and what it contradicts."""
+        """Apply the next event. Return its effect, and a finding for each contradiction."""
         found: list[Finding] = []
         if event.owner_id is not None:
             found.extend(self._own(event, event.owner_id))
@@ -111,7 +111,7 @@ class Tree:
             names, problems = self._place(event, node, event.path_after)
             found.extend(problems)
         elif event.action in _PLACING or event.action not in _KNOWN:
-            found.append(Finding("replay", f"at {event.seq} is what no program writes", (str(event),)))
+            found.append(Finding("replay", f"the event at {event.seq} is not one that a store writes", (str(event),)))
         elif node is not None and event.action in ("drop", "purge"):
             names = self._forget(event.entity_id, node)
             if event.action == "drop" and event.asked == "drop" and node.children:
@@ -126,7 +126,7 @@ class Tree:
         return self._placed(event, there is not None and there.live, names), found
 
     def live(self) -> Iterator[tuple[int, str, str, int]]:
-        """Yield (id, kind, path, version) of all that a path leads to."""
+        """Yield (id, kind, path, version) of each entity that a path leads to."""
         for entity_id, node in self._nodes.items():
             path = self._path(node)
             if path is not None:
@@ -163,7 +163,7 @@ class Tree:
             self._owned_names[label] = event.entity_id
 
     def _fits(self, event: Event, node: _Node) -> Iterator[Finding]:
-        """Whether an event can happen to what is there already."""
+        """Check that an event can happen to an entity that exists already."""
         if event.kind != node.kind:
             message = f"entity {event.entity_id} was a {node.kind}, and is a {event.kind} at {event.seq}"
             yield Finding("replay", message, (str(node.last), str(event)))
@@ -212,7 +212,7 @@ class Tree:
         return True
 
     def _forget(self, entity_id: int, node: _Node) -> tuple[Named, ...]:
-        """Take its name away."""
+        """Remove the name of an entity; return the name that means nothing now."""
         if not node.live:
             return ()
         node.live = False
@@ -234,7 +234,7 @@ class Tree:
         return here
 
     def _who_took(self, names: tuple[str, ...], families: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the last event of what stood at a path, or above it, and is gone."""
+        """Return the last event of the entity that was at a path, or above it, and is gone."""
         while names and self._find(names[:-1], families) is None:
             names = names[:-1]
         above = self._find(names[:-1], families) if names else None
@@ -244,7 +244,7 @@ class Tree:
         return () if last is None else (str(last),)
 
     def _leads(self, event: Event, node: _Node, names: tuple[str, ...], rule: str = "replay") -> Iterator[Finding]:
-        """Whether a path leads to a node; if not, say so."""
+        """Check that a path leads to a node."""
         here: _Node | None = node
         for name in reversed(names):
             if here is None or here.name != name or not here.live:
@@ -273,7 +273,7 @@ class Tree:
 
 
 def _follows(event: Event, last: Event | None) -> Iterator[Finding]:
-    """Whether a version follows the one before it. Of what gc has shortened the first one seen is taken as it is."""
+    """Check that a version follows the one before it. Where gc has cut the history, any first version is accepted."""
     if last is None:
         if event.action == "create" and event.version != 1:
             yield Finding("chain", f"entity {event.entity_id} begins with version {event.version}", (str(event),))

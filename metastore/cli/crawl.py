@@ -79,7 +79,7 @@ def crawl(
     A file that cannot be read is listed as a failure and stops nothing.
     """
     from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415
-    from metastore.crawl.interrupted import Interrupted  # noqa: PLC0415  (only this command needs Spark)
+    from metastore.crawl.interruption import Interrupted  # noqa: PLC0415  (only this command needs Spark)
     from metastore.crawl.job import crawl as start  # noqa: PLC0415
 
     settings: Settings = ctx.obj

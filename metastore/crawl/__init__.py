@@ -1,12 +1,12 @@
 """The crawler: from folders of files to tables in the catalog, on Spark.
 
-``crawl(paths, into, url)`` is all there is to call; :mod:`metastore.crawl.job` says how it works. Needs the extra
-``spark`` (pyspark and pyarrow), which nothing else in ``metastore`` imports.
+Call ``crawl(paths, into, url)``; :mod:`metastore.crawl.job` says how it works. Needs the extra ``spark`` (pyspark and
+pyarrow).
 """
 
 from __future__ import annotations
 
-from metastore.crawl.interrupted import Interrupted
+from metastore.crawl.interruption import Interrupted
 from metastore.crawl.job import Progress, crawl
 from metastore.crawl.report import CrawlReport, Failure, Note, TableResult
 

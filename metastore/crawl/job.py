@@ -1,13 +1,13 @@
 """``crawl``: from folders to tables, on Spark.
 
-    driver      list folders, name what may be tables                            paths, sizes, times
-    driver      ask the catalog which of them it knows as they are               one row per data set
-    executors   look into the files of the others: Parquet footers, text as a whole;
+    driver      list folders, name the candidates for tables                     paths, sizes, times
+    driver      ask the catalog which candidates have not changed                one row per data set
+    executors   read the files of the others (Parquet footers, text as a whole);
                 decide, plan, commit straight into the store                     one task per share of data sets
-    driver      tables whose files are gone; add up                              one small row per table or failure
+    driver      settle tables whose files are gone; add up                       one small row per table or failure
 
-If nothing has changed, Spark is not started and nothing is written. The database's URL goes to the executors inside
-the tasks and stands in no configuration. Tasks are safe to run twice. No lock is held at any time.
+If nothing has changed, Spark is not started and nothing is written. The database's URL travels inside the tasks and
+is in no configuration. A task can run twice without harm. The crawler never holds a lock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from metastore.crawl.dataset.candidates import Candidate, candidates
 from metastore.crawl.files.discover import walk
 from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED, Limits
 from metastore.crawl.files.listing import Listing
-from metastore.crawl.interrupted import Interrupted
+from metastore.crawl.interruption import Interrupted
 from metastore.crawl.policies import OnMissing, OnTypeChange, Policies
 from metastore.crawl.report import CrawlReport, Failure, Note, TableResult, summed
 from metastore.crawl.tasks import Setting
@@ -43,7 +43,7 @@ from metastore.urls import reachable_url
 __all__ = ["Progress", "crawl"]
 
 Progress = Callable[[str, float], None]
-"""Called with what is being done and the fraction of it that is done, 0 to 1."""
+"""A function that is called with the current step and the fraction of it that is done, 0 to 1."""
 
 
 def crawl(
@@ -65,13 +65,15 @@ def crawl(
     progress: Progress | None = None,
     clock: Clock = SYSTEM,
 ) -> CrawlReport:
-    """Register what is in the folders ``paths`` as tables below ``into``, a catalog or a schema.
+    """Register the files in the folders ``paths`` as tables below ``into``, a catalog or a schema.
 
-    Metalake, catalog and schema are created where they are missing. Files that cannot be read are in the report, and
-    stop nothing. ``follow_links`` follows symbolic links that lead out of ``paths``. A packed file may unpack to
-    ``max_unpacked`` bytes and to ``max_ratio`` times its size. ``dry_run`` writes nothing and reports what would be
-    written. Raises InvalidArgument for a path that is not there, or where Java or pyspark are missing; NotInUse for a
-    disabled catalog; Interrupted for Ctrl-C.
+    Creates metalake, catalog and schema if they are missing. The report lists files that cannot be read; they stop
+    nothing. ``follow_links`` also follows symbolic links that lead out of ``paths``. A packed file may unpack to
+    ``max_unpacked`` bytes and to ``max_ratio`` times its size. ``dry_run`` writes nothing and reports what a crawl
+    would write. ``profile`` then reads the data of the tables that have changed.
+
+    Raises InvalidArgument if a path does not exist, or if Java or pyspark is missing; NotInUse for a disabled catalog;
+    Interrupted for Ctrl-C: crawl again to write the rest.
     """
     policies, limits = Policies(on_type_change, on_missing), Limits(max_unpacked, max_ratio)
     target, reachable = _target(into), reachable_url(url)
@@ -135,7 +137,7 @@ class _Job:
     # --- before anything is read
 
     def look(self, listing: Listing, found: Sequence[Candidate]) -> None:
-        """Find out what must be read, and begin the record if anything is new."""
+        """Select what must be read, and begin the record if anything is new."""
         self.listing = listing
         if not self.dry_run:
             prepare(self.store, self.target)
@@ -156,13 +158,13 @@ class _Job:
         return select_unsettled(found, registry, self.policies.on_type_change)
 
     def _new(self, todo: Sequence[Candidate]) -> list[Candidate]:
-        """Say of which candidates there can be nothing, as not even a schema for them is there."""
+        """Mark the candidates as new that cannot have a table, because their schema does not exist."""
         places = {
             c.location: {c.table[:-1], c.schema[:-1] if c.schema == c.table else c.schema} for c in todo if not c.known
         }
         names = sorted(set().union(*places.values()))
-        found = self.store.schemas.load_many(names) if names else []
-        there = {path for path, schema in zip(names, found, strict=True) if schema is not None} | {self.target[:2]}
+        schemas = self.store.schemas.load_many(names) if names else []
+        there = {path for path, schema in zip(names, schemas, strict=True) if schema is not None} | {self.target[:2]}
         return [replace(c, known="new") if not c.known and not places[c.location] & there else c for c in todo]
 
     def _begin_record(self) -> None:
@@ -180,7 +182,7 @@ class _Job:
     # --- the work
 
     def work(self, setting: Setting, master: str, *, profile: bool) -> None:
-        """Read, write, and see to what is gone; whatever happens, the record says so."""
+        """Read, write, and settle the tables whose files are gone. The record names any failure."""
         try:
             if self.selection.todo:
                 profiling = _profiling(setting) if profile and not self.dry_run else None
@@ -200,11 +202,11 @@ class _Job:
         return Interrupted(written, missing)
 
     def _ended(self, state: str, reason: str) -> tuple[int, list[str]]:
-        """Write what is missing; return how many data sets were written, and which were not, as far as is known."""
+        """End the record. Return how many data sets were written, and the locations of those that were not."""
         written, left = 0, [candidate.location for candidate in self.selection.todo]
         if self.dry_run:
             return written, left
-        with suppress(MetastoreError):  # the database may be what has failed
+        with suppress(MetastoreError):  # the failure may be the database's
             left = [candidate.location for candidate in self._select(self.selection.todo).todo]
             written = len(self.selection.todo) - len(left)
             if self.run is not None:
@@ -214,11 +216,11 @@ class _Job:
     # --- the end
 
     def report(self, unnamed: Iterable[Failure]) -> CrawlReport:
-        """Add up, and end the record."""
+        """Return the sums, and end the record."""
         results = [*self.selection.settled, *(row for row in self.rows if isinstance(row, TableResult))]
         wrote = any(row.attempts for row in results)
         if self.run is None and wrote and self.catalog is not None and not self.dry_run:
-            self._begin_record()  # what was to be read again only, has changed after all
+            self._begin_record()  # a data set that was only read again has changed after all
         report = summed(
             results,
             [*self.listing.failures, *unnamed, *(row for row in self.rows if isinstance(row, Failure))],

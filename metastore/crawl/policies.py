@@ -1,4 +1,4 @@
-"""What the user of a crawl decides: the policies, checked before anything is done."""
+"""The policies of a crawl, which its user chooses. They are checked before the crawl begins."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OnMissing = Literal["keep", "mark", "drop"]
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What happens to columns whose type in the files is another now, and to tables whose files are gone.
+    """The policies for columns whose type has changed in the files, and for tables whose files are gone.
 
-    Types: ``report`` keeps the catalog's and notes it; ``widen`` takes the one that holds both, where there is one;
-    ``fail`` does not write the table. Tables: ``mark`` sets the property ``crawl.missing``, ``drop`` drops those that
-    nobody edited and marks the others, ``keep`` leaves them alone.
+    Types: ``report`` keeps the catalog's type and adds a note; ``widen`` takes the type that holds both, if there is
+    one; ``fail`` does not write the table. Tables: ``mark`` sets the property ``crawl.missing``; ``drop`` drops the
+    tables that only the crawler has changed and marks the others; ``keep`` changes nothing.
     """
 
     on_type_change: OnTypeChange = "report"

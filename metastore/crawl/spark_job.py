@@ -1,7 +1,7 @@
-"""The Spark job of a crawl: cut the work, run it, tell how far it is, bring back its rows.
+"""The Spark job of a crawl: divide the work, run it, report the progress, collect the rows.
 
-The job runs in a thread of its own, so that the caller's thread can show progress and be interrupted: then the job is
-cancelled. What tasks have committed stays; the next crawl writes the rest.
+The job runs in a separate thread, so the caller's thread can show progress and take Ctrl-C, which cancels the job.
+What tasks have committed stays; the next crawl writes the rest.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ _SHARES: Final = 4
 _PROTOCOL: Final = 5
 _PACKED: Final = 1000
 _POLL: Final = 0.2
-"""Seconds between two looks at how far Spark is."""
+"""Seconds between two looks at Spark's progress."""
 Tell = Callable[[str, float], None]
 
 
 def run(
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     setting: Setting,
     master: str,
     tell: Tell,
     profiling: Callable[[SparkContext, list[Row]], Iterator[object]] | None = None,
 ) -> tuple[list[Row], int]:
-    """Look into the files of all candidates and commit their data sets; return a row for each, and for each failure.
+    """Read the files of all candidates and commit their data sets. Return a row for each table and each failure.
 
-    ``profiling`` gets the context and the rows when they are there; also returned is how many profiles it yielded.
+    ``profiling`` is called with the context and the rows. The second value returned is the number of profiles written.
     """
     tell("starting Spark", 0.0)
     with spark_context(master) as context:
-        rows = _collect(context, _job(context, found, setting), setting.crawl_id, tell)
+        rows = _collect(context, _job(context, candidates, setting), setting.crawl_id, tell)
         profiled = 0
-        for told in profiling(context, rows) if profiling is not None else ():
-            if isinstance(told, Failure):
-                rows.append(told)
+        for outcome in profiling(context, rows) if profiling is not None else ():
+            if isinstance(outcome, Failure):
+                rows.append(outcome)
             else:
-                profiled += getattr(told, "fresh", True)
+                profiled += getattr(outcome, "fresh", True)
                 tell("profiling", 1.0)
         return rows, profiled
 
 
-def _job(context: SparkContext, found: Sequence[Candidate], setting: Setting) -> RDD[Any]:
-    """Return the job: whole candidates in one stage, those that are too great for a task in two."""
+def _job(context: SparkContext, candidates: Sequence[Candidate], setting: Setting) -> RDD[Any]:
+    """Return the job: whole candidates take one stage, candidates that are too large for one task take two."""
     tasks = _SHARES * max(1, context.defaultParallelism)
-    whole, great = parted(found, tasks)
+    whole, great = parted(candidates, tasks)
     jobs = []
     if whole:
         shares = [pickle.dumps(share, _PROTOCOL) for share in shared(whole, tasks)]
@@ -88,7 +88,7 @@ def _same(bucket: int) -> int:
     return bucket
 
 
-# Spark pickles object by object, in Python: what goes to a task, and what comes back, is packed before
+# Spark pickles object by object in Python, which is slow: many objects are packed into one first
 
 
 def _unpacked(work: Iterable[bytes]) -> Iterator[list[Candidate]]:
@@ -102,7 +102,7 @@ def _packed(rows: Iterable[Row]) -> Iterator[bytes]:
 
 
 def _collect(context: SparkContext, rows: RDD[Any], group: str, tell: Tell) -> list[Any]:
-    """Run the job in a thread of its own, and tell how far it is; cancel it if the caller is interrupted."""
+    """Run the job in a separate thread, and report its progress. Cancel it if the caller is interrupted."""
 
     def collect() -> list[Any]:
         context.setJobGroup(group, "metastore crawl", interruptOnCancel=True)

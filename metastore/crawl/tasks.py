@@ -1,8 +1,8 @@
-"""What runs on the executors: files are looked into, and their data sets committed.
+"""The tasks that run on the executors: they read files and commit the data sets.
 
-Most data sets are *whole*: one task reads all their files and commits them, many at once. One that is too great a
-part of the work is cut into *pieces*, some of its files each, which are read by several tasks; Spark then moves what
-was found to the tasks that commit, one for each *bucket* of data sets. The driver never has what was found.
+Most data sets are *whole*: one task reads all their files and commits them, many at once. A data set that is too large
+for one task is cut into *pieces* of some files each, which several tasks read. Spark then moves the facts about the
+files to the tasks that commit, one for each *bucket* of data sets. The facts never pass through the driver.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from metastore.crawl.write.commit import Group, Row, commit_groups
 __all__ = ["Piece", "Setting", "crawl_whole", "cut", "groups_of", "look_into", "parted", "shared", "write_bucket"]
 
 _FILE_COST: Final = 1 << 20
-"""What opening a file costs, in bytes of text read meanwhile."""
+"""The cost of opening a file, in bytes of text that are read in the same time."""
 _SMALL: Final = 64 * _FILE_COST
-"""What one task always does for one data set."""
+"""The cost up to which one task always reads a whole data set."""
 _TOGETHER: Final = 100
 """How many candidates are read before they are committed."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What every task of one crawl must know. ``url`` and ``options``, which open files, are secret."""
+    """The parameters that all tasks of a crawl share. ``url`` and ``options``, which open files, are secret."""
 
     url: str = field(repr=False)
     principal: str | None
@@ -55,7 +55,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Files of a candidate, which is without files here."""
+    """Some files of a candidate; the candidate itself has none here."""
 
     bucket: int
     candidate: Candidate
@@ -66,7 +66,7 @@ class Piece:
 
 
 def parted(candidates: Iterable[Candidate], tasks: int) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the candidates that one task each can do, and those that are too great for one."""
+    """Return the candidates that one task can read, and those that are too large for one."""
     costs = [(sum(map(_cost, candidate.files)), candidate) for candidate in candidates]
     most = max(_SMALL, sum(cost for cost, _ in costs) / tasks)
     return [c for cost, c in costs if cost <= most], [c for cost, c in costs if cost > most]
@@ -108,7 +108,7 @@ def cut(candidates: Sequence[Candidate], pieces: int, buckets: int) -> tuple[lis
 
 
 def _buckets(candidates: Sequence[Candidate], buckets: int) -> list[int]:
-    """Return the bucket of each candidate; what a bucket costs goes by candidates and files."""
+    """Return the bucket of each candidate. Buckets have about equal numbers of candidates and files."""
     fill = sum(1 + len(candidate.files) for candidate in candidates) / buckets
     places: list[int] = []
     bucket, load = 0, 0
@@ -121,7 +121,7 @@ def _buckets(candidates: Sequence[Candidate], buckets: int) -> list[int]:
 
 
 def _cost(file: File) -> int:
-    """Return what it costs to look into a file: of Parquet only the footer is read."""
+    """Return the cost of reading a file: of Parquet and ORC only the footer is read."""
     known = format_of(file.name)
     return _FILE_COST + file.size if known is not None and known.is_read_whole else _FILE_COST
 
@@ -130,7 +130,7 @@ def _cost(file: File) -> int:
 
 
 def crawl_whole(work: Iterable[Sequence[Candidate]], setting: Setting) -> Iterator[Row]:
-    """Look into all files of whole candidates, and commit their data sets."""
+    """Read all files of whole candidates, and commit their data sets."""
     schemas: dict[Columns, Columns] = {}
     for share in work:
         for at in range(0, len(share), _TOGETHER):
@@ -142,32 +142,32 @@ def crawl_whole(work: Iterable[Sequence[Candidate]], setting: Setting) -> Iterat
 def look_into(
     work: Iterable[Sequence[Piece]], options: Options = NO_OPTIONS, limits: Limits | None = None
 ) -> Iterator[tuple[int, Group]]:
-    """Look into the files of pieces. Equal schemas become one object, which Spark moves once."""
+    """Read the files of pieces. Equal schemas become one object, which Spark moves once."""
     schemas: dict[Columns, Columns] = {}
     for share in work:
         for piece in share:
-            found = _infer(piece.candidate.location, piece.files, schemas, options, limits or Limits())
-            yield piece.bucket, (replace(piece.candidate, files=piece.files), found)
+            facts = _infer(piece.candidate.location, piece.files, schemas, options, limits or Limits())
+            yield piece.bucket, (replace(piece.candidate, files=piece.files), facts)
 
 
 def _infer(
     location: str, files: Iterable[File], schemas: dict[Columns, Columns], options: Options, limits: Limits
 ) -> list[FileFacts | Unreadable]:
-    """Look into files; those of a data set that have equal schemas get one object."""
-    found, last = [], None
+    """Read files. Those with equal schemas share one object."""
+    all_facts, last = [], None
     for file in files:
         facts = infer_file(location, file.name, file.size, options, limits)
         if isinstance(facts, FileFacts) and facts.columns is not last:
             last = schemas.setdefault(facts.columns, facts.columns)
             facts = facts if facts.columns is last else replace(facts, columns=last)
-        found.append(facts)
-    return found
+        all_facts.append(facts)
+    return all_facts
 
 
-def groups_of(found: Iterable[tuple[int, Group]]) -> list[Group]:
-    """Return whole candidates of the pieces that came to one bucket, in order."""
+def groups_of(pieces: Iterable[tuple[int, Group]]) -> list[Group]:
+    """Return the whole candidates of the pieces in one bucket, in order."""
     groups: dict[Candidate, tuple[list[File], list[Any]]] = {}
-    for _, (candidate, facts) in found:
+    for _, (candidate, facts) in pieces:
         files, all_facts = groups.setdefault(replace(candidate, files=()), ([], []))
         files += candidate.files
         all_facts += facts
@@ -178,8 +178,8 @@ def groups_of(found: Iterable[tuple[int, Group]]) -> list[Group]:
     return sorted(whole, key=lambda group: (group[0].schema, group[0].location, group[0].partitioned))
 
 
-def write_bucket(found: Iterable[tuple[int, Group]], setting: Setting) -> Iterator[Row]:
+def write_bucket(pieces: Iterable[tuple[int, Group]], setting: Setting) -> Iterator[Row]:
     """Commit the data sets of one bucket."""
-    groups = groups_of(found)
+    groups = groups_of(pieces)
     if groups:
         yield from setting.commit(groups)

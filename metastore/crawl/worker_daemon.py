@@ -1,6 +1,6 @@
-"""The process that Spark forks its Python workers from. What a crawl imports is imported here, once for all of them.
+"""The process from which Spark forks its Python workers. It imports all that a crawl needs, once for all workers.
 
-Spark starts it instead of ``pyspark.daemon`` (``spark.python.daemon.module``), whose work it does.
+Spark starts it instead of ``pyspark.daemon`` (``spark.python.daemon.module``), and it does the same work.
 """
 
 from __future__ import annotations

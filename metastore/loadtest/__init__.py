@@ -1,5 +1,5 @@
-"""Load tests on Spark: what happens when many write at once, measured and checked.
+"""Load tests on Spark: many clients write at once; the results are measured and checked.
 
-``run(url, scenario)`` of :mod:`metastore.loadtest.job` is all there is to call; docs/loadtest.md says how it is used.
-Needs the extra ``spark``. (Nothing is imported here, so that the clients start quickly.)
+Call ``run(url, scenario)`` of :mod:`metastore.loadtest.job`; docs/loadtest.md describes its use. Needs the extra
+``spark``. (Nothing is imported here, so that the clients start quickly.)
 """

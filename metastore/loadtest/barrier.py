@@ -1,7 +1,7 @@
-"""How clients and driver meet: files in the record folder, which all of them reach.
+"""The barrier at which clients and driver meet: files in the record folder, which all of them reach.
 
-A client that is ready leaves ``meeting/ready-<client>``; when all are there, the driver writes ``meeting/start`` with
-the wall-clock time at which they begin, and ``meeting/stop`` ends them early.
+A client that is ready writes ``meeting/ready-<client>``. When all are ready, the driver writes ``meeting/start`` with
+the wall-clock time at which they begin. ``meeting/stop`` ends them early.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final
 
 from metastore.clock import Clock
 
-__all__ = ["Meeting"]
+__all__ = ["Barrier"]
 
 _POLL: Final = 0.02
 _LOOK: Final = 0.05
-"""Seconds between two looks for the stop file: an operation may take less than a look."""
+"""Seconds between two looks for the stop file: a look can take longer than an operation."""
 
 
-class Meeting:
-    """One run's meeting place, as a client or as the driver."""
+class Barrier:
+    """One run's barrier, as a client or the driver uses it."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder, self._clock = folder / "meeting", clock
@@ -30,31 +30,31 @@ class Meeting:
     # --- the driver
 
     def open(self) -> None:
-        """Make the place."""
+        """Create the folder."""
         self._folder.mkdir(parents=True)
 
     def ready(self) -> int:
-        """How many clients are there."""
+        """Return how many clients are ready."""
         return sum(1 for _ in self._folder.glob("ready-*"))
 
     def start(self, delay: float) -> None:
-        """Let all begin in ``delay`` seconds."""
+        """Let all clients begin in ``delay`` seconds."""
         path = self._folder / "start"
         path.with_name(".start").write_text(str(self._clock.micros() + int(delay * 1e6)))
         path.with_name(".start").replace(path)
 
     def stop(self) -> None:
-        """Let all end after the operation that they are at."""
+        """Let each client end after its current operation."""
         (self._folder / "stop").touch()
 
     # --- a client
 
     def arrive(self, number: int) -> None:
-        """Say that client ``number`` is ready."""
+        """Mark client ``number`` as ready."""
         (self._folder / f"ready-{number}").touch()
 
     def started(self, gone: Callable[[], bool]) -> float | None:
-        """Wait for the start; return when it is, or was, on the monotonic clock. None: it is over before."""
+        """Wait for the start. Return its time on the monotonic clock; None if the run was stopped before."""
         path = self._folder / "start"
         while not path.exists():
             if self.is_over(gone):
@@ -66,7 +66,7 @@ class Meeting:
         return began
 
     def is_over(self, gone: Callable[[], bool]) -> bool:
-        """Whether the driver has called it off, or nobody is there to call; looked up every few milliseconds."""
+        """Return whether the driver has stopped the run or is gone. It looks at most every 50 milliseconds."""
         now = self._clock.monotonic()
         if not self._stopped and now - self._looked >= _LOOK:
             self._looked = now
@@ -74,7 +74,7 @@ class Meeting:
         return self._stopped
 
     def wait(self, seconds: float, ends: float, gone: Callable[[], bool]) -> None:
-        """Wait, but not beyond ``ends`` on the monotonic clock, nor when it is over."""
+        """Wait ``seconds``, at most until ``ends`` on the monotonic clock or the end of the run."""
         until = min(self._clock.monotonic() + seconds, ends)
         while (left := until - self._clock.monotonic()) > 0 and not self.is_over(gone):
             self._clock.sleep(min(left, _LOOK))

@@ -1,4 +1,4 @@
-"""The calls of one client: the public interface, with a record of each call, and no error that ends the client.
+"""The calls of one client: the public interface with a record of each call. No store error ends the client.
 
 Each returns what the store returned, or None where it raised; :attr:`Calls.last` is the record. Addressed by path
 wherever a path is given; by entity, the record has no path.
@@ -27,7 +27,7 @@ _READS: Final = ("load", "exists", "list")
 
 
 class Within:
-    """A transaction that notes what it read. What it wrote itself it does not read again."""
+    """A transaction that records its reads. It must not read again what it wrote itself."""
 
     def __init__(self, tx: Transaction, operation: Operation) -> None:
         self._tx, self._operation = tx, operation
@@ -54,20 +54,20 @@ class Within:
         return self._wrote(self._tx.manager(kind).create(path, **fields))
 
     def _wrote(self, found: Entity) -> Entity:
-        """Note whether anything is to be written."""
+        """Record whether the transaction writes anything."""
         if found.modified_by == self._operation.principal:
             self._operation.outcome = "applied"
         return found
 
 
 class Calls:
-    """See the module. One thread's own."""
+    """The recorded calls of one client; for one thread."""
 
     def __init__(self, store: Store, recorder: Recorder) -> None:
         self._store, self._recorder = store, recorder
         self.last: Operation = Operation("", 0, "", None, None, None, "", 0, 0.0)
         self.values: dict[str, float] = {}
-        """What is noted beside the operations that follow."""
+        """Numbers that are recorded with the operations that follow."""
 
     @property
     def away(self) -> bool:
@@ -80,7 +80,7 @@ class Calls:
         return self.last.error == EntityNotFound.__name__
 
     def hook(self, attempt: Attempt) -> None:
-        """Note an attempt of the call that is under way."""
+        """Record an attempt of the current call."""
         operation = self.last
         if operation.action in _READS:
             return
@@ -93,7 +93,7 @@ class Calls:
     # --- reads
 
     def load(self, path: str, kind: str = "table") -> Any:
-        """Load an entity; None if it is not there."""
+        """Load an entity; None if it does not exist."""
 
         def call(operation: Operation) -> Any:
             found = self._store.manager(kind).load(path)
@@ -104,7 +104,7 @@ class Calls:
         return self._call("load", kind, path, call)
 
     def exists(self, path: str, kind: str = "table") -> bool | None:
-        """Ask whether an entity is there."""
+        """Return whether an entity exists."""
 
         def call(operation: Operation) -> bool:
             found = self._store.manager(kind).exists(path)
@@ -147,7 +147,7 @@ class Calls:
         return self._call("alter", kind, target if isinstance(target, str) else None, call)
 
     def rename(self, path: str, to: str, kind: str = "table") -> Any:
-        """Rename an entity to the whole path ``to``: a move, where the parent is another."""
+        """Rename an entity to the whole path ``to``. If the parent is another, it is a move."""
 
         def call(operation: Operation) -> Any:
             found = self._store.manager(kind).rename(path, to, principal=operation.principal)
@@ -158,7 +158,7 @@ class Calls:
         return self._call(action, kind, path, call, to=to)
 
     def drop(self, path: str, kind: str = "table", *, cascade: bool = False) -> bool | None:
-        """Drop an entity; False: there was nothing."""
+        """Drop an entity. Return False if there was none."""
 
         def call(operation: Operation) -> bool:
             dropped = self._store.manager(kind).drop(path, cascade=cascade, principal=operation.principal)
@@ -170,7 +170,7 @@ class Calls:
         return self._call("drop_cascade" if cascade else "drop", kind, path, call)
 
     def transaction(self, path: str, fn: Callable[[Within], T]) -> T | None:
-        """Run ``fn`` as one commit; ``path`` says where, for people."""
+        """Run ``fn`` as one commit. ``path`` tells people where; it has no other effect."""
 
         def call(operation: Operation) -> T:
             return self._store.run(lambda tx: fn(Within(tx, operation)), principal=operation.principal)
@@ -178,7 +178,7 @@ class Calls:
         return self._call("transaction", None, path, call)
 
     def freeze(self, path: str, fn: Callable[[Within], T], *, ttl: float, timeout: float) -> T | None:
-        """Run ``fn`` with the schema ``path`` for itself."""
+        """Run ``fn`` while the schema ``path`` is frozen."""
 
         def call(operation: Operation) -> T:
             freeze = self._store.schemas.exclusive(path, ttl=ttl, timeout=timeout, principal=operation.principal)
@@ -201,7 +201,7 @@ class Calls:
         except MetastoreError as error:
             self._failed(operation, error)
             return None
-        except BaseException as error:  # a fault of ours, or a signal: nobody knows what became of it
+        except BaseException as error:  # a bug of ours, or a signal: the outcome is unknown
             self._recorder.end(operation, "unknown", error)
             raise
         operation.attempts = len(operation.conflicts) + 1
@@ -217,7 +217,7 @@ class Calls:
         operation.helped = None
         if operation.action in ("load", "exists"):
             operation.reads = [Seen(operation.path, False)] if isinstance(error, EntityNotFound) else []
-        elif outcome != "failed" or operation.action == "freeze":  # what a freeze read only its commit makes sure of
+        elif outcome != "failed" or operation.action == "freeze":  # only its commit validates the reads of a freeze
             operation.reads = []
         elif operation.path is not None and operation.action not in ("transaction", "freeze"):
             operation.reads = seen_by(error)
@@ -225,7 +225,7 @@ class Calls:
 
 
 def _note(operation: Operation, found: Entity) -> None:
-    """Note an entity that a mutation returned; it wrote, if it is the one who wrote last."""
+    """Record the entity that a mutation returned. The operation wrote if it is the last modifier."""
     operation.entity_id, operation.version_after = found.id, found.version
     if found.modified_by == operation.principal:
         operation.outcome = "applied"

@@ -1,4 +1,4 @@
-"""One client of a load test: what runs in one Spark task, with a connection of its own."""
+"""A client of a load test: it runs in one Spark task and has its own connection."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from typing import Final
 from metastore.checker.recorder import Recorder
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import BackendUnavailable
-from metastore.loadtest.barrier import Meeting
+from metastore.loadtest.barrier import Barrier
 from metastore.loadtest.calls import Calls
 from metastore.loadtest.scenarios.scenario import Me, Scenario
 from metastore.retry.policy import Attempt
 from metastore.store import Store, open_store
 
-__all__ = ["Plan", "run_client"]
+__all__ = ["Assignment", "run_client"]
 
 _DEADLINE: Final = 10.0
-"""Seconds that a call has: a run ends at most as much later."""
+"""The deadline of a call in seconds. A run ends at most so much later."""
 _AGAIN: Final = 0.05
-"""Seconds before the next try where the database is away."""
+"""Seconds between two tries to reach a database that is away."""
 _Gone = Callable[[], bool]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What the clients of a run are told. ``url`` holds the password, if there is one: it is not to be shown."""
+class Assignment:
+    """The work of a run's clients. ``url`` may hold a password: never show it."""
 
     url: str
     folder: str
     run: str
-    """A part of the clients' names: those of no other run in this database have it."""
+    """A part of the clients' names that no other run in this database has."""
     scenario: Scenario
     clients: int
     seconds: float | None
@@ -47,19 +47,19 @@ class Plan:
     ground: str
 
 
-def run_client(plan: Plan, number: int, attempt: int, clock: Clock = SYSTEM) -> None:
-    """Be client ``number`` until the time is over; ``attempt`` > 0: after one that was killed."""
+def run_client(assignment: Assignment, number: int, attempt: int, clock: Clock = SYSTEM) -> None:
+    """Run client ``number`` until the time is over. ``attempt`` > 0: the client before it was killed."""
     logging.getLogger("metastore").addHandler(logging.NullHandler())
-    folder = Path(plan.folder)
+    folder = Path(assignment.folder)
     parent = os.getppid()
-    meeting = Meeting(folder, clock)
-    recorder, name, attempt = _recorder(folder, f"{plan.run}-{number}", attempt)
+    barrier = Barrier(folder, clock)
+    recorder, name, attempt = _recorder(folder, f"{assignment.run}-{number}", attempt)
 
     def gone() -> bool:
-        return os.getppid() != parent  # whoever has started us
+        return os.getppid() != parent  # the process that started this one is gone
 
     with _left_to_the_driver():
-        client = _Client(plan, number, attempt, clock, meeting)
+        client = _Client(assignment, number, attempt, clock, barrier)
         finished = client.run(recorder, gone)
         recorder.close()
         _tell(folder, name, client, finished)
@@ -68,30 +68,30 @@ def run_client(plan: Plan, number: int, attempt: int, clock: Clock = SYSTEM) -> 
 class _Client:
     """A client, from its connection to its end."""
 
-    def __init__(self, plan: Plan, number: int, attempt: int, clock: Clock, meeting: Meeting) -> None:
-        self._plan, self._number, self._attempt = plan, number, attempt
-        self._clock, self._meeting = clock, meeting
+    def __init__(self, assignment: Assignment, number: int, attempt: int, clock: Clock, barrier: Barrier) -> None:
+        self._assignment, self._number, self._attempt = assignment, number, attempt
+        self._clock, self._barrier = clock, barrier
         self._calls: Calls | None = None
         self.metrics: dict[str, object] = {}
 
     def run(self, recorder: Recorder, gone: _Gone) -> bool:
-        """Call until it is over; return whether the work was done before."""
+        """Call the store until the run is over. Return whether the work was finished before."""
         store = self._open(gone)
         if store is None:
             return False
         with store:
             self._calls = calls = Calls(store, recorder)
-            self._meeting.arrive(self._number)
-            began = self._meeting.started(gone)
+            self._barrier.arrive(self._number)
+            began = self._barrier.started(gone)
             finished = False if began is None else self._work(calls, began, gone)
             self.metrics = store.metrics().as_json()
             return finished
 
     def _open(self, gone: _Gone) -> Store | None:
-        """Return the store; it may have to be waited for."""
-        while not self._meeting.is_over(gone):
+        """Return the store; wait for the database if it is away. None: the run was stopped before."""
+        while not self._barrier.is_over(gone):
             try:
-                return open_store(self._plan.url, deadline=_DEADLINE, hooks=[self._hook])
+                return open_store(self._assignment.url, deadline=_DEADLINE, hooks=[self._hook])
             except BackendUnavailable as error:
                 if not error.transient:
                     raise
@@ -103,26 +103,26 @@ class _Client:
             self._calls.hook(attempt)
 
     def _work(self, calls: Calls, began: float, gone: _Gone) -> bool:
-        plan, clock = self._plan, self._clock
-        ends = float("inf") if plan.seconds is None else began + plan.seconds
+        assignment, clock = self._assignment, self._clock
+        ends = float("inf") if assignment.seconds is None else began + assignment.seconds
         me = Me(
             self._number,
-            plan.clients,
+            assignment.clients,
             f"{self._number}" if not self._attempt else f"{self._number}_{self._attempt}",
-            plan.ground,
-            plan.seconds,
+            assignment.ground,
+            assignment.seconds,
             lambda: clock.monotonic() - began,
-            Random(f"{plan.seed} {self._number} {self._attempt}"),  # noqa: S311  (to be repeated, not to be secret)
+            Random(f"{assignment.seed} {self._number} {self._attempt}"),  # noqa: S311  (must be repeatable, not secret)
         )
-        work = plan.scenario.work(calls, me)
-        while clock.monotonic() < ends and not self._meeting.is_over(gone):
+        work = assignment.scenario.work(calls, me)
+        while clock.monotonic() < ends and not self._barrier.is_over(gone):
             pause = next(work, None)
             if pause is None:
                 return True
             if calls.away:
                 pause = max(pause, _AGAIN)
             if pause:
-                self._meeting.wait(pause, ends, gone)
+                self._barrier.wait(pause, ends, gone)
         return False
 
 
@@ -138,7 +138,7 @@ def _recorder(folder: Path, client: str, attempt: int) -> tuple[Recorder, str, i
 
 @contextmanager
 def _left_to_the_driver() -> Iterator[None]:
-    """Let Ctrl-C be the driver's: it tells us when to end, and nothing is cut off."""
+    """Ignore Ctrl-C here: the driver handles it and tells the clients when to end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -150,7 +150,7 @@ def _left_to_the_driver() -> Iterator[None]:
 
 
 def _tell(folder: Path, name: str, client: _Client, finished: bool) -> None:
-    """Leave what the client's own metrics say: ``metrics/<client>.json``."""
+    """Write the client's metrics to ``metrics/<client>.json``."""
     (folder / "metrics").mkdir(exist_ok=True)
-    told = {"finished": finished, "metrics": client.metrics}
-    (folder / "metrics" / f"{name}.json").write_text(json.dumps(told))
+    metrics = {"finished": finished, "metrics": client.metrics}
+    (folder / "metrics" / f"{name}.json").write_text(json.dumps(metrics))

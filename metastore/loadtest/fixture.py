@@ -1,4 +1,4 @@
-"""The part of the catalog that a load test has for itself: a metalake of its own, made anew for each run."""
+"""The metalake of a load test: no other program uses it, and each run creates it again."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def names_of(metalake: str) -> tuple[str, str]:
 
 
 def check_ground(store: Store, metalake: str) -> None:
-    """Raise InvalidArgument if the metalake is there and no load test has made it."""
+    """Raise InvalidArgument if the metalake exists and was not created by a load test."""
     names = names_of(metalake)[:1]
-    (found,) = store.metalakes.load_many([names])
-    if found is not None and found.properties.get(_MARK) != _OURS:
+    (existing,) = store.metalakes.load_many([names])
+    if existing is not None and existing.properties.get(_MARK) != _OURS:
         raise InvalidArgument(
-            f"the metalake {found.path} is there, and not from a load test: choose another, --metalake"
+            f"the metalake {existing.path} exists and was not created by a load test: choose another, --metalake"
         )
 
 
 def make_ground(store: Store, metalake: str) -> str:
-    """Drop what the run before has left, and return the path of a new, empty catalog. gc collects the old one."""
+    """Drop the previous run's metalake, and return the path of a new, empty catalog. gc collects the old one."""
     check_ground(store, metalake)
     names = names_of(metalake)
     store.metalakes.drop(names[:1], cascade=True)

@@ -1,12 +1,12 @@
-"""``loadtest``: many clients on Spark call one store, and everything they saw is recorded, checked and reported.
+"""``loadtest``: many clients on Spark call one store; what they see is recorded, checked and reported.
 
-    driver      the URL, the scenario, the master: what is wrong is said before anything is written
-    executors   a task for each client: connects, and waits for the others
-    driver      drops what the run before has left, makes what is there at the start, lets all begin
-    executors   call the store, and write down every call
-    driver      logs, feed and tables as Parquet; the checker; the report
+    driver      check URL, scenario and master before anything is written
+    executors   a task for each client: connect, and wait for the others
+    driver      drop the previous run's metalake, create the scenario's entities, let all clients begin
+    executors   call the store, and record every call
+    driver      write logs, feed and tables as Parquet; check; report
 
-A ramp is that for each number of clients, one after the other, in one Spark.
+A ramp does this for each number of clients, one after the other, in one Spark context.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from metastore.arguments import integer, items, positive_integer, positive_seconds
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import BackendUnavailable, InvalidArgument
-from metastore.loadtest.client import Plan
+from metastore.loadtest.client import Assignment
 from metastore.loadtest.fixture import check_ground, make_ground, names_of
 from metastore.loadtest.masters import check_master
-from metastore.loadtest.monitor import Progress, Watch
+from metastore.loadtest.monitor import Monitor, Progress
 from metastore.loadtest.run_file import check_new, facts, write_facts
 from metastore.loadtest.scenarios import Ended, Scenario, scenario_named
 from metastore.names import format_path
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from metastore.checker.check import Checked
     from metastore.checker.finding import Finding
-    from metastore.loadtest.report.analysed import Analysis
+    from metastore.loadtest.report.model import Analysis
     from metastore.loadtest.spark_job import Tell
 
 __all__ = ["LoadTest", "Run", "run"]
@@ -48,18 +48,18 @@ _PATIENCE: Final = 10.0
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one number of clients."""
+    """The result of a run with one number of clients."""
 
     folder: Path
     clients: int
     checked: Checked
     findings: tuple[Finding, ...]
-    """The checker's, and what the scenario promises and did not keep."""
+    """The findings of the checker, and the promises that the scenario broke."""
 
 
 @dataclass(frozen=True)
 class LoadTest:
-    """What became of a load test."""
+    """The result of a load test."""
 
     folder: Path
     runs: tuple[Run, ...]
@@ -70,7 +70,7 @@ class LoadTest:
 
     @property
     def clean(self) -> bool:
-        """Whether the checker found nothing, and the scenario kept what it promises."""
+        """Whether the checker found nothing, and the scenario kept its promises."""
         return not any(run.findings for run in self.runs)
 
 
@@ -89,12 +89,12 @@ def run(
     progress: Tell | None = None,
     clock: Clock = SYSTEM,
 ) -> LoadTest:
-    """Run a load test against the database ``url``, in a metalake of its own.
+    """Run a load test against the database ``url``, in a metalake that no other program uses.
 
-    ``scenario``: a name, or a file of one's own (docs/loadtest.md). ``clients``: how many at once; several numbers are
-    a ramp. ``seconds``: each run's length; None: the scenario's own. ``master``: Spark's; None: this machine. ``out``:
-    a new folder, which driver and workers must share. Raises InvalidArgument, BackendUnavailable and MigrationNeeded
-    before anything is written.
+    ``scenario`` is a name or a TOML file (docs/loadtest.md). ``clients`` is how many run at once; several numbers are a
+    ramp. ``seconds`` is the length of each run; None: the scenario's length. ``master`` is Spark's; None: this machine.
+    ``out`` is a new folder, which driver and workers must share. Raises InvalidArgument, BackendUnavailable or
+    MigrationNeeded before anything is written.
     """
     steps = _numbers(clients)
     chosen = _scenario(scenario, skew, trace)
@@ -194,35 +194,35 @@ class _Job:
         return "interrupted" if self.interrupted else "done"
 
     def _run(self, context: SparkContext, folder: Path, clients: int) -> Run | None:
-        """Run so many clients; None: it was interrupted before they began."""
+        """Run so many clients. Return None if the run was interrupted before they began."""
         new = [path for path in (folder, *folder.parents) if not path.exists()]
-        told = self._facts(clients)
+        about = self._facts(clients)
         ground = format_path(names_of(self.metalake))
         name = f"r{self.clock.operation_id().hex[-8:]}"
-        plan = Plan(self.url, str(folder), name, self.scenario, clients, self.seconds, self.seed, ground)
-        watch = Watch(folder)
+        assignment = Assignment(self.url, str(folder), name, self.scenario, clients, self.seconds, self.seed, ground)
+        monitor = Monitor(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            begun = self._clients(context, plan, watch, told)
+            begun = self._clients(context, assignment, monitor, about)
         except BaseException:
-            if "since" not in told and new:
+            if "since" not in about and new:
                 shutil.rmtree(new[-1], ignore_errors=True)  # nothing has begun
             raise
         if not begun:
             return None
-        watch.look()
-        write_facts(folder, told | {"state": "unchecked"})
+        monitor.look()
+        write_facts(folder, about | {"state": "unchecked"})
         try:
-            done = self._settle(context, plan, watch)
+            done = self._settle(context, assignment, monitor)
         except BackendUnavailable as error:
             logs = folder / "log"
             raise BackendUnavailable(
-                f"{error}; what the clients were told is in {logs}: gather and check it when the database is back"
+                f"{error}; the clients' records are in {logs}: gather and check them when the database is back"
             ) from None
-        write_facts(folder, told | {"state": self._state()})
+        write_facts(folder, about | {"state": self._state()})
         return done
 
-    def _clients(self, context: SparkContext, plan: Plan, watch: Watch, told: dict[str, Any]) -> bool:
+    def _clients(self, context: SparkContext, assignment: Assignment, monitor: Monitor, about: dict[str, Any]) -> bool:
         """Run the clients; return whether they began."""
 
         def prepare() -> None:
@@ -230,29 +230,29 @@ class _Job:
 
             with open_store(self.url) as store:
                 self.scenario.prepare(store, make_ground(store, self.metalake))
-            told["since"] = position(self.url)
-            write_facts(Path(plan.folder), told | {"state": "running"})
+            about["since"] = position(self.url)
+            write_facts(Path(assignment.folder), about | {"state": "running"})
 
-        self.interrupted = not _spark_job().run_clients(context, plan, prepare, watch, self.tell, self.clock)
-        return "since" in told
+        self.interrupted = not _spark_job().run_clients(context, assignment, prepare, monitor, self.tell, self.clock)
+        return "since" in about
 
-    def _settle(self, context: SparkContext, plan: Plan, watch: Watch) -> Run:
-        """Gather what the clients have left, and check it."""
+    def _settle(self, context: SparkContext, assignment: Assignment, monitor: Monitor) -> Run:
+        """Gather the clients' records, and check them."""
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
         from metastore.checker.check import check  # noqa: PLC0415
         from metastore.checker.gather import gather  # noqa: PLC0415
 
-        folder = Path(plan.folder)
+        folder = Path(assignment.folder)
         session = SparkSession.builder.getOrCreate()
         self.tell(Progress("gathering"))
         gather(session, folder, self.url)
         self.tell(Progress("checking"))
         checked = check(session, folder)
         with open_store(self.url) as store:
-            ended = Ended(plan.ground, plan.clients, _finished(folder, plan.clients), watch.causes)
+            ended = Ended(assignment.ground, assignment.clients, _finished(folder, assignment.clients), monitor.causes)
             broken = self.scenario.broken(store, ended)
-        return Run(folder, plan.clients, checked, (*checked.findings, *broken))
+        return Run(folder, assignment.clients, checked, (*checked.findings, *broken))
 
     def _report(self, runs: Sequence[Run]) -> LoadTest:
         if not runs:
@@ -269,7 +269,7 @@ class _Job:
 
 
 def _finished(folder: Path, clients: int) -> bool:
-    """Whether each client came to the end of its work, at its first try."""
-    told = [json.loads(path.read_text()) for path in (folder / "metrics").glob("*.json")]
+    """Return whether each client finished its work at its first try."""
+    metrics = [json.loads(path.read_text()) for path in (folder / "metrics").glob("*.json")]
     logs = sum(1 for _ in (folder / "log").iterdir())
-    return len(told) == logs == clients and all(one["finished"] for one in told)
+    return len(metrics) == logs == clients and all(one["finished"] for one in metrics)

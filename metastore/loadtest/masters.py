@@ -1,4 +1,4 @@
-"""Spark masters: how many clients one runs at once, and whether it is there, before Spark is started."""
+"""Spark masters: how many clients one runs at once, and whether it answers. Checked before Spark starts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_master(master: str, clients: int) -> None:
 
 
 def _check_there(master: str) -> None:
-    """One of the masters that the URL names must take a connection."""
+    """Raise BackendUnavailable unless one of the masters in the URL takes a connection."""
     hosts = [_address(part, master) for part in master.removeprefix("spark://").split(",")]
     reasons = []
     for host, port in hosts:
@@ -57,7 +57,7 @@ def _check_there(master: str) -> None:
         else:
             return
     raise BackendUnavailable(
-        f"the Spark master {master} does not answer ({'; '.join(reasons)}); start it, or see to it"
+        f"the Spark master {master} does not answer ({'; '.join(reasons)}); start it, or check the URL"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the clients have done so far, from the ends of their logs."""
+"""The progress of a run: how many operations the clients have logged so far."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Progress", "Watch"]
+__all__ = ["Monitor", "Progress"]
 
 _END: Final = b'{"end":{'
-"""In a text of JSON every quote is escaped: these stand where a line begins, and a conflict, and nowhere else."""
+"""JSON escapes every quote inside a string, so this stands only at the beginning of a line. ``_CAUSE`` likewise."""
 _CAUSE: Final = re.compile(rb'\{"cause":"([^"]*)"')
 _MOST: Final = 8 << 20
 """Bytes of one log that are read at a time."""
 
 
 class Progress(NamedTuple):
-    """How far a run is."""
+    """The progress of a run."""
 
     what: str
     seconds: float = 0.0
     of: float | None = None
-    """Seconds in all, where that is known."""
+    """The length of the run in seconds, where it is known."""
     operations: int = 0
     conflicts: int = 0
 
 
-class Watch:
-    """Reads what has come since the last time."""
+class Monitor:
+    """Counts the operations in the logs, reading what was added since the last look."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "log"
         self._read: dict[str, int] = {}
         self.operations = 0
         self.causes: Counter[str] = Counter()
-        """How many attempts lost to what."""
+        """How many attempts lost, by cause."""
 
     def look(self) -> None:
-        """Count what has come."""
+        """Count the operations that were logged since the last look."""
         for path in self._folder.iterdir() if self._folder.is_dir() else ():
             with path.open("rb") as file:
                 file.seek(self._read.get(path.name, 0))

@@ -1,4 +1,4 @@
-"""What an error says of an operation, and of what was there."""
+"""The outcome of an operation and its reads, from the error that it raised."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from metastore.errors import (
 __all__ = ["outcome_of", "seen_by"]
 
 _GAVE_UP = (BackendUnavailable, DeadlineExceeded, RetriesExhausted, ScopeFrozen)
-"""It was tried until the time was over, and the last attempt lost too."""
+"""Errors of operations that were tried until the time was over and lost each attempt."""
 
 
 def outcome_of(error: MetastoreError) -> Outcome:
-    """Return what became of an operation that raised ``error``."""
+    """Return the outcome of an operation that raised ``error``."""
     if isinstance(error, OutcomeUnknown):
         return "unknown"
     if isinstance(error, BackendRefused):
@@ -32,7 +32,7 @@ def outcome_of(error: MetastoreError) -> Outcome:
 
 
 def seen_by(error: MetastoreError) -> list[Seen]:
-    """Return what ``error`` vouches for, of an operation that was addressed by path."""
+    """Return the reads that ``error`` proves, for an operation that was addressed by path."""
     if isinstance(error, EntityNotFound):
         return [Seen(error.path, False)]
     if isinstance(error, EntityAlreadyExists):

@@ -1,4 +1,4 @@
-"""``run.json``: what a record folder is of."""
+"""``run.json``: the description of the run in a record folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_new", "facts", "write_facts"]
 
 
 def check_new(folder: Path) -> None:
-    """Raise InvalidArgument if there is a run in ``folder`` already, or it cannot be one."""
+    """Raise InvalidArgument if there is a run in ``folder`` already, or it is no folder."""
     if folder.exists() and not folder.is_dir():
         raise InvalidArgument(f"{folder} is no folder: choose another, --out")
     if any((folder / name).exists() for name in ("run.json", "log", "operations", "meeting")):
@@ -25,7 +25,7 @@ def check_new(folder: Path) -> None:
 
 
 def facts(url: str, scenario: str, parameters: dict[str, Any], clock: Clock, **more: Any) -> dict[str, Any]:
-    """Return what a run is of: no secret is in it."""
+    """Return the description of a run, without secrets."""
     return {
         "scenario": scenario,
         "parameters": parameters,
@@ -40,10 +40,10 @@ def facts(url: str, scenario: str, parameters: dict[str, Any], clock: Clock, **m
     }
 
 
-def write_facts(folder: Path, found: dict[str, Any]) -> None:
+def write_facts(folder: Path, values: dict[str, Any]) -> None:
     """Write ``run.json``, whole or not at all."""
     path = folder / "run.json"
-    path.with_name(".run.json").write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.with_name(".run.json").write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     path.with_name(".run.json").replace(path)
 
 

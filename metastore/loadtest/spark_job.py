@@ -1,7 +1,7 @@
 """The Spark job of a run: a task for each client, all at once.
 
-The job runs in a thread of its own. The driver waits until all clients are there, lets them begin together, and
-watches their logs; interrupted, it lets them end what they are at, and cancels what does not.
+The job runs in a separate thread. The driver waits until all clients are ready, lets them begin together, and
+watches their logs. After an interrupt it lets each client end its operation, and cancels those that do not end.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pyspark.errors import PySparkException
 from metastore.clock import Clock
 from metastore.crawl.spark_job import cause_of
 from metastore.errors import BackendUnavailable, InvalidArgument
-from metastore.loadtest.barrier import Meeting
-from metastore.loadtest.client import Plan, run_client
+from metastore.loadtest.barrier import Barrier
+from metastore.loadtest.client import Assignment, run_client
 from metastore.loadtest.masters import check_master, slots
-from metastore.loadtest.monitor import Progress, Watch
+from metastore.loadtest.monitor import Monitor, Progress
 from metastore.spark.context import spark_context
 
 __all__ = ["Tell", "loadtest_context", "run_clients"]
@@ -38,53 +38,60 @@ _OPTIONS: Final = {
     "spark.sql.shuffle.partitions": "4",
 }
 _POLL: Final = 0.2
-"""Seconds between two looks at how far it is."""
+"""Seconds between two looks at the progress."""
 _DELAY: Final = 0.2
 """Seconds from the last client's arrival to the start."""
 _PATIENCE: Final = 60.0
 """Seconds in which one more client must arrive, and in which all must have ended."""
 _GRACE: Final = 15.0
-"""Seconds that clients have to end when they are told to: an operation lasts ten at most."""
+"""Seconds that clients have to end after the stop: an operation lasts ten at most."""
 
 
 @contextmanager
 def loadtest_context(master: str, clients: int) -> Iterator[SparkContext]:
-    """Give a Spark context with room for so many clients. Ctrl-C stays ours: Spark would kill the clients."""
+    """Give a Spark context with room for so many clients. Ctrl-C stays ours, for Spark would kill the clients."""
     mine = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
     with spark_context(master, _OPTIONS) as context:
         if mine:
             signal.signal(signal.SIGINT, before)
         if context._jsc.sc().isStopped():  # noqa: SLF001  (there is no public way to ask)
-            raise BackendUnavailable(f"{master} takes connections, and does not answer as a Spark master does")
+            raise BackendUnavailable(
+                f"{master} takes connections, but does not answer as a Spark master does; give the URL of a master"
+            )
         check_master(context.master, clients)  # there may have been another one
         yield context
 
 
 def run_clients(
-    context: SparkContext, plan: Plan, prepare: Callable[[], None], watch: Watch, tell: Tell, clock: Clock
+    context: SparkContext,
+    assignment: Assignment,
+    prepare: Callable[[], None],
+    monitor: Monitor,
+    tell: Tell,
+    clock: Clock,
 ) -> bool:
-    """Run all clients until their time is over; ``prepare`` is called when they are there, and before they begin.
+    """Run all clients until their time is over. ``prepare`` is called when all are ready, before they begin.
 
-    Return False if it was interrupted: what there is of it is in the record folder. Raises BackendUnavailable if
-    Spark gives up, InvalidArgument if it does not run as many clients at once.
+    Return False after an interrupt: the record folder has what was done so far. Raises BackendUnavailable if Spark
+    gives up, InvalidArgument if the master cannot run so many clients at once.
     """
-    meeting = Meeting(Path(plan.folder), clock)
-    meeting.open()
-    group = f"metastore-loadtest-{plan.run}"
+    barrier = Barrier(Path(assignment.folder), clock)
+    barrier.open()
+    group = f"metastore-loadtest-{assignment.run}"
 
     def work() -> None:
         context.setJobGroup(group, "metastore loadtest", interruptOnCancel=True)
-        context.parallelize(range(plan.clients), plan.clients).foreachPartition(_task(plan))
+        context.parallelize(range(assignment.clients), assignment.clients).foreachPartition(_task(assignment))
 
     with ThreadPoolExecutor(1, "metastore-loadtest") as pool:
         job = pool.submit(work)
         try:
-            _wait_for_all(job, context.master, plan, meeting, tell, clock)
+            _wait_for_all(job, context.master, assignment, barrier, tell, clock)
             tell(Progress("preparing"))
             prepare()
-            meeting.start(_DELAY)
-            _watch(job, plan, watch, tell, clock)
+            barrier.start(_DELAY)
+            _watch(job, assignment, monitor, tell, clock)
             return True
         except KeyboardInterrupt:
             tell(Progress("stopping"))
@@ -92,68 +99,74 @@ def run_clients(
         except (PySparkException, Py4JError) as error:
             raise BackendUnavailable(f"Spark gave up: {cause_of(error)}") from None
         finally:
-            _end(job, context, group, meeting)
+            _end(job, context, group, barrier)
 
 
-def _task(plan: Plan) -> Callable[[Iterable[int]], None]:
+def _task(assignment: Assignment) -> Callable[[Iterable[int]], None]:
     def task(numbers: Iterable[int]) -> None:
         here = TaskContext.get()
         for number in numbers:
-            run_client(plan, number, 0 if here is None else here.attemptNumber())
+            run_client(assignment, number, 0 if here is None else here.attemptNumber())
 
     return task
 
 
-def _wait_for_all(job: Future[None], master: str, plan: Plan, meeting: Meeting, tell: Tell, clock: Clock) -> None:
+def _wait_for_all(
+    job: Future[None], master: str, assignment: Assignment, barrier: Barrier, tell: Tell, clock: Clock
+) -> None:
     ready, since = -1, clock.monotonic()
-    while (now_ready := meeting.ready()) < plan.clients:
-        tell(Progress(f"{now_ready} of {plan.clients} clients are ready"))
+    while (now_ready := barrier.ready()) < assignment.clients:
+        tell(Progress(f"{now_ready} of {assignment.clients} clients are ready"))
         if now_ready > ready:
             ready, since = now_ready, clock.monotonic()
         if clock.monotonic() - since > _PATIENCE:
-            raise _too_few(ready, plan, master)
+            raise _too_few(ready, assignment, master)
         _pause(job)
         if job.done():
-            raise BackendUnavailable(f"{ready} of {plan.clients} clients began, and ended again; see {plan.folder}")
+            raise BackendUnavailable(
+                f"{ready} of {assignment.clients} clients began, and ended again; see {assignment.folder}"
+            )
 
 
-def _too_few(ready: int, plan: Plan, master: str) -> Exception:
+def _too_few(ready: int, assignment: Assignment, master: str) -> Exception:
     if slots(master) is None and not ready:
         return BackendUnavailable(
             f"no client began on {master} within {_PATIENCE:g} s: it needs free workers, with metastore installed, "
-            f"that share the folder {plan.folder} and reach the database"
+            f"that share the folder {assignment.folder} and reach the database"
         )
-    return InvalidArgument(f"{master} runs {ready} of {plan.clients} clients at once: give it more cores, or --clients")
+    return InvalidArgument(
+        f"{master} runs {ready} of {assignment.clients} clients at once: give it more cores, or --clients"
+    )
 
 
-def _watch(job: Future[None], plan: Plan, watch: Watch, tell: Tell, clock: Clock) -> None:
-    """Tell how far it is until all have ended; whose executors are gone will not."""
+def _watch(job: Future[None], assignment: Assignment, monitor: Monitor, tell: Tell, clock: Clock) -> None:
+    """Report the progress until all clients have ended, or do nothing any more because their executors are gone."""
     began = busy = clock.monotonic() + _DELAY
-    ends = began + (plan.seconds or 0.0)
+    ends = began + (assignment.seconds or 0.0)
     while not job.done():
         _pause(job)
-        before, now = watch.operations, clock.monotonic()
-        watch.look()
-        busy = now if watch.operations > before else busy
-        tell(Progress("running", max(0.0, now - began), plan.seconds, watch.operations, watch.causes.total()))
+        before, now = monitor.operations, clock.monotonic()
+        monitor.look()
+        busy = now if monitor.operations > before else busy
+        tell(Progress("running", max(0.0, now - began), assignment.seconds, monitor.operations, monitor.causes.total()))
         if now - max(busy, ends) > _PATIENCE:
             raise BackendUnavailable(
                 f"the clients have done nothing for {_PATIENCE:g} s, and Spark does not say that they ended; "
-                f"what they noted is in {plan.folder}"
+                f"what they noted is in {assignment.folder}"
             )
 
 
 def _pause(job: Future[None]) -> None:
-    """Wait a moment; raise what the job has raised."""
+    """Wait a moment; raise the job's error if it has failed."""
     try:
         job.result(_POLL)
     except NotDone:
         return
 
 
-def _end(job: Future[None], context: SparkContext, group: str, meeting: Meeting) -> None:
-    """Let no client go on; a second Ctrl-C does not wait for them."""
-    meeting.stop()
+def _end(job: Future[None], context: SparkContext, group: str, barrier: Barrier) -> None:
+    """Stop all clients. A second Ctrl-C does not wait for them."""
+    barrier.stop()
     try:
         job.exception(_GRACE)
     except NotDone:

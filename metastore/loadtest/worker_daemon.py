@@ -1,6 +1,6 @@
-"""The process that Spark forks the clients from. What a client imports is imported here, once for all of them.
+"""The process from which Spark forks the clients. It imports all that a client needs, once for all clients.
 
-Spark starts it instead of ``pyspark.daemon`` (``spark.python.daemon.module``), whose work it does.
+Spark starts it instead of ``pyspark.daemon`` (``spark.python.daemon.module``), and it does the same work.
 """
 
 from __future__ import annotations

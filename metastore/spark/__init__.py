@@ -1,4 +1,4 @@
-"""What needs pyspark: an extra, imported only from here.
+"""Read the catalog's tables in Spark. Needs the extra ``spark``.
 
 ``register(spark, url, "lake.catalog")`` makes a temporary view of each table, ``read(spark, url, path)`` returns one
 table as a data frame; see docs/spark.md. Nothing is imported before it is used.
@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from metastore.spark.registering import Registered, read, register
+    from metastore.spark.views import Registered, read, register
 
 __all__ = ["Registered", "read", "register"]
 
-_HOMES: Final = dict.fromkeys(__all__, "metastore.spark.registering")
+_HOMES: Final = dict.fromkeys(__all__, "metastore.spark.views")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The Spark context of a crawl or a load test: the one that is there, else a new one that is stopped at the end.
+"""The Spark context of a crawl or a load test: the running one, else a new one that is stopped at the end.
 
 A new one needs no environment variable: Java is looked for, the workers run this Python with this ``metastore``, and
 a local master listens on 127.0.0.1 only. There is no web page, and what the JVM prints goes to a file that is shown
@@ -74,7 +74,7 @@ def _start(master: str, folder: Path, options: Mapping[str, str]) -> SparkContex
     gateway = None
     with _environment(master), log.open("w") as stream:
         try:
-            # a session of its own: what ends our group (timeout(1) does) lets us end it in order
+            # a separate process group: a signal to our group (timeout(1) sends one) leaves Spark alive until we stop it
             gateway = launch_gateway(conf, popen_kwargs={"stderr": stream, "stdout": stream, "start_new_session": True})
             return SparkContext(conf=conf, gateway=gateway)
         except (PySparkException, Py4JError, OSError) as error:
@@ -162,7 +162,7 @@ def _is_installed() -> bool:
 
 
 def _stop(context: SparkContext) -> None:
-    """Stop the context and its JVM, so that the next one starts anew."""
+    """Stop the context and its JVM, so that the next context starts a new one."""
     gateway = context._gateway  # noqa: SLF001
     context.stop()
     _end(gateway)

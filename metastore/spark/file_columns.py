@@ -2,7 +2,7 @@
 
 A column of the catalog is read from the file's column of its first name (:mod:`metastore.spark.readable`), as the type
 that the crawler saw, and becomes the catalog's type by a cast; nested fields likewise. A file's column belongs to one
-column of the catalog, the oldest that claims it: who renames ``a`` and then adds a new ``a`` has an empty new one.
+column of the catalog, the oldest that claims it: if ``a`` is renamed and a new ``a`` is added, the new column is empty.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _name(column: Column, names: Mapping[int, str]) -> str:
 
 
 def _renamed(column: Column, kind: Type | None, names: Mapping[int, str]) -> Column:
-    """Return ``column`` under its name in the files, of the type ``kind``; None: of its own."""
+    """Return ``column`` under its name in the files, with the type ``kind``, else its own type."""
     plain = Column(_name(column, names), "int")
     ours = parse(column.type)
     if not isinstance(ours, Nested) or (kind is not None and kind.name != ours.name):

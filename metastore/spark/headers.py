@@ -1,6 +1,7 @@
-"""Which columns CSV files say they have: the first row of each, read by the driver through Spark's own file systems.
+"""The headers of CSV files: the first row of each, read by the driver through Spark's file systems.
 
-So it works wherever Spark reads, packed as Spark unpacks. A few kilobytes of each file are read, several at a time.
+It works wherever Spark reads, with the compressions that Spark unpacks. A few kilobytes of each file are read,
+several files at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find a Java that Spark runs on: JAVA_HOME, the ``java`` on PATH, /usr/lib/jvm.
 
-Spark needs Java 17 or later with the module ``jdk.incubator.vector``; 17 and 21 are what it is made for, so they come
-before anything newer. What a Java is, its file ``release`` says: nothing is started to find out.
+Spark needs Java 17 or later with the module ``jdk.incubator.vector``; 17 and 21 are its supported
+versions, so they come before newer ones. The file ``release`` names the version: no process is started.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What must be known of a table to read its files: the catalog's part of it, loaded in few round trips. No Spark.
+"""The facts in the catalog that are needed to read a table's files, loaded in few round trips. No Spark.
 
-The statistic ``crawl`` says which columns the files have, of which types and in which order. Which of them a column
-of the catalog is, its id says: people rename columns, and a column keeps its id. The first name that an id had in the
-table's history is the name in the files. Of a history that gc has cut short, the oldest name that is left counts.
+The statistic ``crawl`` lists the columns of the files, with their types and in order. The id of a catalog column
+leads to the file's column: people rename columns, and a column keeps its id. The first name of an id in the table's
+history is the name in the files. If gc has cut the history, the oldest name that is left counts.
 """
 
 from __future__ import annotations

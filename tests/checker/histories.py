@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from metastore.checker.finding import Finding
-from metastore.checker.operation import Told
+from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Lost, Seen
 from metastore.checker.sweep import Sweep
 from metastore.checker.tree import Named, Placed
@@ -51,12 +51,12 @@ def operation(
     version: int | None = None,
     helped: bool | None = None,
     clock: str = "here",
-) -> Told:
+) -> ClientOperation:
     """One operation of ``client/number``."""
     client, _, number = who.partition("/")
     if action in ("load", "list"):
         outcome = "read"
-    return Told(
+    return ClientOperation(
         client,
         int(number),
         action,
@@ -75,7 +75,7 @@ def operation(
     )
 
 
-def found(operations: Iterable[Told], *, before: Iterable[Placed] = (), since: int = 0) -> list[Finding]:
+def found(operations: Iterable[ClientOperation], *, before: Iterable[Placed] = (), since: int = 0) -> list[Finding]:
     """Sweep over a history; ``before``: what others wrote."""
     sweep = Sweep(since)
     sweep.place(before)

@@ -11,7 +11,7 @@ from itertools import permutations
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from metastore.checker.operation import Told
+from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Seen
 from tests.checker.histories import created, dropped, found, operation, saw, wrote
 
@@ -20,10 +20,10 @@ State = tuple[int, int] | None
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[list[Told], list[State]]:
+def histories(draw: st.DrawFn) -> tuple[list[ClientOperation], list[State]]:
     """Return the operations, and what the name means after each write (and before all)."""
     states: list[State] = [None]
-    operations: list[Told] = []
+    operations: list[ClientOperation] = []
     for number in range(draw(st.integers(0, 4))):
         state, who, seq = states[-1], f"w{number}/1", number + 1
         start, end = draw(intervals())
@@ -49,12 +49,12 @@ def intervals() -> st.SearchStrategy[tuple[int, int]]:
     return st.tuples(st.integers(0, 12), st.integers(1, 6)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-def is_linearizable(operations: list[Told], states: list[State]) -> bool:
+def is_linearizable(operations: list[ClientOperation], states: list[State]) -> bool:
     """Try every order. Times are whole numbers: one operation is before another if it ends before that begins."""
     return any(_explains(order, states) for order in permutations(operations))
 
 
-def _explains(order: tuple[Told, ...], states: list[State]) -> bool:
+def _explains(order: tuple[ClientOperation, ...], states: list[State]) -> bool:
     at = 0
     for n, told in enumerate(order):
         assert told.end is not None
@@ -74,7 +74,9 @@ def _explains(order: tuple[Told, ...], states: list[State]) -> bool:
 
 @given(histories())
 @settings(max_examples=400, deadline=None)
-def test_the_sweep_finds_something_if_and_only_if_no_order_explains_it(given: tuple[list[Told], list[State]]) -> None:
+def test_the_sweep_finds_something_if_and_only_if_no_order_explains_it(
+    given: tuple[list[ClientOperation], list[State]],
+) -> None:
     operations, states = given
     explained = is_linearizable(operations, states)
     event(f"linearizable: {explained}")

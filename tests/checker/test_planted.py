@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from metastore.checker.finding import Finding
-from metastore.checker.operation import Told
+from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Seen
 from metastore.checker.sweep import Sweep
 from metastore.checker.tree import Event, Placed, Tree
@@ -32,11 +32,11 @@ def findings(since: int, setup: list[dict[str, Any]], steps: list[Step]) -> list
     return [*found, *sweep.close()]
 
 
-def _told(step: Step, wrote: dict[str, list[Placed]]) -> Told:
-    row: dict[str, Any] = {name: step.operation.get(name) for name in Told._fields}
+def _told(step: Step, wrote: dict[str, list[Placed]]) -> ClientOperation:
+    row: dict[str, Any] = {name: step.operation.get(name) for name in ClientOperation._fields}
     row["reads"] = tuple([Seen(**seen) for seen in step.operation["reads"]])
     row["events"] = tuple(wrote.get(f"{row['client']}/{row['number']}", ()))
-    return Told(**row)
+    return ClientOperation(**row)
 
 
 def made(fault: str | None) -> tuple[int, list[dict[str, Any]], list[Step]]:

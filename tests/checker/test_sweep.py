@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from metastore.checker.finding import RULES
-from metastore.checker.operation import Told
+from metastore.checker.operation import ClientOperation
 from metastore.checker.tree import Named, Placed
 from tests.checker.histories import created, dropped, found, lost, operation, saw, wrote
 
 BEFORE = (created(1, 7, "a", "setup"), created(2, 8, "b", "setup"))
 
 
-def rules(*operations: Told, before: tuple[Placed, ...] = BEFORE, since: int = 2) -> list[str]:
+def rules(*operations: ClientOperation, before: tuple[Placed, ...] = BEFORE, since: int = 2) -> list[str]:
     return [finding.rule for finding in found(operations, before=before, since=since)]
 
 
-def alter(who: str, start: int, end: int | None, seq: int, what: int, makes: int, **more: object) -> Told:
+def alter(who: str, start: int, end: int | None, seq: int, what: int, makes: int, **more: object) -> ClientOperation:
     return operation(who, start, end, events=[wrote(seq, what, makes, who)], **more)  # type: ignore[arg-type]
 
 
-def load(who: str, start: int, end: int, *seen: object) -> Told:
+def load(who: str, start: int, end: int, *seen: object) -> ClientOperation:
     return operation(who, start, end, action="load", reads=[saw(*seen)])  # type: ignore[arg-type]
 
 
@@ -126,7 +126,7 @@ def test_on_another_clock_there_is_no_order() -> None:
 
 
 class TestTransactions:
-    def pair(self, second_reads: int) -> list[Told]:
+    def pair(self, second_reads: int) -> list[ClientOperation]:
         """Both read a and b; one writes a, the other b."""
         both = [saw("a", 7, 1), saw("b", 8, 1)]
         other = [saw("a", 7, second_reads), saw("b", 8, 1)]

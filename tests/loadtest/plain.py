@@ -8,7 +8,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from metastore.checker.records import OUTCOMES, Operation
-from metastore.loadtest.report.analysed import Action, Bucket, ClientShare, HotEntity, Moment, Run, Times
+from metastore.loadtest.report.model import Action, Bucket, ClientShare, HotEntity, Moment, Run, Times
 
 
 def plain_run(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from metastore.checker.records import OUTCOMES, Lost, Operation
 from metastore.errors import InvalidArgument
-from metastore.loadtest.report.analysed import Analysis, Run
+from metastore.loadtest.report.model import Analysis, Run
 from tests.loadtest.plain import plain_run
 from tests.loadtest.record_folders import operation, write_run
 

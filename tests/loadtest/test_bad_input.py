@@ -106,7 +106,7 @@ def test_a_folder_that_has_a_run(told: Told, tmp_path: Path) -> None:
 def test_a_metalake_of_somebody_else(told: Told, tmp_path: Path) -> None:
     with ms.open(f"sqlite:///{tmp_path}/work/m.db") as store:
         store.metalakes.create("loadtest", comment="ours")
-    assert "the metalake loadtest is there, and not from a load test: choose another, --metalake" in told()
+    assert "the metalake loadtest exists and was not created by a load test: choose another, --metalake" in told()
     with ms.open(f"sqlite:///{tmp_path}/work/m.db") as store:
         assert store.metalakes.load("loadtest").comment == "ours"
 

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from metastore.checker.finding import Finding
 from metastore.loadtest.report import png
-from metastore.loadtest.report.analysed import Analysis
 from metastore.loadtest.report.charts import Bars, number, of_run
+from metastore.loadtest.report.model import Analysis
 from metastore.loadtest.report.summary import terminal
 from metastore.loadtest.report.verdict import Findings, verdict_of
 from metastore.loadtest.report.writing import write_report

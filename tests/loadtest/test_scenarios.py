@@ -16,8 +16,8 @@ from metastore.errors import InvalidArgument
 from metastore.loadtest.calls import Calls
 from metastore.loadtest.scenarios import SCENARIOS, Ended, Mix, Scenario, scenario_named
 from metastore.loadtest.scenarios.commit_burst import ticks
-from metastore.loadtest.scenarios.picking import Weighted, zipf
 from metastore.loadtest.scenarios.trace import Trace, read_trace
+from metastore.loadtest.scenarios.weights import Weighted, zipf
 from tests.loadtest.alone import alone
 
 TRACE = """{"client": "ada", "ops": [["create", "a/b", "1"], ["create", "c", "1"]]}

@@ -21,7 +21,7 @@ from metastore.columns.column import Column
 from metastore.crawl.files.formats import format_of
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.spark import read, register
-from metastore.spark.reading import ENDINGS
+from metastore.spark.dataframe import ENDINGS
 from tests.crawl.conftest import Lake
 from tests.spark.conftest import INTO, Reader, alike, drop_views
 

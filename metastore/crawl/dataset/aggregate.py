@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["figures_of"]
 
 _WIDEST: Final = 50
-"""Columns in one pass: more make code that the JVM no longer compiles."""
+"""Columns in one pass: for more columns Spark generates code that the JVM no longer compiles."""
 _TOP: Final = 10
 _QUANTILES: Final = (0.25, 0.5, 0.75)
 _NUMBERS: Final = frozenset({"byte", "short", "int", "long", "float", "double", "decimal"})
@@ -44,19 +44,21 @@ _COUNTED: Final = _NUMBERS | _TIMES | _TEXTS | {"boolean"}
 def figures_of(frame: DataFrame, columns: Sequence[Column]) -> tuple[int, dict[str, dict[str, Any]]]:
     """Return the number of rows of ``frame``, and the figures of each of its ``columns``."""
     has_top = frame.sparkSession.catalog.functionExists("approx_top_k")
-    rows, found = 0, dict[str, dict[str, Any]]()
+    rows, all_figures = 0, dict[str, dict[str, Any]]()
     for at in range(0, max(1, len(columns)), _WIDEST):
-        asked = [_Asked(column, f"c{number}_", has_top) for number, column in enumerate(columns[at : at + _WIDEST])]
-        expressions = [expression for one in asked for expression in one.expressions()]
+        aggregations = [
+            _Aggregation(column, f"c{number}_", has_top) for number, column in enumerate(columns[at : at + _WIDEST])
+        ]
+        expressions = [expression for one in aggregations for expression in one.expressions()]
         (row,) = frame.agg(F.count(F.lit(1)).alias("rows"), *expressions).collect()
         rows = row["rows"]
-        found |= {one.column.name: one.figures(row) for one in asked}
-    return rows, found
+        all_figures |= {one.column.name: one.figures(row) for one in aggregations}
+    return rows, all_figures
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What is asked of one column. ``key`` begins the names of the answers."""
+class _Aggregation:
+    """The aggregations of one column. ``key`` begins the names of their results."""
 
     column: Column
     key: str
@@ -80,16 +82,16 @@ class _Asked:
         yield self._shown(F.min(value)).alias(f"{self.key}min")
         yield self._shown(F.max(value)).alias(f"{self.key}max")
         if self.kind in _NUMBERS | _TIMES:
-            found = F.percentile_approx(value, list(_QUANTILES))
-            yield F.transform(found, self._shown).alias(f"{self.key}quantiles")
+            quantiles = F.percentile_approx(value, list(_QUANTILES))
+            yield F.transform(quantiles, self._shown).alias(f"{self.key}quantiles")
         if self.kind in _COUNTED and self.has_top:
-            found = F.call_function("approx_top_k", value, F.lit(_TOP + 1))  # one more: null is among them
+            top = F.call_function("approx_top_k", value, F.lit(_TOP + 1))  # one more: null is among them
             yield F.transform(
-                found, lambda item: F.struct(self._shown(item["item"]).alias("value"), item["count"].alias("count"))
+                top, lambda item: F.struct(self._shown(item["item"]).alias("value"), item["count"].alias("count"))
             ).alias(f"{self.key}top")
 
     def _value(self, raw: Expression) -> Expression:
-        """Return what is compared: bounded, and in no time zone."""
+        """Return the value to aggregate: bounded in length, without a time zone."""
         if self.kind in _FLOATING:
             return F.when(~F.isnan(raw), raw)
         if self.kind == "timestamptz":
@@ -103,21 +105,21 @@ class _Asked:
         return value.cast("string") if self.kind in ("date", "timestamp") else value
 
     def figures(self, row: Any) -> dict[str, Any]:
-        """Return the answers in ``row``."""
-        found: dict[str, Any] = {"type": self.column.type, "nulls": row[f"{self.key}nulls"]}
+        """Return the figures from the results in ``row``."""
+        figures: dict[str, Any] = {"type": self.column.type, "nulls": row[f"{self.key}nulls"]}
         if self.kind not in _ORDERED:
-            return found
-        found["distinct"] = row[f"{self.key}distinct"]
+            return figures
+        figures["distinct"] = row[f"{self.key}distinct"]
         for name in ("min", "max"):
             if (bound := self._text(row[f"{self.key}{name}"])) is not None:
-                found[name] = bound
+                figures[name] = bound
         answers = row.asDict()
         if quantiles := answers.get(f"{self.key}quantiles"):
-            found["quantiles"] = [self._text(value) for value in quantiles]
+            figures["quantiles"] = [self._text(value) for value in quantiles]
         texts = [(self._text(item["value"]), item["count"]) for item in answers.get(f"{self.key}top") or ()]
         if top := [{"value": value, "count": count} for value, count in texts if value is not None]:
-            found["top"] = top[:_TOP]
-        return found
+            figures["top"] = top[:_TOP]
+        return figures
 
     def _text(self, value: Any) -> str | None:
         if isinstance(value, bytearray):

@@ -1,4 +1,4 @@
-"""Which files may be one table, and what the tables would be called: from the paths alone, before a file is read.
+"""The candidates for tables and their names, from the paths alone, before a file is read.
 
 A data set is the files of one folder together with those in ``key=value`` folders below it. All files of a data set
 are one candidate; whether it becomes one table or several is decided when its files have been read
@@ -42,12 +42,12 @@ Names = tuple[str, ...]
 class Candidate:
     """The files of a data set. ``files`` have names relative to ``location``, with slashes, in order.
 
-    ``table`` is what it is called as one table, ``schema`` where its files go if each is its own. ``apart``: each is,
-    whatever they hold. ``neighbours`` are the names of tables that folders in ``schema`` become. ``incomplete``: a
-    folder below ``location`` could not be listed, or files may have been left out. ``signature`` is that of all its
-    files. ``unlisted`` are names of its files that cannot be used, as the listing already says. What the catalog says
-    of it (:mod:`metastore.crawl.write.registry`): ``known`` as one table or as many, or new, because there was not
-    even a schema for it; ``others`` are the names of files that need not be read.
+    ``table`` is its path as one table; ``schema`` is the parent if each file is a table. ``apart``: each file is a
+    table, whatever it holds. ``neighbours`` are the names of tables that folders in ``schema`` become. ``incomplete``:
+    a folder below ``location`` could not be listed, or files may have been left out. ``signature`` is of all files.
+    ``unlisted`` are names of files that the listing reports as failures. The registry
+    (:mod:`metastore.crawl.write.registry`) adds two fields: ``known`` says whether the catalog has one table or many,
+    or cannot have one because the schema is new; ``others`` are the names of files that need not be read.
     """
 
     table: Names
@@ -67,7 +67,7 @@ class Candidate:
 
 def candidates(listing: Listing, into: Names) -> tuple[list[Candidate], list[Failure]]:
     """Return the candidates of ``listing``, those of one schema side by side, and the folders that cannot be named."""
-    found: list[Candidate] = []
+    named: list[Candidate] = []
     failures: list[Failure] = []
     groups = _data_sets(listing.folders)
     for (root, parts, keyed), folders in groups.items():
@@ -79,8 +79,8 @@ def candidates(listing: Listing, into: Names) -> tuple[list[Candidate], list[Fai
             continue
         whole = all(folder.whole for folder in folders)
         apart = not whole or (not keyed and (root, parts, True) in groups)
-        found.append(Candidate(table, schema, location, _files(folders), keyed, apart))
-    return _settled(found, listing), failures
+        named.append(Candidate(table, schema, location, _files(folders), keyed, apart))
+    return _settled(named, listing), failures
 
 
 _DataSet = tuple[str, Names, bool]
@@ -96,7 +96,7 @@ def _data_sets(folders: Iterable[Folder]) -> dict[_DataSet, list[Folder]]:
 
 
 def _names(into: Names, root: str, parts: Names) -> tuple[Names, Names]:
-    """Return the path of the folder's table, and of the schema that its files would be in."""
+    """Return the path of the folder's table, and the path of the schema for its files."""
     names = (*into, *map(clean_name, parts))
     own = (*into, clean_name(base_name(root) or "root"))
     needs_schema = len(into) == 2
@@ -117,10 +117,10 @@ def _files(folders: Iterable[Folder]) -> tuple[File, ...]:
     return tuple(sorted(files, key=lambda file: file.name))
 
 
-def _settled(found: list[Candidate], listing: Listing) -> list[Candidate]:
-    """Return ``found`` with what each must know of the others, in the order of schemas."""
+def _settled(named: list[Candidate], listing: Listing) -> list[Candidate]:
+    """Return the candidates in the order of schemas, each with its rival, neighbours and signature."""
     owners: dict[Names, str] = {}
-    for candidate in found:
+    for candidate in named:
         if not candidate.apart:
             owners.setdefault(candidate.table, candidate.location)
     tables: dict[Names, set[str]] = {}
@@ -129,9 +129,9 @@ def _settled(found: list[Candidate], listing: Listing) -> list[Candidate]:
     neighbours = {schema: frozenset(names) for schema, names in tables.items()}
     unlisted = sorted([failure.path for failure in listing.failures] + list(listing.left_out))
     failed = sorted(failure.path for failure in listing.failures)
-    order = {candidate.location: at for at, candidate in enumerate(found)}
+    order = {candidate.location: at for at, candidate in enumerate(named)}
     settled = []
-    for candidate in found:
+    for candidate in named:
         owner = owners.get(candidate.table)
         incomplete = any_below(candidate.location, unlisted)
         files = tuple(_own(candidate.location, failed))
@@ -149,7 +149,7 @@ def _settled(found: list[Candidate], listing: Listing) -> list[Candidate]:
 
 
 def _own(folder: str, paths: list[str]) -> Iterator[str]:
-    """Yield the names of those of the sorted ``paths`` that files of a data set in ``folder`` would have."""
+    """Yield the names of the sorted ``paths`` that are files of the data set in ``folder``."""
     below = join(folder, "")
     for path in paths[bisect_left(paths, below) :]:
         if not path.startswith(below):
@@ -160,7 +160,7 @@ def _own(folder: str, paths: list[str]) -> Iterator[str]:
 
 
 def any_below(folder: str, paths: list[str]) -> bool:
-    """Whether one of the sorted ``paths`` is below ``folder``."""
+    """Return whether one of the sorted ``paths`` is below ``folder``."""
     below = join(folder, "")
     at = bisect_left(paths, below)
     return at < len(paths) and paths[at].startswith(below)

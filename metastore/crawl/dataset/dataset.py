@@ -37,12 +37,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A table as the files have it. ``keys`` are the partition columns, which ``columns`` ends in.
+    """A table as the files have it. ``keys`` are the partition columns, the last of ``columns``.
 
-    ``doubtful`` are partitions with files that could not be used, None all of them (a folder could not be listed, or
-    files were left out): what is not found of them is not gone. ``left_out`` are names of files that stand among its
-    own and are not part of it: what reads the folder must pass over them. ``signature`` is that of its files,
-    ``again``: some of them could not be used.
+    ``doubtful`` are the partitions with files that could not be used; None means all partitions (a folder could not be
+    listed, or files were left out). A doubtful partition that is missing is not gone. ``left_out`` are names of files
+    in the folder that are not part of the table: readers must pass over them. ``signature`` is of its files.
+    ``again``: some files could not be used, so the next crawl reads the data set again.
     """
 
     path: Names
@@ -65,7 +65,7 @@ class Dataset:
 def dataset_of(
     candidate: Candidate, files: Sequence[FileFacts], columns: Columns, unused: Iterable[Failure] = ()
 ) -> Dataset:
-    """Return the table that ``files`` with these ``columns`` are, without partitions; ``unused`` could not be read."""
+    """Return the table of ``files`` with these ``columns``, without partitions; ``unused`` could not be read."""
     first, used = files[0], {file.name for file in files}
     names = (failure.path.removeprefix(join(candidate.location, "")) for failure in unused)
     return Dataset(
@@ -90,14 +90,14 @@ def _hints(files: Iterable[FileFacts]) -> dict[str, str]:
     for file in files:
         for key, value in file.hints:
             values.setdefault(key, set()).add(value)
-    return {key: found.pop() for key, found in sorted(values.items()) if len(found) == 1}
+    return {key: texts.pop() for key, texts in sorted(values.items()) if len(texts) == 1}
 
 
 def _column_stats(files: Sequence[FileFacts], name: str) -> Iterator[ColumnStats]:
     for file in files:
-        found = file.stats.get(name)
-        if found is not None or not file.stats or any(column.name == name for column in file.columns):
-            yield found or _UNKNOWN
+        stats = file.stats.get(name)
+        if stats is not None or not file.stats or any(column.name == name for column in file.columns):
+            yield stats or _UNKNOWN
         else:
             yield ColumnStats(file.rows, values=False)
 

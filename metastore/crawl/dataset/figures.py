@@ -1,4 +1,4 @@
-"""The statistic ``crawl`` of a table: what the crawler saw, as a JSON object. Pure.
+"""The statistic ``crawl`` of a table: what the crawler saw in the files, as a JSON object. Pure.
 
     {"rows": 336776, "bytes": 5353498, "files": 12, "format": "parquet", "options": {}, "signature": "6d0c…",
      "columns": {"dep_delay": {"type": "double", "nullable": true, "nulls": 8255, "min": "-43.0", "max": "1301.0"},

@@ -1,4 +1,4 @@
-"""Profiles: what the values of tables are like, found by reading all of them on Spark.
+"""Profiles: figures about the values of tables, from reading all data on Spark.
 
 The statistic ``profile`` of a table, beside ``crawl``, is a JSON object:
 
@@ -31,8 +31,8 @@ from metastore.crawl.report import Failure
 from metastore.errors import MetastoreError
 from metastore.kinds.table.kind import Table
 from metastore.names import format_path
+from metastore.spark.dataframe import dataframe, reason_of
 from metastore.spark.readable import Readable, readables
-from metastore.spark.reading import dataframe, reason_of
 
 __all__ = ["PROFILE", "Profiled", "profile_tables"]
 
@@ -59,18 +59,18 @@ class Profiled:
 def profile_tables(
     spark: SparkSession | SparkContext, url: str | None, paths: Sequence[Names], principal: str | None
 ) -> Iterator[Failure | Profiled]:
-    """Write the profiles of the tables at ``paths``; yield what became of each, as it is done.
+    """Write the profiles of the tables at ``paths``; yield the result of each as it ends.
 
-    Who stops listening stops the work.
+    Closing the iterator stops the work.
     """
     session = spark if isinstance(spark, SparkSession) else SparkSession.builder.getOrCreate()
     with metastore.open(url, principal=principal) as store:
-        found = store.tables.load_many(paths) if paths else []
-        for path, table in zip(paths, found, strict=True):
+        tables = store.tables.load_many(paths) if paths else []
+        for path, table in zip(paths, tables, strict=True):
             if table is None:
-                yield Failure(format_path(path), "cannot be profiled: there is no such table any more")
+                yield Failure(format_path(path), "cannot be profiled: the table does not exist any more")
         work = _Profiler(session, store)
-        yield from work.all([table for table in found if table is not None])
+        yield from work.all([table for table in tables if table is not None])
 
 
 class _Profiler:
@@ -81,7 +81,7 @@ class _Profiler:
         self.group = f"metastore-profile-{SYSTEM.operation_id()}"
 
     def all(self, tables: Sequence[Table]) -> Iterator[Failure | Profiled]:
-        """Yield what became of each of ``tables``, as it is done."""
+        """Yield the result of each of ``tables`` as it ends."""
         before = self.store.sources.figures([table.id for table in tables], PROFILE)
         with ThreadPoolExecutor(_THREADS, "metastore-profile") as pool:
             started: list[Future[Failure | Profiled]] = []
@@ -117,10 +117,10 @@ class _Profiler:
 def profile(spark: SparkSession, readable: Readable) -> dict[str, Any]:
     """Return the profile of a table. Raises InvalidArgument if it cannot be read."""
     rows, columns = figures_of(dataframe(spark, readable), readable.table.columns)
-    found: dict[str, Any] = {"rows": rows, "columns": columns}
+    values: dict[str, Any] = {"rows": rows, "columns": columns}
     if (signature := _signature(readable)) is not None:
-        found["signature"] = signature
-    return _bounded(found)
+        values["signature"] = signature
+    return _bounded(values)
 
 
 def _signature(readable: Readable) -> Any:
@@ -129,17 +129,17 @@ def _signature(readable: Readable) -> Any:
 
 def _is_current(before: Mapping[str, Any], readable: Readable) -> bool:
     signature = _signature(readable)
-    then = {name: found.get("type") for name, found in before.get("columns", {}).items()}
+    then = {name: figures.get("type") for name, figures in before.get("columns", {}).items()}
     now = {column.name: column.type for column in readable.table.columns}
     return signature is not None and before.get("signature") == signature and then == now
 
 
-def _bounded(found: dict[str, Any]) -> dict[str, Any]:
-    """Return ``found`` without what makes it too great."""
+def _bounded(values: dict[str, Any]) -> dict[str, Any]:
+    """Return ``values`` without the figures that make it too large, the least important first."""
     for key in _DISPENSABLE:
-        if len(json.dumps(found)) <= _LARGEST:
+        if len(json.dumps(values)) <= _LARGEST:
             break
-        found["columns"] = {
-            name: {k: value for k, value in column.items() if k != key} for name, column in found["columns"].items()
+        values["columns"] = {
+            name: {k: value for k, value in column.items() if k != key} for name, column in values["columns"].items()
         }
-    return found
+    return values

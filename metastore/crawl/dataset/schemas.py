@@ -1,10 +1,10 @@
-"""Do files fit one schema, and which: by the columns, types and dialects that were read from them. Pure.
+"""Find the one schema that files fit, by their columns, types and dialects. Pure.
 
-:func:`fit_all` says whether *all* files fit; :func:`fit_most` finds the schema of most of them, and says of each of
-the others why it does not fit. Each distinct schema is looked at once, however many files have it.
+:func:`fit_all` returns the schema if *all* files fit. :func:`fit_most` finds the schema of most files, and the reason
+why each of the others does not fit. Each distinct schema is checked once, however many files have it.
 
-Where schemas disagree on the type of a column, the one that more of the files have is right: schemas are merged in
-the order of how many agree with them, and one that does not go with those before it does not fit.
+If schemas disagree on the type of a column, the type of more files wins: schemas are merged in the order of how many
+files agree with them. A schema that contradicts those before it does not fit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Columns", "Misfit", "fit_all", "fit_most", "known_columns"]
 
 Columns = tuple[Column, ...]
 _SHARED: Final = 0.7
-"""How many of the columns of the one that has fewer two files share, at least."""
+"""The least share of columns that two files have in common, of the file with fewer columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Misfit:
 
 
 def fit_all(files: Sequence[FileFacts]) -> Columns | None:
-    """Return the columns of the table that ``files`` are, or None if they are not one."""
+    """Return the columns of the one table of ``files``, or None if they are not one table."""
     if len({_style(file) for file in files}) > 1:
         return None
     schemas = list(_counted(files))
@@ -72,7 +72,7 @@ def fit_most(files: Sequence[FileFacts], *, any_columns: bool) -> tuple[Columns,
 
 
 def known_columns(columns: Columns) -> Columns:
-    """Return ``columns`` of a text format with string where there was no value to guess a type from."""
+    """Return ``columns`` of a text format, with string for each column without values."""
     return tuple(replace(column, type=known(column.type)) for column in columns)
 
 
@@ -106,16 +106,16 @@ def _counted(files: Iterable[FileFacts]) -> dict[Columns, int]:
 
 def _of_each(files: Iterable[FileFacts], reasons: dict[Columns, str | None]) -> list[str | None]:
     known_ids: dict[int, str | None] = {}
-    found = []
+    of_each = []
     for file in files:
         if id(file.columns) not in known_ids:
             known_ids[id(file.columns)] = reasons[file.columns]
-        found.append(known_ids[id(file.columns)])
-    return found
+        of_each.append(known_ids[id(file.columns)])
+    return of_each
 
 
 def _by_agreement(schemas: dict[Columns, int]) -> list[Columns]:
-    """Return ``schemas``, those first of whose types the greatest part of files is."""
+    """Return ``schemas`` in order: those first whose types the most files have."""
     votes: Counter[tuple[str, str]] = Counter()
     voters: Counter[str] = Counter()
     for schema, count in schemas.items():
@@ -152,7 +152,7 @@ class _Merger:
         self.types: dict[str, str] = {}
 
     def add(self, schema: Columns) -> str | None:
-        """Add a schema that goes with those before it; else say why it does not."""
+        """Add a schema. Return None, or the reason why it contradicts those before it."""
         types = {}
         for column in schema:
             old = self.types.get(column.name, column.type)

@@ -1,4 +1,4 @@
-"""One table or several: what the files of a candidate become, once they have been read. Pure.
+"""Decide whether the files of a candidate are one table or several, once they have been read. Pure.
 
 A folder is **one table** if all its files that can be read have one format, one dialect and fit one schema:
 
@@ -39,7 +39,7 @@ Shape = tuple[list[Dataset], list[Failure]]
 
 
 def file_tables(candidate: Candidate, names: Iterable[str]) -> dict[str, Names]:
-    """Return the path of each file's table, if each is its own; files that no table can be named after are left out."""
+    """Return the path of each file's table, if each file is a table. Files with invalid names are left out."""
     stems = {name: known.stem for name in names if (known := format_of(name))}
     count = Counter(_cleaned(stem) for stem in stems.values())
     tables = {}
@@ -62,7 +62,7 @@ def _cleaned(name: str) -> str | None:
 def shape(
     candidate: Candidate, found: Iterable[FileFacts | Unreadable], *, is_one: bool = False, is_many: bool = False
 ) -> Shape:
-    """Decide what the files become. ``is_one``, ``is_many``: what they are in the catalog already."""
+    """Return the data sets and failures. ``is_one`` and ``is_many``: the catalog has one table or many already."""
     found = sorted(found, key=lambda file: file.name)
     failures = [_failure(candidate, file.name, file.reason) for file in found if isinstance(file, Unreadable)]
     files = [file for file in found if isinstance(file, FileFacts)]
@@ -86,7 +86,7 @@ def shape(
 
 
 def unused(candidate: Candidate, datasets: Iterable[Dataset], *, is_many: bool) -> list[tuple[str, str | None]]:
-    """Return the locations, with signatures, of which no table could be made."""
+    """Return the locations that became no table, with their signatures."""
     used = {dataset.location for dataset in datasets}
     if candidate.location in used:
         return []
@@ -109,7 +109,7 @@ def _unless_taken(candidate: Candidate, dataset: Dataset) -> Shape:
 
 
 def _each(candidate: Candidate, files: Sequence[FileFacts], names: Iterable[str]) -> Shape:
-    """Each of ``files`` is its own table; ``names`` are those of all files of the folder."""
+    """Make each of ``files`` a table; ``names`` are the names of all files of the folder."""
     tables = file_tables(candidate, names)
     stamps = {file.name: file for file in candidate.files}
     datasets, failures = [], []
@@ -125,7 +125,7 @@ def _each(candidate: Candidate, files: Sequence[FileFacts], names: Iterable[str]
 
 
 def _still_one(candidate: Candidate, files: Sequence[FileFacts], names: Iterable[str]) -> Shape:
-    """One table of the files that fit; strangers are tables of their own."""
+    """Make one table of the files that fit, and a separate table of each stranger."""
     columns, fitting, misfits = fit_most(files, any_columns=False)
     failures = [_failure(candidate, misfit.file.name, misfit.reason) for misfit in misfits if not misfit.stranger]
     one, taken = _unless_taken(candidate, dataset_of(candidate, fitting, columns))
@@ -134,7 +134,7 @@ def _still_one(candidate: Candidate, files: Sequence[FileFacts], names: Iterable
 
 
 def _partitioned(candidate: Candidate, files: Sequence[FileFacts], unread: list[Failure]) -> Shape:
-    """One table of the files that fit and have the partition columns that most of them have."""
+    """Make one table of the files that fit and have the partition columns that most files have."""
     keys = {file.name: _keys(file.name) for file in files}
     usual = Counter(_names(found) for found in keys.values()).most_common(1)[0][0]
     problem = _bad_keys(usual)
@@ -161,7 +161,7 @@ def _names(keys: Keys) -> Names:
 
 
 def _misplaced(name: str, keys: Keys, usual: Names) -> str | None:
-    """Say why a file cannot be in a table partitioned by ``usual``, or None."""
+    """Return why a file cannot be in a table partitioned by ``usual``, or None."""
     if _names(keys) != usual:
         found = ", ".join(_names(keys))
         return f"has the partition columns ({found}), other files of its table have ({', '.join(usual)})"

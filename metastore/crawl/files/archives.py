@@ -21,21 +21,21 @@ _ADVICE: Final = "unpack it, for only an archive of one CSV or JSON file is read
 
 @contextmanager
 def open_member(file: InputFile) -> Iterator[IO[bytes]]:
-    """Open the one file in the archive for reading it, unpacked."""
+    """Open the text of the one file in the archive."""
     with _archive(file) as archive, archive.open(_only(archive)) as stream:
         yield stream
 
 
 def member_format(file: InputFile, said: Format) -> Format:
-    """Return the format of the one file in the archive; ``said`` is what the archive's own name says."""
+    """Return the format of the one file in the archive; ``said`` is the format that the archive's name says."""
     with _archive(file) as archive:
         name = base_name(_only(archive).filename)
-    found = format_of(name)
-    if found is None or found.compression or found.name in TYPED:
+    inside = format_of(name)
+    if inside is None or inside.compression or inside.name in TYPED:
         raise NotThisFormat(f"is a zip archive of {name!r}: {_ADVICE}")
-    if said.name not in {"zip", found.name}:
+    if said.name not in {"zip", inside.name}:
         raise NotThisFormat(f"is a zip archive of {name!r}, which is not the {said.name.upper()} that its name says")
-    return found
+    return inside
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def _archive(file: InputFile) -> Iterator[zipfile.ZipFile]:
 
 
 def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    files = [found for found in archive.infolist() if not (found.is_dir() or _is_clutter(found.filename))]
+    files = [member for member in archive.infolist() if not (member.is_dir() or _is_clutter(member.filename))]
     if len(files) != 1:
         raise NotThisFormat(f"is a zip archive of {len(files)} files: {_ADVICE}")
     if files[0].flag_bits & _ENCRYPTED:

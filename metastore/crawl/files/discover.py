@@ -1,14 +1,13 @@
-"""Which folders and files there are below the paths that the user gave.
+"""List the folders and files below the paths that the user gave.
 
-Only names, sizes and times are read here, on the driver. Of the local file system each folder is scanned, and each
-file looked at; of an object store a root is listed in one go, in pages.
+The driver reads only names, sizes and times. In the local file system it scans each folder and looks at each file. In
+an object store it lists a whole root, in pages.
 
-A folder that cannot be listed, a link to nothing, and a name that cannot be used become failures, and the walk goes
-on. What Spark hides is passed over; files of no known format, and what is no regular file (pipes, sockets), are
-counted as skipped; what patterns leave out is neither. Everything comes in the order of names.
+A folder that cannot be listed, a link to nothing, and an invalid name become failures, and the walk goes on. Hidden
+files (as Spark hides them) are passed over. Files of unknown formats, pipes and sockets count as skipped. Files that
+patterns leave out are not counted. All results are in the order of names.
 
-A path that is not there at all, a pattern or an option that is none are the caller's mistake: InvalidArgument,
-before anything else happens.
+A path that does not exist, and an invalid pattern or option, raise InvalidArgument before anything else happens.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def _walk_store(root: str, listing: Listing, patterns: Patterns, stored: set[str
 
 
 def _root(path: str | os.PathLike[str], options: dict[str, str]) -> str:
-    """Return the root that ``path`` means, and note the options that it brings."""
+    """Return the root of ``path``, and add its options to ``options``."""
     text = path_of(os.fspath(path))
     if not is_uri(text) or isinstance(path, os.PathLike):
         if _HALF_A_URI.match(text):  # not repeated: there may be secrets in it
@@ -85,8 +84,8 @@ def _root(path: str | os.PathLike[str], options: dict[str, str]) -> str:
         if shown(local) != local:
             raise InvalidArgument(f"{shown(local)} {NOT_UTF8}")
         return local
-    root, found = split_uri(text)
-    for store, opening in found.items():
+    root, own = split_uri(text)
+    for store, opening in own.items():
         if options.setdefault(store, opening) != opening:
             raise InvalidArgument(f"the paths in {store} have different options; give each path the same")
     return root

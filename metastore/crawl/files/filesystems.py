@@ -1,14 +1,14 @@
-"""Object stores: which file system a URI is of, and how it is reached.
+"""Object stores: the file system of a URI, and how to open it.
 
-``s3 s3a gs gcs abfs abfss hdfs viewfs`` are pyarrow's, any other scheme is one of fsspec's, where that is installed.
-Credentials, region and endpoint come from the environment, as each store has it (``AWS_ACCESS_KEY_ID``,
+pyarrow opens ``s3 s3a gs gcs abfs abfss hdfs viewfs``; fsspec, if installed, opens any other scheme. Credentials,
+region and endpoint come from the environment, as each store defines it (``AWS_ACCESS_KEY_ID``,
 ``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` …), or from the URI that the user gives:
 ``s3://key:secret@bucket/lake?region=eu-west-1&endpoint_override=minio:9000&scheme=http``.
 
-Such a URI is taken apart once. The *root* (``s3://bucket/lake``) is what is stored, shown and logged. ``Options`` map
-the store (``s3://bucket``) to the URI that opens it, secrets and all; they go to the executors inside the tasks, as
-the database's URL does, and nowhere else. What is below a root is never parsed again: ``%``, ``?`` and ``#`` in
-names are what they are.
+Such a URI is split once. Only the *root* (``s3://bucket/lake``) is stored, shown and logged. ``Options`` map the store
+(``s3://bucket``) to the URI that opens it, with its secrets. Options go to the executors inside the tasks, as the
+database's URL does, and nowhere else. Paths below a root are never parsed: ``%``, ``?`` and ``#`` in names have no
+special meaning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from metastore.errors import InvalidArgument
 __all__ = ["NO_OPTIONS", "Options", "filesystem_of", "is_uri", "split_uri", "why"]
 
 Options = Mapping[str, str]
-"""The URI that opens a store, by the store; those that need no more than the environment are left out."""
+"""The URI that opens a store, by store. Stores that need only the environment are left out."""
 
 NO_OPTIONS: Final[Options] = {}
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -37,7 +37,7 @@ _ARROW: Final = {
     **dict.fromkeys(("abfs", "abfss", "hdfs", "viewfs")),
 }
 _SECRET_USERS: Final = frozenset({"s3", "s3a", "gs", "gcs"})
-"""Schemes whose user is an access key, and no part of the place."""
+"""Schemes whose user is an access key and no part of the location."""
 _ACCEPTED: Final = {
     "s3": "region, endpoint_override, scheme, tls_ca_file_path, tls_ca_dir_path, tls_verify_certificates",
     "gs": "endpoint_override, scheme, retry_limit_seconds, project_id",
@@ -46,14 +46,14 @@ _REQUEST_ID: Final = re.compile(r" \(Request ID: [^)]*\)")
 
 
 def is_uri(path: str) -> bool:
-    """Tell whether ``path`` begins with a scheme."""
+    """Return whether ``path`` begins with a scheme."""
     return path[:1] != "/" and _URI.match(path) is not None
 
 
 def split_uri(uri: str) -> tuple[str, Options]:
-    """Return the root that ``uri`` means, without options and secrets, and the options that open it.
+    """Return the root of ``uri``, without options and secrets, and the options that open it.
 
-    Raises InvalidArgument for a scheme that nobody knows, a package that is missing, options that are none.
+    Raises InvalidArgument for an unknown scheme, a missing package, or invalid options.
     """
     match = _URI.match(uri)
     assert match is not None
@@ -83,14 +83,14 @@ def filesystem_of(uri: str, options: Options = NO_OPTIONS) -> tuple[Any, str]:
 
 
 def why(error: Exception) -> str:
-    """Say in one line what an error of the operating system or of a file system is."""
+    """Return an error of the operating system or of a file system as one line."""
     text = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
     return _REQUEST_ID.sub("", text)
 
 
 @functools.lru_cache(maxsize=64)
 def _opened(uri: str) -> tuple[Any, str]:
-    """Open a store, once per process. No error repeats the URI, for there may be secrets in it."""
+    """Open a store, once per process. No error repeats the URI, because it may have secrets."""
     scheme, _, rest = uri.partition("://")
     try:
         from pyarrow.fs import FileSystem  # noqa: PLC0415 (an extra)
@@ -103,16 +103,16 @@ def _opened(uri: str) -> tuple[Any, str]:
     if arrow == "s3" and region and "region" not in dict(parse_qsl(rest.partition("?")[2])):
         rest += f"{'&' if '?' in rest else '?'}region={quote(region)}"
     try:
-        found: tuple[Any, str] = FileSystem.from_uri(f"{arrow}://{rest}")
+        opened: tuple[Any, str] = FileSystem.from_uri(f"{arrow}://{rest}")
     except (NotImplementedError, ImportError):
         raise InvalidArgument(f"this pyarrow was built without {scheme}://; install the one from PyPI") from None
     except ValueError:
         known = f": {_ACCEPTED[arrow]}" if arrow in _ACCEPTED else ""
-        raise InvalidArgument(f"a {scheme}:// path has options or credentials that it does not take{known}") from None
+        raise InvalidArgument(f"a {scheme}:// path has options or credentials that are not accepted{known}") from None
     except OSError as error:  # libhdfs is missing, or no Hadoop
         reason = "" if "@" in rest or "?" in rest else f": {why(error)}"
         raise InvalidArgument(f"{scheme}:// cannot be opened{reason}") from None
-    return found
+    return opened
 
 
 def _through_fsspec(scheme: str, uri: str) -> tuple[Any, str]:

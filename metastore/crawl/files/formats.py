@@ -1,6 +1,6 @@
-"""What a file's name says: in which format it is, how it is packed, and how a table of it is named.
+"""The format, the compression and the table's name that a file's name implies.
 
-A format is told by the ending alone, in any case of letters:
+The ending alone decides, in upper or lower case:
 
     .parquet .parq .pq           parquet
     .orc                         orc
@@ -21,7 +21,7 @@ from typing import Final
 __all__ = ["TYPED", "Format", "format_of", "is_hidden"]
 
 TYPED: Final = frozenset({"parquet", "orc", "avro"})
-"""Formats whose files know the types of their columns, which are guessed elsewhere. They are packed inside."""
+"""Formats whose files declare the types of their columns; text formats have inferred types. They compress inside."""
 
 _FORMATS: Final = {
     ".parquet": "parquet",

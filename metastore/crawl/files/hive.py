@@ -17,7 +17,7 @@ from urllib.parse import unquote
 __all__ = ["NULL", "Keys", "key_type", "parse_key", "partition_parts", "typed"]
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""How a null is written, in a folder's name and in a partition's values."""
+"""The spelling of null in a folder's name and in a partition's values."""
 
 Keys = tuple[tuple[str, str], ...]
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,38}")

@@ -1,7 +1,7 @@
-"""How much of a packed file is unpacked: a few kilobytes can hold billions of rows.
+"""The limits of unpacking: a packed file of a few kilobytes can hold billions of rows.
 
-A file may unpack to ``max_ratio`` times its size, and to ``max_unpacked`` bytes, whichever is less; up to 16 MiB any
-ratio is fine, for small files of equal rows are common. What is more is a failure of that file in the report.
+A file may unpack to ``max_ratio`` times its size and to ``max_unpacked`` bytes, whichever is less. Up to 16 MiB any
+ratio is allowed, because small files of equal rows are common. A larger file is a failure in the report.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALWAYS: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the user of a crawl allows: bytes of text in one file, and how many times its size they are."""
+    """The limits that the user chooses: bytes of text in one file, and their ratio to the file's size."""
 
     max_unpacked: int = MAX_UNPACKED
     max_ratio: int = MAX_RATIO
@@ -40,7 +40,7 @@ class Limits:
             yield bounded(stream, *self._most(size))
 
     def _most(self, size: int) -> tuple[int, str]:
-        """Return how many bytes a file of ``size`` may unpack to, and what is wrong with more."""
+        """Return how many bytes a file of ``size`` may unpack to, and the reason that more is refused."""
         by_ratio = max(_ALWAYS, self.max_ratio * size)
         if by_ratio < self.max_unpacked:
             what = f"more than {self.max_ratio} times its {size:,} bytes, as a decompression bomb does"
@@ -49,7 +49,7 @@ class Limits:
 
 
 def bounded(stream: Any, most: int, reason: str) -> IO[bytes]:
-    """Return ``stream``, of which ``most`` bytes can be read; then NotThisFormat says the ``reason``."""
+    """Return ``stream`` limited to ``most`` bytes; reading more raises NotThisFormat with the ``reason``."""
     return cast("IO[bytes]", _Bounded(stream, most, reason))
 
 

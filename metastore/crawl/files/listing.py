@@ -1,4 +1,4 @@
-"""What a walk finds: folders with their files, and what could not be looked at."""
+"""The listing of a walk: folders with their files, and what could not be listed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_UTF8: Final = "has a name that is not valid UTF-8; rename it"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a known format. ``etag`` is there only where a store tells it with its listing."""
+    """A file of a known format. ``etag`` is None unless the store lists it."""
 
     name: str
     size: int
@@ -27,7 +27,7 @@ class File:
 class Folder:
     """A folder that holds files of a known format; ``parts`` are the names of folders from ``root`` to it.
 
-    ``whole`` is False where the user named a single file of it.
+    ``whole`` is False if the user named a single file of the folder.
     """
 
     root: str
@@ -42,11 +42,10 @@ class Folder:
 
 @dataclass
 class Listing:
-    """What a walk found.
+    """The result of a walk.
 
-    ``roots`` are the paths that were given, as they may be shown; ``options`` what opens them, for the executors
-    (secret); ``left_out`` the folders that patterns left out, or files of which they left out: what is not found
-    there is not gone.
+    ``roots`` are the given paths without secrets. ``options`` open them on the executors, and are secret. ``left_out``
+    are the folders that patterns left out as a whole or in part: a data set that is missing there is not gone.
     """
 
     folders: list[Folder] = field(default_factory=list)
@@ -58,14 +57,14 @@ class Listing:
     left_out: set[str] = field(default_factory=set)
 
     def fail(self, path: str, reason: str) -> None:
-        """Note that something could not be looked at."""
+        """Add a failure: a path that cannot be crawled."""
         self.failures.append(Failure(shown(path), reason))
 
     def note(self, path: str, text: str) -> None:
-        """Note something about a path."""
+        """Add a note about a path."""
         self.notes.append(Note(shown(path), text))
 
 
 def shown(path: str) -> str:
-    """Return ``path`` as text that can be printed and stored, whatever bytes are in it."""
+    """Return ``path`` as text that can be printed and stored; invalid bytes are escaped."""
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -1,8 +1,8 @@
 """Folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
 
-A folder is listed once: real folders first, then what symbolic links lead to, if it was not listed already (a loop
-never is); such a link becomes a note. A link that leads out of the given paths is a failure and is not followed, unless
-the user says so: who may write to a lake must not choose what the crawler reads elsewhere.
+Each folder is listed once: real folders first, then the targets of symbolic links. A link to a folder that was listed
+already becomes a note, so loops end. A link that leads out of the given paths is a failure and is not followed unless
+the user allows it: a person who can write to the lake must not choose what the crawler reads elsewhere.
 """
 
 from __future__ import annotations
@@ -136,5 +136,5 @@ class LocalWalk:
 def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads to itself, or where nobody may look
+    except OSError:  # a link to itself, or into a folder without permission
         return False

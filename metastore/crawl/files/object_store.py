@@ -1,8 +1,8 @@
-"""Folders of an object store: a root is one listing of all keys below it, in pages of as many as the store gives.
+"""Folders of an object store: one listing of all keys below a root, in pages of the store's size.
 
-Keys that file systems cannot have (``a//b``, ``a/../b``) are failures: what reads them elsewhere reads another file.
-An empty object that stands for a folder is none. Sizes and times come from the listing; pyarrow tells no ETags. Where
-it tells no times either (most of fsspec), all that the store says of a file stands for its ETag.
+Keys that file systems cannot have (``a//b``, ``a/../b``) are failures: other readers would read another file. An empty
+object that stands for a folder is no file. Sizes and times come from the listing; pyarrow gives no ETags. If there are
+no times either (most of fsspec), a hash of all that the store says of a file stands for its ETag.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["walk_store"]
 
 
 def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]) -> bool:
-    """List the URI ``root`` into ``listing``; False if nothing is there. ``listed``: folders that others brought."""
+    """List the URI ``root`` into ``listing``. Return False if it is empty. ``listed``: folders of other roots."""
     filesystem, inside = filesystem_of(root, listing.options)
     try:
         found = _below(filesystem, inside)
@@ -53,7 +53,7 @@ def _below(filesystem: Any, inside: str) -> list[Any]:
 
 
 def _stamps(filesystem: Any, inside: str, found: Iterable[Any]) -> dict[str, str]:
-    """Return what tells one state of a file from another, by path, where pyarrow has no time of it."""
+    """Return a stamp for each file that has no time: it changes when the file changes."""
     timeless = any(info.type == FileType.File and info.mtime_ns is None for info in found)
     if not (timeless and isinstance(filesystem, PyFileSystem)):
         return {}

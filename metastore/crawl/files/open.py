@@ -1,7 +1,7 @@
-"""One file, wherever it is: opened for reading, with as few requests as that takes.
+"""A file on disk or in an object store, opened for reading with few requests.
 
-A file in an object store that is not large is fetched once, as a whole; of a larger one blocks are read as they are
-asked for. Whoever wants only its end (a footer) takes ``arrow()``.
+A small file in an object store is fetched once, as a whole; a larger one is read in blocks. Use ``arrow()`` to read
+only the end (a footer).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from metastore.errors import InvalidArgument
 __all__ = ["InputFile", "NotReadable"]
 
 _SMALL: Final = 1 << 24
-"""Up to how many bytes a file is fetched as a whole."""
+"""The size in bytes up to which a file is fetched as a whole."""
 _BLOCK: Final = 1 << 22
-"""How many bytes a request for a part of a larger one brings."""
+"""The bytes of one request for a part of a larger file."""
 
 
 class NotReadable(Exception):
@@ -41,7 +41,7 @@ class InputFile:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open the file for reading it, or most of it, from its beginning; it can be sought in."""
+        """Open the file to read most of it, from the beginning. The stream can seek."""
         if not is_uri(self.path):
             with Path(self.path).open("rb") as local:
                 yield local
@@ -56,7 +56,7 @@ class InputFile:
         yield io.BytesIO(self._content)
 
     def arrow(self) -> Any:
-        """Open the file for reading parts of it, as pyarrow has it; for a ``with``."""
+        """Open the file with pyarrow to read parts of it. Use it in a ``with``."""
         if not is_uri(self.path):
             return pa.OSFile(self.path)
         try:

@@ -1,9 +1,9 @@
 """Include and exclude patterns: which files of a root are crawled. Pure.
 
 A pattern is matched with the path from the root, name by name: ``*`` ``?`` ``[abc]`` ``[!abc]`` match inside one
-name, ``**`` any number of folders. A pattern that matches a folder means all that is below it. Letters count with
-their case, in either Unicode form. What an exclude pattern matches is left out; of the rest, what an include pattern
-matches is taken, everything where there is none.
+name, ``**`` matches any number of folders. A pattern that matches a folder matches all files below it. Upper and lower
+case differ; the Unicode form does not matter. Exclude patterns win. Without include patterns, every other file is
+taken.
 
     **/*.csv      CSV files, wherever they are      sales/2024     everything in that folder
     */staging     folders one level down            **/_old        folders of that name, wherever they are
@@ -39,14 +39,14 @@ class Patterns:
         return cls(_read(include, "an include pattern"), _read(exclude, "an exclude pattern"))
 
     def takes(self, names: tuple[str, ...]) -> bool:
-        """Tell whether the file with this path from the root is to be crawled."""
+        """Return whether the file with this path from the root is to be crawled."""
         names = _normal(names)
         if any(_covers(pattern, names) for pattern in self.exclude):
             return False
         return not self.include or any(_covers(pattern, names) for pattern in self.include)
 
     def enters(self, names: tuple[str, ...]) -> bool:
-        """Tell whether anything below the folder with this path could be taken."""
+        """Return whether anything below the folder with this path could be taken."""
         names = _normal(names)
         if any(_covers(pattern, names) for pattern in self.exclude):
             return False
@@ -69,7 +69,7 @@ def _compiled(pattern: str, what: str) -> _Pattern:
         )
     mixed = next((name for name in names if "**" in name and name != "**"), None)
     if mixed is not None:
-        raise InvalidArgument(f"{what} has ** as a name of its own only; {mixed!r} in {pattern!r} is none")
+        raise InvalidArgument(f"{what} allows ** only as a whole name; {mixed!r} in {pattern!r} is not one")
     if any("]" not in name[name.rindex("[") + 2 :] for name in names if "[" in name):
         raise InvalidArgument(f"{what} has a [ that is never closed: {pattern!r}; a plain one is written [[]")
     return tuple(_ANY_DEPTH if name == "**" else re.compile(fnmatch.translate(name)) for name in names)
@@ -109,6 +109,6 @@ def _covers(pattern: _Pattern, names: tuple[str, ...]) -> bool:
 
 
 def _reaches(pattern: _Pattern, names: tuple[str, ...]) -> bool:
-    """Tell whether ``pattern`` matches the folder, or could match something below it."""
+    """Return whether ``pattern`` matches the folder, or could match something below it."""
     places, whole = _places(pattern, names)
     return whole or bool(places)

@@ -1,7 +1,7 @@
-"""Paths as text: joined and taken apart, and whether anything is there.
+"""Paths as text: join them, split them, and check whether a file is there.
 
 A path is an absolute one of the local file system, or a URI of an object store without options (``s3://bucket/a``).
-Paths are kept as strings: there are many of them, and a location in the catalog is one.
+Paths are strings, because there are many of them and a location in the catalog is a string.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def path_of(location: str) -> str:
 
 
 def is_gone(location: str, options: Options = NO_OPTIONS) -> bool:
-    """Tell whether nothing is at ``location`` any more; what cannot be looked at counts as there."""
+    """Return whether there is nothing at ``location`` any more. A location that cannot be checked counts as there."""
     path = path_of(location)
     try:
         if not is_uri(path):

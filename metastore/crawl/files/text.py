@@ -1,6 +1,6 @@
-"""Opening text files: unpacked, checked to be text, in an encoding that is known.
+"""Open text files: unpack them, check that they are text, and find their encoding.
 
-What is found wrong is :class:`NotThisFormat`, whose message is the reason that the user reads. UTF-8 (with or without
+:class:`NotThisFormat` says what is wrong with a file; its message is the reason in the report. UTF-8 (with or without
 a byte order mark) and UTF-16 with one are read; text that is not valid UTF-8 is taken for ISO-8859-1, as databases
 and spreadsheets export it.
 """
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "NotThisFormat", "Sample", "TextFile", "encoding_of", "open_packed", "samples_of"]
 
 LARGEST: Final = 1 << 26
-"""How many bytes of a text are held at most, so also how long a row may be."""
+"""The most bytes of a text that are in memory, and so the longest row."""
 _SAMPLES: Final = tuple(1 << bits for bits in range(18, 27, 2))
-"""How many bytes are looked at before a file is read as a whole: at first, and while they hold no whole row."""
+"""The sizes of the samples: each is tried if the one before holds no whole row."""
 
 _CONTROLS: Final = bytes(c for c in range(32) if c not in b"\t\n\r\f\v\x1a\x1b") + b"\x7f"
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -63,7 +63,7 @@ class NotThisFormat(Exception):
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text file: its own name, without what it is packed in, and how its text is opened, each time anew."""
+    """A text file: its name without the compression's ending, and a function that opens its text from the beginning."""
 
     name: str
     open: Callable[[], AbstractContextManager[IO[bytes]]]
@@ -71,7 +71,7 @@ class TextFile:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The first bytes of a text. ``whole``: there are no others."""
+    """The first bytes of a text. ``whole``: the text has no other bytes."""
 
     data: bytes
     whole: bool
@@ -79,7 +79,7 @@ class Sample:
 
 @contextmanager
 def open_packed(file: InputFile, compression: str | None) -> Iterator[IO[bytes]]:
-    """Open the file for reading its text's bytes, unpacked."""
+    """Open the unpacked bytes of the file's text."""
     with file.open() as raw:
         head = raw.read(8)
         raw.seek(0)
@@ -96,9 +96,9 @@ def open_packed(file: InputFile, compression: str | None) -> Iterator[IO[bytes]]
 
 
 def samples_of(file: TextFile) -> Iterator[Sample]:
-    """Yield the first bytes of the text, more each time, until they are whole or too many; or raise NotThisFormat.
+    """Yield the first bytes of the text, more each time, until they are whole or too many.
 
-    The caller takes the first sample that holds what it needs.
+    The caller takes the first sample that holds what it needs. Raises NotThisFormat for a file that is no text.
     """
     blank = True
     for size in _SAMPLES:
@@ -127,7 +127,7 @@ def _first(stream: IO[bytes], size: int) -> bytes:
 
 
 def _check_text(sample: bytes) -> None:
-    """Raise NotThisFormat that says what the file is, if it is no text."""
+    """Raise NotThisFormat, with the format of the file if it is known, unless the sample is text."""
     if not sample.startswith(_UTF16) and sample.translate(None, _CONTROLS) != sample:
         known = next((what for magic, what in _BINARY if sample.startswith(magic)), None)
         raise NotThisFormat(

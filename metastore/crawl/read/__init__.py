@@ -1,1 +1,1 @@
-"""Read what one file says: its columns and figures."""
+"""Read the columns and figures of one file."""

@@ -1,4 +1,4 @@
-"""An Avro file's schema and rows: the header is decoded, of each block only how many rows it has, no row.
+"""Read an Avro file's schema and number of rows: the header, and the row count of each block, but no row.
 
 A file is a header (metadata, with the schema as JSON; a mark of 16 bytes) and blocks: the number of rows and of
 bytes, both as zigzag varints, the bytes, the mark (Avro 1.11 specification, "Object Container Files").
@@ -25,7 +25,7 @@ _MARK: Final = 16
 _VARINT: Final = 10
 _LONGEST: Final = 200
 _HEADER: Final = 1 << 26
-"""How many bytes a header may have; a damaged one can claim more than fit into memory."""
+"""The most bytes of a header. A damaged header can claim more than fit into memory."""
 _TRUNCATED: Final = "is truncated: its last block is not whole"
 
 
@@ -42,7 +42,7 @@ def read_avro(file: InputFile) -> tuple[tuple[Column, ...], int]:
 
 
 def _schema(stream: IO[bytes]) -> Any:
-    """Return the schema, and leave ``stream`` behind the header."""
+    """Return the schema; ``stream`` is behind the header then."""
     try:
         import fastavro  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Avro schemas as columns: how each Avro type is stored here. Pure.
+"""Avro schemas as columns: the column type of each Avro type. Pure.
 
     boolean int long float double bytes string   boolean int long float double binary string
     enum                                         string
@@ -12,8 +12,8 @@
     int with long, float with double             the wider, as Spark reads them
     any other union                              struct<member0, member1, …>, as Spark reads it
 
-A logical type that is not known, or does not fit what it stands on, is ignored, as the specification says. What no
-value ever has (``null`` alone) is ``external("null")``; a record within itself cannot be stored.
+A logical type that is unknown, or does not fit its underlying type, is ignored, as the specification says. ``null``
+alone is ``external("null")``. A record within itself cannot be stored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PRECISION: Final = range(1, 39)
 _LENGTH: Final = range(1, 2**31)
 _UUID: Final = 16
 _MOST: Final = 10_000
-"""Fields of a schema; one that names its parts again and again can have more than a computer can hold."""
+"""The most fields of a schema: a schema that repeats named types can have more than fit into memory."""
 
 
 def avro_columns(schema: Any) -> tuple[Column, ...]:

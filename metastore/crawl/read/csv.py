@@ -1,4 +1,4 @@
-"""A CSV file's columns and rows: the whole file is read, in blocks, so that memory stays bounded.
+"""Read a CSV file's columns and number of rows: the whole file, in blocks, in bounded memory.
 
 Every cell is read as text by pyarrow's parser, and the type of a column is the narrowest that fits all its cells:
 long, decimal(38,0), double, date, timestamp, timestamptz, boolean, else string. So a column that looks like numbers
@@ -26,7 +26,7 @@ from metastore.crawl.read.widen import NULL_TYPE, is_null, widest
 __all__ = ["TextFacts", "read_csv"]
 
 _BLOCKS: Final = (1 << 22, LARGEST)
-"""Bytes per block: at first, and where a row does not fit."""
+"""Bytes per block: the first size, and the size for a file with a longer row."""
 
 _TOO_LONG: Final = "has a row of more than {} MiB, or a quote that is never closed"
 _NULLS: Final = pa.array(pyarrow.csv.ConvertOptions().null_values, pa.string())
@@ -46,7 +46,7 @@ _DIGITS_ONLY: Final = ("long", "decimal(38,0)")
 
 @dataclass(frozen=True, slots=True)
 class TextFacts:
-    """What a text file says of itself; see :class:`metastore.crawl.read.facts.FileFacts`."""
+    """The facts about a text file; see :class:`metastore.crawl.read.facts.FileFacts`."""
 
     columns: tuple[Column, ...]
     rows: int
@@ -64,7 +64,7 @@ class _Guess:
 
 
 def read_csv(file: TextFile) -> TextFacts:
-    """Return the columns that all rows fit, the number of rows, and how the file is to be read."""
+    """Return the columns that fit all rows, the number of rows, and the options to read the file."""
     dialect, encoding = _sniffed(file)
     try:
         return _read(file, dialect, encoding)
@@ -107,7 +107,7 @@ def _read(file: TextFile, dialect: Dialect, encoding: str) -> TextFacts:
 
 
 def _guess(file: TextFile, dialect: Dialect, encoding: str) -> tuple[int, list[_Guess]]:
-    """Return the number of rows and what the columns are; again with greater blocks where a row does not fit."""
+    """Return the number of rows and the guessed columns. Try larger blocks if a row does not fit."""
     if dialect.bare:
         return 0, [_Guess() for _ in dialect.names]
     for block in _BLOCKS:
@@ -122,7 +122,7 @@ def _guess(file: TextFile, dialect: Dialect, encoding: str) -> tuple[int, list[_
         except pa.ArrowInvalid as error:
             if broken:
                 raise NotThisFormat(_row_error(file, dialect, encoding, broken[0])) from None
-            # likewise
+            # no code for this one either
             if "straddl" not in str(error):
                 raise
         else:
@@ -197,12 +197,12 @@ def _narrowest(values: Any) -> str:
 
 
 def _fits(values: Any, name: str) -> bool:
-    """Tell whether all ``values`` are of the type ``name``; the first few are asked first: most types fail there."""
+    """Return whether all ``values`` have the type ``name``. The first few go first, because most types fail there."""
     return not is_null(name) and all(_all_are(part, name) for part in (values[:_FEW], values[_FEW:]))
 
 
 def _all_are(values: Any, name: str) -> bool:
-    # Arrow takes 0xFF for a whole number, and 1.0 for a decimal without digits after the point
+    # Arrow accepts 0xFF as a whole number, and 1.0 for a decimal without digits after the point
     if name in _DIGITS_ONLY and not pc.all(pc.match_substring_regex(values, "^[+-]?[0-9]+$")).as_py():
         return len(values) == 0
     try:

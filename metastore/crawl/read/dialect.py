@@ -1,4 +1,4 @@
-"""How a CSV file is written: its delimiter, whether its first row is a header, its columns' names.
+"""Guess the dialect of a CSV file: its delimiter, whether its first row is a header, its columns' names.
 
 The delimiter is the one of ``, ; tab |`` that cuts the most rows of a sample into the same number of fields. The
 first row is a header if it looks different from what stands below it: below are numbers, dates or booleans, and it

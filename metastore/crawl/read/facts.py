@@ -1,4 +1,4 @@
-"""What is known of one file, and how the statistics of files and row groups add up.
+"""The facts about one file, and the sum of the statistics of files and row groups.
 
 The values of ``ColumnStats`` are Python values that compare as the column's type does; times are integers, in
 nanoseconds since 1970, so that dates and timestamps of any unit compare with each other. None means *not known*: one

@@ -1,8 +1,7 @@
-"""One file: its schema, rows and statistics, or the reason why there are none. Runs in Spark's executors.
+"""Read one file: its schema, rows and statistics, or the reason why it cannot be read. Runs in Spark's executors.
 
-Nothing that a file holds may stop the crawl: whatever is wrong with it ends as :class:`Unreadable`, with one line
-that a person can read. Of Parquet and ORC only the footer is read, of Avro the header and where its blocks begin, of
-text every byte.
+No content of a file may stop the crawl: each fault becomes :class:`Unreadable`, with a reason of one line. Of Parquet
+and ORC only the footer is read, of Avro the header and the beginning of each block, of text every byte.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _WHY_NOT: Final = {"parquet": why_not_parquet, "orc": why_not_orc}
 def infer_file(
     location: str, name: str, size: int, options: Options = NO_OPTIONS, limits: Limits | None = None
 ) -> FileFacts | Unreadable:
-    """Look into the file ``name``, a path relative to the folder ``location``, of ``size`` bytes."""
+    """Read the file ``name``, a path relative to the folder ``location``, of ``size`` bytes."""
     known = format_of(base_name(name))
     if known is None:
         return Unreadable(name, "has no known format")
@@ -74,14 +73,14 @@ def _infer_text(file: InputFile, name: str, known: Format, limits: Limits) -> Fi
         text = TextFile(known.file, functools.partial(open_packed, file, known.compression))
     if known.compression is not None:
         text = TextFile(text.name, functools.partial(limits.unpacked, text.open, file.size))
-    found = _TEXT[inside.name](text)
-    hints = found.hints | ({"compression": known.compression} if known.compression else {})
-    dialect = tuple(sorted(found.dialect.items()))
-    return FileFacts(name, file.size, inside.name, found.columns, found.rows, dialect, tuple(sorted(hints.items())))
+    facts = _TEXT[inside.name](text)
+    hints = facts.hints | ({"compression": known.compression} if known.compression else {})
+    dialect = tuple(sorted(facts.dialect.items()))
+    return FileFacts(name, file.size, inside.name, facts.columns, facts.rows, dialect, tuple(sorted(hints.items())))
 
 
 def _reason(error: Exception, file: InputFile, known: Format) -> str:  # noqa: PLR0911 (a table of cases)
-    """Say in one line what is wrong with the file."""
+    """Return the reason why the file cannot be read, in one line."""
     match error:
         case NotThisFormat() | NotReadable():
             return str(error)

@@ -1,4 +1,4 @@
-"""A JSON file's columns and rows: lines of objects, objects over several lines, or one array of them.
+"""Read a JSON file's columns and number of rows: lines of objects, objects over several lines, or one array.
 
 The whole file is read in bounded memory. Lines go through pyarrow block by block, the types of the blocks are
 widened; a block whose values do not agree (a number here, a string there) is typed by :mod:`json_values`, as is
@@ -31,7 +31,7 @@ _ROWS: Final = 1 << 12
 
 
 def read_json(file: TextFile) -> TextFacts:
-    """Return the columns of all rows, the number of rows, and how the file is to be read."""
+    """Return the columns of all rows, the number of rows, and the options to read the file."""
     encoding, lines = _form(file)
     with file.open() as stream:
         columns, rows = _merged(_line_blocks(stream) if lines else _value_blocks(stream, encoding))
@@ -42,7 +42,7 @@ def read_json(file: TextFile) -> TextFacts:
 
 
 def _form(file: TextFile) -> tuple[str, bool]:
-    """Return the encoding, and whether the first line is an object of its own; that line is looked at as a whole."""
+    """Return the encoding, and whether the first line is a whole object."""
     for sample in samples_of(file):
         encoding = encoding_of(sample)
         if encoding == "ISO-8859-1":
@@ -54,7 +54,7 @@ def _form(file: TextFile) -> tuple[str, bool]:
 
 
 def _first_line(sample: Sample) -> bytes | None:
-    """Return the first line, or what shows that it is no object; None where ``sample`` has only a part of it."""
+    """Return the first line; None if ``sample`` has only a part of a line that begins as an object."""
     text = sample.data.removeprefix(b"\xef\xbb\xbf").lstrip()
     line, end, _ = text.partition(b"\n")
     return line if end or sample.whole or not text.startswith(b"{") else None

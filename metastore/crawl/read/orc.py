@@ -1,4 +1,4 @@
-"""An ORC file's schema and rows, from its footer alone. pyarrow tells none of its statistics."""
+"""An ORC file's schema and rows, from its footer alone. pyarrow does not expose its statistics."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MAGIC = b"ORC"
 def read_orc(file: InputFile) -> tuple[tuple[Column, ...], int]:
     """Return the columns and the number of rows."""
     with file.arrow() as source:
-        found = pyarrow.orc.ORCFile(source)
-        schema, rows = found.schema, found.nrows
+        reader = pyarrow.orc.ORCFile(source)
+        schema, rows = reader.schema, reader.nrows
     return _columns(schema.remove_metadata().serialize().to_pybytes()), rows
 
 
 def why_not_orc(file: InputFile) -> str | None:
-    """Say what is wrong with a file that pyarrow refuses, where its first bytes tell; else None."""
+    """Return why pyarrow refuses a file, if its first bytes show it; else None."""
     with file.arrow() as source:
         head = source.read(len(_MAGIC))
     return None if head == _MAGIC else "is not ORC, although its name says so"

@@ -54,7 +54,7 @@ def _metadata(source: Any) -> Any:
 
 
 def why_not_parquet(file: InputFile) -> str | None:
-    """Say what is wrong with a file that pyarrow refuses, where its first and last bytes tell; else None."""
+    """Return why pyarrow refuses a file, if its first and last bytes show it; else None."""
     with file.arrow() as source:
         head = source.read(4)
         source.seek(max(source.size() - 4, 0))
@@ -73,7 +73,7 @@ _Decode = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """How the bounds of a type are read: as they are stored or as pyarrow has them, and what makes a value of them."""
+    """How to read the bounds of a type: raw or as pyarrow converts them, and the function that decodes them."""
 
     raw: bool
     decode: _Decode | None = None
@@ -81,7 +81,7 @@ class _Bounds:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What follows from a schema: its columns, how many leaves it has, and where those without parts are."""
+    """The facts about a schema: its columns, the number of its leaves, and the positions of its flat columns."""
 
     columns: tuple[Column, ...]
     leaves: int
@@ -92,10 +92,10 @@ _RECENT: Final[dict[bytes | None, tuple[Any, _Known]]] = {}
 
 
 def _known(metadata: Any) -> _Known:
-    """Take a schema apart once, for most files of a lake share theirs with others.
+    """Return the facts about a file's schema. They are cached, because most files of a lake share a schema.
 
-    Files are known to have one schema where pyarrow wrote the same one down in them and their leaves are equal; that
-    is told without making a schema of the footer. (Leaves alone do not tell a struct that is never null.)
+    Two files have one schema if pyarrow stored the same Arrow schema in both and their leaves are equal. That check
+    needs no decoding of the footer's schema. (Equal leaves alone do not show a struct that is never null.)
     """
     written = (metadata.metadata or {}).get(_ARROW_SCHEMA)
     leaves, known = _RECENT.get(written, (None, None))
@@ -141,7 +141,7 @@ def _leaves(kind: Any) -> int:
 
 
 def _chunk(chunk: Any, bounds: _Bounds | None) -> ColumnStats:
-    """Return the statistics of one column chunk; what the footer has and nobody can read counts as unknown."""
+    """Return the statistics of one column chunk; unreadable statistics count as unknown."""
     try:
         stats = chunk.statistics
         if stats is None:

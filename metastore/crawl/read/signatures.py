@@ -1,11 +1,10 @@
-"""How a data set is named in the catalog's rows, and how the state of its files is. Pure.
+"""The row name of a data set in the catalog, and the signature of its files. Pure.
 
-A *row name* is the location itself; where that is longer than a name may be, or no clean name, a beginning of it and
-a hash. Either way it begins as the location of a folder above it does, so that rows below a folder are listed by
-prefix.
+The *row name* is the location. If the location is too long or no clean name, the row name is its beginning and a hash.
+In both cases it begins like the location of each folder above, so the rows below a folder are listed by prefix.
 
-A *signature* is a hash of what decides what a data set looks like: name, size and time (or ETag) of each file, and
-the version of the rules by which files are read. Equal signatures: the files need not be read.
+The *signature* is a hash over name, size and time (or ETag) of each file, and over the version of the rules by which
+files are read. If the signature is unchanged, the files need not be read.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from metastore.names import MAX_NAME, clean_name
 __all__ = ["RULES", "location_row", "prefix_of", "row_name", "signature_of"]
 
 RULES: Final = 2
-"""The version of the rules by which files become tables; a new one makes a crawl read everything again."""
+"""The version of the rules by which files become tables. After a new version a crawl reads everything again."""
 
 _REFUSED: Final = ("Cc", "Cs")
 _HASH: Final = 16
@@ -59,7 +58,7 @@ def _beginning(location: str) -> str:
 def signature_of(files: Iterable[File], unlisted: Iterable[str] = (), *, incomplete: bool = False) -> str:
     """Return the signature of a data set of ``files``.
 
-    ``unlisted``: names of others that cannot be used; ``incomplete``: a folder of it could not be listed.
+    ``unlisted`` are names of other files that cannot be used. ``incomplete``: one of its folders could not be listed.
     """
     digest = blake2b(f"{RULES} {incomplete}\n".encode(), digest_size=_HASH)
     for file in files:

@@ -1,4 +1,4 @@
-"""Which type holds the values of two types without loss: what the schemas of files are merged with.
+"""The type that holds the values of two types without loss; it merges the schemas of files.
 
     anything with itself       itself                      null with X               X
     byte < short < int < long  the wider                   float < double            the wider
@@ -35,7 +35,7 @@ _STRING: Final = Atomic("string")
 
 
 def is_null(kind: Type | str) -> bool:
-    """Tell whether ``kind`` is the type of no value at all."""
+    """Return whether ``kind`` is the type of a column without values."""
     return str(kind) == NULL_TYPE
 
 

@@ -1,11 +1,11 @@
-"""The changes of a table as lines that a person reads: what comes, what changes, what goes. Pure.
+"""The changes of a table as lines that a person reads. Pure.
 
-    + speed double                    a column that comes            ~ id int -> long      its type changes
-    + partition month=8               a partition                    - partition month=1   it is gone
+    + speed double                    a new column                   ~ id int -> long      a new type
+    + partition month=8               a new partition                - partition month=1   a removed partition
     + property crawl.header = true    a property                     ~ location file:///a -> file:///b
     - old (in no file any more; kept)                                ! id long in the files (int is kept)
 
-A line that begins with ``!`` or ends in "kept" is something that is not written.
+A line that begins with ``!`` or contains "kept" shows a difference that is not written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from metastore.names import format_path
 __all__ = ["column_lines", "lines_of", "partition_lines"]
 
 _MOST: Final = 20
-"""How many partitions are named before the rest is counted."""
+"""How many partitions are named; the others are only counted."""
 
 
 def column_lines(columns: Iterable[Column]) -> Iterator[str]:
@@ -56,7 +56,7 @@ def lines_of(
 
 
 def partition_lines(parts: Iterable[str], replaced: frozenset[str], removed: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each partition that comes, changes or goes; the first few of each."""
+    """Yield a line for each partition that is added, changed or removed; at most twenty of each."""
     parts = list(parts)
     for sign, names in (
         ("+", [name for name in parts if name not in replaced]),

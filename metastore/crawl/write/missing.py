@@ -1,10 +1,11 @@
-"""Tables whose files are gone: kept, marked or dropped, as the policy says.
+"""Settle the tables whose files are gone: keep, mark or drop them, as the policy says.
 
-Gone is a data set that was crawled before, lies below a crawled path, and of which no file was listed. Nothing is
-said of what could not be seen: below or above a folder that could not be listed, or that patterns left out.
+A data set is gone if it was crawled before, is below a crawled path, and has no listed file. It does not count as gone
+if the crawler could not see it: if a folder above or below could not be listed, or patterns left it out.
 
-A mark is the property ``crawl.missing``, which says since when; it goes when files are there again. A table is
-dropped only if nobody but the crawler has changed it, else it is marked. Each is one transaction on fresh reads.
+The mark is the property ``crawl.missing``, whose value is the time. The crawler removes it when files are there again.
+It drops a table only if nothing but the crawler has changed it, and marks it otherwise. Each table is settled in one
+transaction on fresh reads.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ Row = TableResult | Failure | Note
 
 
 def missed(lost: Iterable[Entry], listing: Listing) -> list[Entry]:
-    """Return which of the rows without files are of data sets that are gone for sure."""
+    """Return the rows whose data sets are certainly gone."""
     unseen = sorted({f.path for f in listing.failures} | {n.path for n in listing.notes} | listing.left_out)
     return [entry for entry in lost if not _is_hidden(path_of(entry.row.location), unseen)]
 
 
 def _is_hidden(path: str, unseen: list[str]) -> bool:
-    """Whether ``path``, a folder above it, or something below it, was not seen."""
+    """Return whether ``path``, a folder above it, or anything below it was not seen."""
     if any_below(path, unseen):
         return True
     hidden, parts = set(unseen), path.split("/")
@@ -45,7 +46,7 @@ def _is_hidden(path: str, unseen: list[str]) -> bool:
 
 
 def is_news(entry: Entry, policy: OnMissing) -> bool:
-    """Whether there is something to write for a data set that is gone."""
+    """Return whether a data set that is gone needs a write."""
     if policy == "keep":
         return False
     if entry.path is None or entry.row.missing is None:
@@ -60,7 +61,7 @@ def _is_edited(row: Source, version: int) -> bool:
 def settle_missing(
     store: Store, catalog: Catalog, gone: Iterable[Entry], policy: OnMissing, now: str, *, dry_run: bool
 ) -> Iterator[Row]:
-    """Do what the policy says with each data set that is gone; yield what was done."""
+    """Apply the policy to each data set that is gone; yield the results."""
     for entry in gone:
         try:
             row = entry.row
@@ -100,7 +101,7 @@ def _settling(catalog: Catalog, row: Source, policy: OnMissing, now: str) -> Cal
     def settle(tx: Any) -> Action | None:
         (fresh,) = tx.sources.load_many(catalog, [row.name])
         if fresh is None or fresh.table != row.table or fresh.signature != row.signature:
-            return None  # another crawl was faster, and knows more
+            return None  # another crawl was faster, and its reads are newer
         (table,) = tx.sources.tables([] if fresh.table is None else [fresh.table]) or [None]
         if table is None or table.location != fresh.location:
             tx.sources.put_many(catalog, [], [row.name])

@@ -1,21 +1,22 @@
-"""What must change in the catalog, so that a table is as its files have it, and no more. Pure.
+"""The plan of a table: the smallest change that brings the catalog in line with the files. Pure.
 
-Three states are compared: what the *files* have now, what the *catalog* has, and what the crawler saw *before*: the
-statistic ``crawl`` of the table, an owned row that is written in the same commit. What differs between now and before
-is new in the files, and is written; what differs between before and the catalog was edited by people, and stays:
+The plan is a three-way merge of what the *files* have now, what the *catalog* has, and what the crawler saw *before*
+(the table's statistic ``crawl``, an owned row that the same commit writes). A difference between now and before is new
+in the files, and is written. A difference between before and the catalog is an edit of people, and stays:
 
-* columns: new ones are added (before the partition columns); a type that changed is kept and noted, or widened where
-  one type holds both, or fails the table, as the policy says; a column that became nullable is. One that people
-  dropped or renamed is not added again; one that no file has any more is kept, and noted. Comments are never touched.
-* properties: only those that begin with ``crawl.``, which say what a reader must know of the files, and of those
-  only the ones that changed in the files. ``crawl.missing`` goes, for the files are back.
-* the format as the properties; the location only where there is none, or where the old one is gone.
-* partitions: those without ``numFiles`` are people's. Of the others, what is new is added, what has other figures is
-  replaced with its other properties kept, what is gone is removed (not where a file or folder could not be read).
-  The partitioning of a table never changes: where it is another, partitions stay as they are, and it is noted.
+* Columns: new columns are added before the partition columns. A changed type is kept and noted, or widened if one type
+  holds both, or fails the table, as the policy says. A column becomes nullable when the files have nulls. A column
+  that people dropped or renamed is not added again. A column that no file has any more is kept and noted. Comments
+  never change.
+* Properties: only those that begin with ``crawl.`` and have changed in the files. They tell a reader how to read the
+  files. ``crawl.missing`` is removed, because the files are back.
+* Format: as properties. Location: only if the table has none, or if the old one is gone.
+* Partitions: those without ``numFiles`` belong to people. Of the others, new ones are added, ones with other figures
+  are replaced (their other properties stay), and missing ones are removed, unless a file or folder could not be read.
+  A table's partitioning never changes: if the files have another, the partitions stay and a note says so.
 
-A table that is unchanged makes an empty plan. Planning again after a lost race is always right: a plan says nothing
-about states that it did not see.
+An unchanged table has an empty plan. It is always safe to plan again after a lost race, because a plan rests only on
+the states that it compared.
 """
 
 from __future__ import annotations
@@ -60,15 +61,15 @@ _SIGNATURE: Final = "signature"
 
 
 class PlanError(Exception):
-    """The table is not written. The message says why, in one line."""
+    """The table cannot be written. The message says why, in one line."""
 
 
 class LocationTaken(PlanError):
-    """The table at this path is of other files."""
+    """The table at this path has other files."""
 
 
 class TypeChanged(PlanError):
-    """A column has another type in the files now, and the policy is to fail."""
+    """A column's type has changed in the files, and the policy is to fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class StoredPart:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table in the catalog, called ``names``; ``seen`` is what the crawler saw before, None if it never did."""
+    """The table ``names`` in the catalog. ``seen`` is what the crawler saw before; None: it never saw the table."""
 
     columns: tuple[Column, ...]
     partitioning: tuple[str, ...] = ()
@@ -97,10 +98,10 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What to write. ``create``: there is no table yet, and ``changes`` are empty.
+    """The writes for one table. With ``create`` there is no table yet, and ``changes`` is empty.
 
-    ``parts`` are to be added or replaced, ``replaced`` are the names of those that are there; ``removed`` go.
-    ``open_types``: a type was left as it is. ``diff``: what changes, in lines.
+    ``parts`` are the partitions to add or replace, ``replaced`` the names of those to replace, ``removed`` the names of
+    those to remove. ``open_types``: a changed type was not taken over. ``diff``: the changes as lines.
     """
 
     create: bool = False
@@ -116,12 +117,12 @@ class TablePlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """Whether the plan writes nothing."""
         return not (self.create or self.changes or self.parts or self.removed or self.seen)
 
     @property
     def alters(self) -> bool:
-        """Whether anything but the signature of the files is another."""
+        """Whether the plan changes more than the signature of the files."""
         return bool(self.changes or self.parts or self.removed or (self.seen and not self.same_figures))
 
 
@@ -142,9 +143,9 @@ def plan_table(
     is_gone: Callable[[str], bool] = lambda _: False,
     on_type_change: OnTypeChange = "report",
 ) -> TablePlan:
-    """Return what to write. ``is_gone`` says whether a location's files are no longer there.
+    """Return the plan of ``dataset``. ``is_gone`` tells whether a location has no files any more.
 
-    Raises LocationTaken if the table is of other files, TypeChanged where a type is another and the policy says so.
+    Raises LocationTaken if the table has other files, TypeChanged if a type has changed and the policy is to fail.
     """
     parts = {name: StoredPart(dict(part.values), _part_properties(part)) for name, part in dataset.parts.items()}
     if stored is None:
@@ -199,7 +200,7 @@ def _place(dataset: Dataset, stored: StoredTable, is_gone: Callable[[str], bool]
 
 
 def _has_moved(stored: StoredTable, here: str, is_gone: Callable[[str], bool]) -> bool:
-    """Whether what was crawled is gone; only asked of the kind of place that is being crawled."""
+    """Return whether the old location is gone. Only locations of the same file system are checked."""
     there = str(stored.location)
     return stored.seen is not None and there.partition("://")[0] == here.partition("://")[0] and is_gone(there)
 
@@ -215,7 +216,7 @@ def _properties(dataset: Dataset, stored: StoredTable) -> Iterator[EntityChange]
 
 
 class _Columns:
-    """The changes of columns, and what there is to say about them."""
+    """The changes of a table's columns, and the notes about them."""
 
     def __init__(self, dataset: Dataset, stored: StoredTable, on_type_change: OnTypeChange) -> None:
         self.dataset, self.stored, self.policy = dataset, stored, on_type_change
@@ -225,12 +226,12 @@ class _Columns:
         self.kept: dict[str, str] = {}
 
     def missing(self) -> dict[str, str]:
-        """Return the types of the columns that files had before and have no more, in the catalog or dropped there."""
+        """Return the types of the columns that the files had before and have no more."""
         names = {column.name for column in self.dataset.columns}
         return {name: seen["type"] for name, seen in self.before.items() if name not in names}
 
     def lines(self) -> Iterator[str]:
-        """Yield what is new in the files and not written, in lines."""
+        """Yield a line for each change in the files that is not written."""
         for name, kind in self.missing().items():
             if name in self.there and not self.before[name].get("missing"):
                 yield f"- {name} {kind} (in no file any more; kept)"
@@ -266,7 +267,7 @@ class _Columns:
         if now.type != there.type and not edited:
             wider = widen(there.type, now.type)
             if wider == there.type:
-                pass  # what the catalog has holds it
+                pass  # the catalog's type holds the values
             elif self.policy == "fail":
                 raise TypeChanged(
                     f"the column {now.name!r} is {now.type} in the files now, {there.type} in the catalog"
@@ -286,7 +287,7 @@ def _other_partitioning(dataset: Dataset, stored: StoredTable) -> str:
 
 
 def _partitions(parts: Mapping[str, StoredPart], dataset: Dataset, stored: StoredTable) -> dict[str, Any]:
-    """Return the parts of a plan that are about partitions."""
+    """Return the fields of a plan that concern partitions."""
     wanted = {name: _merged(part, stored.parts.get(name)) for name, part in parts.items()}
     changed = {name: part for name, part in wanted.items() if part != stored.parts.get(name)}
     return {

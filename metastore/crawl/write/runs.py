@@ -1,7 +1,7 @@
-"""The record of a crawl: an owned row of the catalog, called by when it began, bounded in size.
+"""The record of a crawl: an owned row of the catalog, named by the time when the crawl began, bounded in size.
 
-It is written as *running* before the first file is read, and at the end as done, failed or interrupted. One that
-stays running was killed. A crawl that finds nothing new writes nothing, not even a record; nor does a dry run.
+Its state is *running* before the first file is read, and done, failed or interrupted at the end. A record that stays
+*running* is of a crawl that was killed. A crawl that finds nothing new writes no record; a dry run neither.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from metastore.store import Store
 __all__ = ["Run", "run_name"]
 
 _MOST: Final = 100
-"""How many failures and notes, and how many changed tables, are kept; the rest is counted."""
+"""How many failures, notes and changed tables are kept; the others are only counted."""
 _LONGEST: Final = 500
 _COUNTS: Final = ("created", "altered", "unchanged", "missing", "dropped", "partitions_added", "partitions_changed")
 _SUMS: Final = ("partitions_removed", "files", "rows", "bytes", "skipped", "attempts", "conflicts", "profiled")
@@ -38,20 +38,20 @@ class Run:
         self._values: dict[str, Any] = {"began": f"{began:%Y-%m-%dT%H:%M:%SZ}", **asked}
 
     def start(self, *, found: int, unread: int) -> None:
-        """Write that the crawl runs, having found so many data sets, of which so many need not be read."""
+        """Write that the crawl runs. ``found`` counts its data sets, ``unread`` those that need not be read."""
         self._values |= {"found": found, "unread": unread}
         self._write("running")
 
     def done(self, report: CrawlReport) -> None:
-        """Write what came of it."""
+        """Write the result of a crawl that ended."""
         counts = {name: getattr(report, name) for name in (*_COUNTS, *_SUMS)}
         changed = [f"{row.action} {row.path}" for row in report.results if row.action not in ("unchanged", "failed")]
         self._values |= {"seconds": round(report.seconds, 3), **counts, "tables": report.tables}
-        self._values |= {**_listed("changed", changed), **_told(report.failures, report.notes)}
+        self._values |= {**_listed("changed", changed), **_failures_and_notes(report.failures, report.notes)}
         self._write("done")
 
     def ended(self, state: str, seconds: float, reason: str, missing: Sequence[str], written: int) -> None:
-        """Write that it did not come to its end; ``missing`` are the locations that were not written."""
+        """Write that the crawl ended early; ``missing`` are the locations that were not written."""
         self._values |= {"seconds": round(seconds, 3), "reason": reason[:_LONGEST], "written": written}
         self._values |= _listed("not_written", missing)
         self._write(state)
@@ -61,7 +61,7 @@ class Run:
         self._store.crawls.put_many(self._catalog, [row])
 
 
-def _told(failures: Iterable[Failure], notes: Iterable[Note]) -> dict[str, Any]:
+def _failures_and_notes(failures: Iterable[Failure], notes: Iterable[Note]) -> dict[str, Any]:
     failed = [f"{failure.path}: {failure.reason}" for failure in failures]
     return {**_listed("failures", failed), **_listed("notes", [f"{note.path}: {note.text}" for note in notes])}
 

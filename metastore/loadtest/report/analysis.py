@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 from metastore.checker.records import OUTCOMES
-from metastore.loadtest.report.analysed import Action, Analysis, ClientShare, Run, Times
 from metastore.loadtest.report.conflicts import Causes, conflicts_of
 from metastore.loadtest.report.counts import Spans, count
+from metastore.loadtest.report.model import Action, Analysis, ClientShare, Run, Times
 from metastore.loadtest.report.record_folders import read_facts, record_folders
-from metastore.loadtest.report.recorded import read_operations
+from metastore.loadtest.report.records import read_operations
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession

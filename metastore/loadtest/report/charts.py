@@ -1,4 +1,4 @@
-"""The charts of a report as values, whoever draws them: ``svg`` for the page, ``png`` as pictures."""
+"""The charts of a report as values; ``svg`` draws them on the page, ``png`` as pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import takewhile
 from math import ceil, floor, log10
 from typing import Final, Literal
 
-from metastore.loadtest.report.analysed import Analysis, Moment, Run
+from metastore.loadtest.report.model import Analysis, Moment, Run
 
 __all__ = ["Bar", "Bars", "Chart", "Lines", "Mark", "Series", "number", "of_ramp", "of_run", "percent"]
 

@@ -1,4 +1,4 @@
-"""What attempts lost to, and where: the causes, and the hot entities."""
+"""The causes of lost attempts, and the entities with most conflicts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 from metastore.checker.records import EVENTS
-from metastore.loadtest.report.analysed import HotEntity
-from metastore.loadtest.report.recorded import read_parquet
+from metastore.loadtest.report.model import HotEntity
+from metastore.loadtest.report.records import read_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -1,4 +1,4 @@
-"""What a run comes to by time, by time to commit, by attempts and by client: counted in one pass over its records."""
+"""The counts of a run by time, time to commit, attempts and client, in one pass over its records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
-from metastore.loadtest.report.analysed import Bucket, ClientShare, Moment
+from metastore.loadtest.report.model import Bucket, ClientShare, Moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -31,7 +31,7 @@ _KEYS: Final = ("moment", "bucket", "tries", "client")
 
 @dataclass(frozen=True)
 class Counts:
-    """By run; see :class:`metastore.loadtest.report.analysed.Run`. What is not there is empty."""
+    """By run; see :class:`metastore.loadtest.report.model.Run`. What is not there is empty."""
 
     moments: Mapping[int, tuple[Moment, ...]]
     commits: Mapping[int, tuple[Bucket, ...]]

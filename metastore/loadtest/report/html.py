@@ -7,8 +7,8 @@ from html import escape
 from typing import Any, Final
 
 from metastore.checker.finding import Finding
-from metastore.loadtest.report.analysed import Analysis
 from metastore.loadtest.report.charts import number, of_ramp, percent
+from metastore.loadtest.report.model import Analysis
 from metastore.loadtest.report.parts import cells, charts, facts_list, heads, name
 from metastore.loadtest.report.run import run_sections
 from metastore.loadtest.report.style import STYLE

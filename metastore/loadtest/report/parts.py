@@ -1,4 +1,4 @@
-"""What the page of a report is made of. Whatever comes from the run is escaped here or by who calls."""
+"""The parts of a report's page. All texts from the run are escaped here or by the caller."""
 
 from __future__ import annotations
 

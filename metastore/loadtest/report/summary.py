@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from metastore.loadtest.report.analysed import Action, Analysis, Run
 from metastore.loadtest.report.charts import number, percent
+from metastore.loadtest.report.model import Action, Analysis, Run
 from metastore.loadtest.report.verdict import Verdict
 
 __all__ = ["FORMAT", "summary", "terminal"]

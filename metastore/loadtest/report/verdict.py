@@ -1,4 +1,4 @@
-"""What the checker says of a run, or of all runs of a ramp."""
+"""The verdict of the checker on a run, or on all runs of a ramp."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from metastore.checker.finding import Finding
-from metastore.loadtest.report.analysed import Analysis
+from metastore.loadtest.report.model import Analysis
 
 __all__ = ["Findings", "Verdict", "verdict_of"]
 

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 from metastore.loadtest.report import charts
-from metastore.loadtest.report.analysed import Analysis
 from metastore.loadtest.report.html import page
+from metastore.loadtest.report.model import Analysis
 from metastore.loadtest.report.png import has_matplotlib, write_png
 from metastore.loadtest.report.record_folders import record_folders
 from metastore.loadtest.report.summary import summary

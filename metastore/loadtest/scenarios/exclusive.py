@@ -1,4 +1,4 @@
-"""``exclusive``: a schema is frozen, and what is above it renamed, beside those who write its tables."""
+"""``exclusive``: some clients freeze a schema or rename its parent while others write its tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metastore.kinds.change import SetProperty
 from metastore.kinds.table.kind import Table
 from metastore.loadtest.calls import Calls, Within
 from metastore.loadtest.scenarios.scenario import Me, Scenario
-from metastore.loadtest.scenarios.wandering import Wandering
+from metastore.loadtest.scenarios.whereabouts import Whereabouts
 from metastore.store import Store
 
 __all__ = ["Exclusive"]
@@ -22,7 +22,7 @@ _FREEZERS: Final = 8
 _RENAMER: Final = 2
 _PAUSES: Final = {0: 0.05, _RENAMER: 0.4}
 """Seconds between two freezes, or renames, of one client, on average: so that the others get somewhere. At random, or
-whoever looks for the parent may look in step with its renames, and never find it.
+a client that looks for the parent may look in step with its renames, and never find it.
 """
 _TTL: Final = 5.0
 _TIMEOUT: Final = 5.0
@@ -30,7 +30,7 @@ _TIMEOUT: Final = 5.0
 
 @dataclass(frozen=True)
 class Exclusive(Scenario):
-    """A schema in a schema; whoever freezes it changes each of its tables, as one commit."""
+    """A schema in a schema. A client that freezes it changes each of its tables in one commit."""
 
     name = "exclusive"
     about: ClassVar[str] = "freezes of a schema and renames of its parent, beside writes to its tables"
@@ -40,7 +40,7 @@ class Exclusive(Scenario):
         store.tables.create_many(schema, ({"name": f"t{i}", "columns": [Column("id", "long")]} for i in range(_TABLES)))
 
     def work(self, calls: Calls, me: Me) -> Iterator[float]:
-        parent = Wandering([f"{me.ground}.above", f"{me.ground}.beyond"])
+        parent = Whereabouts([f"{me.ground}.above", f"{me.ground}.beyond"])
         role = _RENAMER if me.number == _RENAMER else min(me.number % _FREEZERS, 1)
         number = 0
         while True:

@@ -1,4 +1,4 @@
-"""``zipf``, and scenarios of one's own: a mix of operations over many tables, some of them used more than others."""
+"""``zipf``, and users' scenarios: a mix of operations over many tables, some of them used more than others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
 from metastore.kinds.change import SetProperty
 from metastore.loadtest.calls import Calls, Within
-from metastore.loadtest.scenarios.picking import Weighted, zipf
 from metastore.loadtest.scenarios.scenario import Me, Scenario
-from metastore.loadtest.scenarios.wandering import Wandering
+from metastore.loadtest.scenarios.weights import Weighted, zipf
+from metastore.loadtest.scenarios.whereabouts import Whereabouts
 from metastore.store import Store
 
 __all__ = ["READS", "WRITES", "Mix"]
@@ -107,7 +107,7 @@ class _Turn:
     def __init__(self, mix: Mix, calls: Calls, me: Me) -> None:
         self._mix, self._calls, self._me = mix, calls, me
         self._tables = zipf(mix.tables, mix.skew)
-        self._places: dict[int, Wandering] = {}  # of those that were not where they began
+        self._places: dict[int, Whereabouts] = {}  # of those that were not where they began
         self._mine: deque[str] = deque()
         self._number = 0
 
@@ -122,12 +122,12 @@ class _Turn:
     def _schema(self, table: int) -> str:
         return f"{self._me.ground}.s{table % self._mix.schemas}"
 
-    def _place(self, table: int) -> Wandering:
+    def _place(self, table: int) -> Whereabouts:
         if table not in self._places:
             near = [self._schema(table)]
             if self._mix.weights.get("move") and self._mix.schemas > 1:
                 near.append(self._schema(table + 1))
-            self._places[table] = Wandering([f"{schema}.{name}{table}" for name in "tx" for schema in near])
+            self._places[table] = Whereabouts([f"{schema}.{name}{table}" for name in "tx" for schema in near])
         return self._places[table]
 
     def _path(self, table: int) -> str:

@@ -1,4 +1,4 @@
-"""``rename-storm``: schemas are renamed and moved under those who write their tables."""
+"""``rename-storm``: some clients rename and move schemas while others write their tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metastore.columns.column import Column
 from metastore.kinds.change import SetProperty
 from metastore.loadtest.calls import Calls
 from metastore.loadtest.scenarios.scenario import Me, Scenario
-from metastore.loadtest.scenarios.wandering import Wandering
+from metastore.loadtest.scenarios.whereabouts import Whereabouts
 from metastore.store import Store
 
 __all__ = ["RenameStorm"]
@@ -39,7 +39,7 @@ class RenameStorm(Scenario):
 
     def work(self, calls: Calls, me: Me) -> Iterator[float]:
         schemas = [
-            Wandering([f"{me.ground}.{side}.{name}{n}" for name in "sx" for side in ("left", "right")])
+            Whereabouts([f"{me.ground}.{side}.{name}{n}" for name in "sx" for side in ("left", "right")])
             for n in range(_SCHEMAS)
         ]
         renames = me.number % _STORM == 0

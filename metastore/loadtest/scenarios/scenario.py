@@ -1,4 +1,4 @@
-"""What a scenario is: what is there at the start, and what each client does, one operation after the other."""
+"""The interface of a scenario: it creates the first entities, and yields each client's operations in turn."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Me:
     clients: int
     """How many there are."""
     tag: str
-    """Its own part of names; new after it was killed and began again."""
+    """The client's part of names. It is new after the client was killed and started again."""
     ground: str
-    """The catalog that the scenario has for itself."""
+    """The catalog of the scenario; no other program uses it."""
     seconds: float | None
     """How long the run is; None: until the work is done."""
     elapsed: Callable[[], float]
@@ -40,9 +40,9 @@ class Ended:
     ground: str
     clients: int
     finished: bool
-    """All clients came to the end of their work by themselves, and none had to begin again."""
+    """Whether all clients finished their work, and none was started again."""
     causes: Mapping[str, int]
-    """How many attempts lost to what."""
+    """How many attempts lost, by cause."""
 
 
 class Scenario:
@@ -52,23 +52,23 @@ class Scenario:
     about: ClassVar[str]
     """One line for people."""
     seconds: ClassVar[float | None] = 10.0
-    """How long a run is where nobody says; None: until the work is done."""
+    """The default length of a run in seconds; None: until the work is done."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return what the run is to be known by beside its name."""
+        """Return the parameters that the report shows beside the name."""
         return {}
 
     def check(self) -> None:
-        """Raise InvalidArgument for parameters that make no sense, before anything is written."""
+        """Raise InvalidArgument for invalid parameters, before anything is written."""
 
     def prepare(self, store: Store, ground: str) -> None:
-        """Make what is there at the start, below the catalog ``ground``."""
+        """Create the first entities below the catalog ``ground``."""
         raise NotImplementedError
 
     def work(self, calls: Calls, me: Me) -> Iterator[float]:
-        """Call the store for as long as somebody asks; yield after each operation how many seconds to wait."""
+        """Call the store until the iterator is dropped. After each operation yield how many seconds to wait."""
         raise NotImplementedError
 
     def broken(self, store: Store, ended: Ended) -> list[Finding]:
-        """Return what the scenario promises and did not keep."""
+        """Return a finding for each promise that the scenario broke."""
         return []

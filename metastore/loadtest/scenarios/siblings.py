@@ -1,4 +1,4 @@
-"""``siblings``: the clients create, alter and drop different tables of one schema; nobody makes anybody retry."""
+"""``siblings``: the clients create, alter and drop different tables of one schema, and never conflict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Siblings"]
 _ALTERED: Final = 3
 _ALIVE: Final = 20
 _NO_CONTENTION: Final = ("busy", "lost", "unavailable", "serialization")
-"""What an attempt can lose to that no other operation on its entities is to blame for."""
+"""Causes of lost attempts that no other operation on the same entities is responsible for."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A scenario of one's own, as a TOML file: see docs/loadtest.md."""
+"""A user's scenario in a TOML file; docs/loadtest.md describes the keys."""
 
 from __future__ import annotations
 

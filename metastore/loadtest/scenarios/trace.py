@@ -1,4 +1,4 @@
-"""``trace``: what others did once is done again: a trace file of creates, alters, drops and renames.
+"""``trace``: replays a trace file of creates, alters, drops and renames.
 
 A trace is JSON lines, gzipped if its name ends with ``.gz``. A line is ``{"client": "…", "ops": [[…], …]}``; an
 operation is ``["create", PATH, VALUE]``, ``["alter", PATH, VALUE]``, ``["drop", PATH]`` or

@@ -1,4 +1,4 @@
-"""Drawing things at random: some more often than others."""
+"""Weighted random choice, and the weights of Zipf's law."""
 
 from __future__ import annotations
 

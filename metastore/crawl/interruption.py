@@ -1,4 +1,4 @@
-"""A crawl that was interrupted, and what it leaves undone."""
+"""The error of a crawl that was interrupted: it names the data sets that were not written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SHOWN: Final = 5
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C. What was committed stays; ``missing`` are the locations of data sets that were not written.
+    """Ctrl-C ended the crawl. What was committed stays; ``missing`` are the locations that were not written.
 
-    Next step: crawl again, which does the rest.
+    Next step: crawl again. The next crawl writes the rest.
     """
 
     def __init__(self, written: int, missing: Sequence[str]) -> None:

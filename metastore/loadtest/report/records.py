@@ -1,4 +1,4 @@
-"""How Spark reads the records of a run, or of a ramp."""
+"""The records of a run or a ramp as Spark data frames."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.view.kind import View
 from metastore.names import Path, format_path, parse_path
+from metastore.spark.dataframe import dataframe, reason_of
 from metastore.spark.readable import Readable, readables
-from metastore.spark.reading import dataframe, reason_of
 from metastore.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Registered:
 
     @property
     def readable(self) -> bool:
-        """Whether there is a temporary view of it."""
+        """Whether the table has a temporary view."""
         return self.reason is None
 
     @property

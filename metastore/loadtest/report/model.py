@@ -1,4 +1,4 @@
-"""What an analysis says: plain values, small enough for the driver however long the run was.
+"""The values of an analysis: plain, and small enough for the driver however long the run was.
 
 Times are milliseconds unless their name says otherwise. An operation is a *read* if its outcome says so or its action
 only looks; all others are *writes*. The *conflict rate* is the share of the writes' attempts that lost. The *time to

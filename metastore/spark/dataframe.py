@@ -7,7 +7,7 @@ are partitions in the catalog. Three things Spark's readers do not do:
 
 * they match CSV columns by position; files are grouped by their headers (:mod:`metastore.spark.headers`);
 * they refuse some types that are in the catalog (nanoseconds, times of day, UUIDs): such tables of Parquet and ORC are
-  read by pyarrow on the executors (:mod:`metastore.spark.through_arrow`);
+  read by pyarrow on the executors (:mod:`metastore.spark.arrow_reader`);
 * they read every part of a nested type as one that can be null; and a time of day is a string where the session has
   no type for it.
 
@@ -29,10 +29,10 @@ from pyspark.sql.types import StructField, StructType
 
 from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
+from metastore.spark.arrow_reader import needs_arrow, read_through_arrow
 from metastore.spark.file_columns import FileColumn, file_columns, file_layout
 from metastore.spark.headers import by_header
 from metastore.spark.readable import Readable
-from metastore.spark.through_arrow import needs_arrow, read_through_arrow
 from metastore.spark.types import as_read, columns_to_spark
 
 if TYPE_CHECKING:

@@ -1,14 +1,14 @@
-"""Paths of things that others rename and move: where one was last, and where else it may be."""
+"""The whereabouts of an entity that other clients rename and move: its last path, and other possible paths."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["Wandering"]
+__all__ = ["Whereabouts"]
 
 
-class Wandering:
-    """The places where a thing may be; one looks for it in one after the other."""
+class Whereabouts:
+    """The possible paths of an entity. A client tries one after the other."""
 
     def __init__(self, places: Sequence[str]) -> None:
         self._places = tuple(places)
@@ -16,17 +16,17 @@ class Wandering:
 
     @property
     def here(self) -> str:
-        """Where it is believed to be."""
+        """The path where the entity was last."""
         return self._places[self._at]
 
     def elsewhere(self, place: str) -> None:
-        """It is known to be at ``place`` now."""
+        """Set the path: the entity is at ``place`` now."""
         self._at = self._places.index(place)
 
     def missed(self) -> None:
-        """It was not there: look at the next place."""
+        """Go on to the next path: the entity was not at this one."""
         self._at = (self._at + 1) % len(self._places)
 
     def others(self) -> list[str]:
-        """The places where it is not believed to be."""
+        """Return the other paths."""
         return [place for place in self._places if place != self.here]

@@ -1,0 +1,77 @@
+"""Check that an attempt lost only to an operation that won.
+
+A conflict is justified in these cases:
+
+* The attempt expected a version of an entity, and another operation committed the next version.
+* It found its name taken, and its client was told so in the end. That is a read, and checked as a read.
+* It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran, or after
+  an exclusive operation: an entity in hand may be older than the call. A freeze counts as exclusive, also one of
+  the same client, because the waiting operations have their turn after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from metastore.checker.account import line
+from metastore.checker.finding import Finding
+from metastore.checker.operation import READS, ClientOperation
+from metastore.checker.records import Lost
+from metastore.checker.tree import Placed
+
+__all__ = ["Justice"]
+
+_NOBODY: Final = frozenset({"lost", "unavailable"})
+"""Causes in the connection or the server."""
+_EXCLUSIVE: Final = frozenset({"ancestor", "marked", "busy"})
+
+
+class Justice:
+    """Remembers which clients were writing, and whether there were exclusive operations."""
+
+    def __init__(self) -> None:
+        self._writing: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
+        self._exclusive = 0
+        self.others = False
+        """A writer without recorded calls exists: any attempt may have lost to it."""
+
+    def wrote(self, event: Placed) -> None:
+        self._exclusive += event.exclusive
+
+    def begins(self, operation: ClientOperation) -> None:
+        if operation.action in READS:
+            return
+        self._writing[operation.client] = operation.number
+        if operation.action == "freeze":
+            self._exclusive += 1
+
+    def ends(self, operation: ClientOperation, newer: Callable[[int, int], bool]) -> Iterator[Finding]:
+        """Yield each conflict without a winner. ``newer(id, version)`` returns whether a later version exists."""
+        if operation.action in READS or operation.end is None:
+            return
+        if self._writing.get(operation.client) == operation.number:
+            del self._writing[operation.client]
+        for lost in operation.conflicts:
+            if not self._just(operation, lost, newer):
+                where = "" if lost.entity_id is None else f" on entity {lost.entity_id}"
+                expected = "" if lost.expected is None else f", which it expected at version {lost.expected}"
+                message = f"an attempt lost ({lost.cause}){where}{expected}, and no operation had won"
+                yield Finding("conflict", message, (line(operation),))
+        self._ended[operation.client] = max(operation.end, self._ended.get(operation.client, 0))
+
+    def _just(self, operation: ClientOperation, lost: Lost, newer: Callable[[int, int], bool]) -> bool:
+        if lost.cause in _NOBODY:
+            return True
+        if lost.cause == "self" and lost.entity_id is not None and lost.expected is not None:
+            mine = {(event.entity_id, event.version) for event in operation.events}
+            own = (lost.entity_id, lost.expected + 1) in mine and operation.helped is False
+            return newer(lost.entity_id, lost.expected) and not own
+        if lost.cause == "name" and any(seen.there for seen in operation.reads):
+            return True
+        if self.others or (lost.cause in _EXCLUSIVE and self._exclusive):
+            return True
+        return any(client != operation.client for client in self._writing) or any(
+            end >= operation.start for client, end in self._ended.items() if client != operation.client
+        )
