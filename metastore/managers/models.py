@@ -190,7 +190,7 @@ class Models(Manager[Model]):
     def set_alias(self, model: Target, alias: str, number: int, **options: Unpack[CallOptions]) -> ModelVersion:
         """Let an alias point to a version, instead of another if it did to one; return the version."""
         name = clean_alias(alias)
-        positive_integer(number, "the number of a version")
+        number = positive_integer(number, "the number of a version")
         call = call_of(options)
         actor = self._actor(call)
 

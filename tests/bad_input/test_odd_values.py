@@ -268,9 +268,10 @@ def _try(name: str, store: ms.Store, value: Any) -> None:
             for _ in found:
                 pass
     except ms.MetastoreError as error:
-        message = str(error)
+        message, late = str(error), type(error) is ms.DeadlineExceeded
     else:
-        message = "none"
+        message, late = "none", False
+    assert not late, "nobody is in the way: the value is refused, or taken"
     assert len(message.splitlines()) == 1
     message.encode()  # it can be shown
 

@@ -111,7 +111,7 @@ def test_server_is_killed_under_writers(team: Team, tmp_path: Path) -> None:
         jobs = [Job(write_through, n, str(flag)) for n in range(4)]
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(lambda: team.run(url, jobs))
-            assert wait_until(flag.exists, 30)
+            assert wait_until(flag.exists, 90)
             server.kill()
             server.start()
             acknowledged = [a for found in running.result() for a in found]

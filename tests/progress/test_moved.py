@@ -172,10 +172,10 @@ def test_somebody_applies_it_just_before_its_deadline(url: str, call: str) -> No
 
         def help_and_wait() -> None:
             other.tables.alter(PATH, ms.SetProperty("k", "v"))
-            time.sleep(0.6)
+            time.sleep(1.1)
 
         with before(victim, help_and_wait, calls=(call,), times=1):
-            found = victim.tables.alter(PATH, ms.SetComment("in time"), deadline=0.5, operation_id=operation)
+            found = victim.tables.alter(PATH, ms.SetComment("in time"), deadline=1.0, operation_id=operation)
         assert (found.version, found.comment) == (2, "in time")
         assert other.outcome(operation).result.version == 2
     assert violations(url) == []
