@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
-from metastore.backends.memory.commit import Refused, apply
+from metastore.backends.memory.commit import apply
 from metastore.backends.memory.intents import help_intents, set_mark, write_down
 from metastore.backends.memory.leases import MemoryLeases
 from metastore.backends.memory.reads import MemoryReads
 from metastore.backends.memory.restore import MemoryRestorer, require_empty
 from metastore.backends.memory.tables import Tables
+from metastore.backends.precondition import PreconditionFailed
 from metastore.clock import Clock
 from metastore.errors import StoreClosed, outcome_forgotten
 from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY
@@ -28,7 +29,6 @@ from metastore.port.commit import (
     PURGING,
     Commit,
     Committed,
-    Conflicted,
     Entry,
     Help,
     Mark,
@@ -81,8 +81,8 @@ class MemoryBackend(MemoryReads):
             changed = self._tables.copy()
             try:
                 results = change(changed, self._clock.micros())
-            except Refused as refused:
-                return Conflicted(refused.cause, refused.id, refused.found)
+            except PreconditionFailed as failed:
+                return failed.conflict
             self._tables = changed
             return Committed(results)
 

@@ -2,7 +2,8 @@
 
 :func:`apply` gets a copy of the tables, which no other caller sees. First it checks guards and reads. Then it makes the
 writes one after the other, and each finds what those before it left: versions, free names, children. It draws ids and
-positions on the way. It raises :class:`Refused` as soon as a precondition does not hold; the caller drops the copy.
+positions on the way. At the first precondition that does not hold it raises PreconditionFailed; the caller drops the
+copy.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from metastore.backends.memory.tables import Body, Stand, Tables
+from metastore.backends.precondition import PreconditionFailed
 from metastore.port.backend import DRIFT
 from metastore.port.commit import (
     CLAIMABLE,
@@ -19,7 +21,6 @@ from metastore.port.commit import (
     LIVE,
     Absent,
     Caller,
-    Cause,
     Children,
     Commit,
     Delete,
@@ -37,17 +38,7 @@ from metastore.port.commit import (
 from metastore.port.leases import PUBLISHED, STAGED, fences
 from metastore.port.records import OwnedRecord, Step
 
-__all__ = ["Refused", "apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
-
-
-class Refused(Exception):
-    """A precondition does not hold."""
-
-    def __init__(self, cause: Cause, row_id: int | None = None, found: int | None = None) -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.id = row_id
-        self.found = found
+__all__ = ["apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
 
 
 def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
@@ -57,7 +48,7 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
     _check_leases(tables, commit)
     check_guards(tables, commit.guards, commit.operation_id)
     if commit.held is not None and tables.stands[commit.held].mark != commit.operation_id:
-        raise Refused("marked", commit.held)
+        raise PreconditionFailed("marked", commit.held)
     for read in commit.reads:
         _check_read(tables, read)
     applying = _Applying(tables, commit, now)
@@ -72,7 +63,7 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
 def check_caller(tables: Tables, caller: Caller | None, now: int) -> None:
     """Refuse an operation id from the future, or one that may have been forgotten."""
     if caller is not None and not tables.drawn["forgotten"] + DRIFT <= caller.issued <= now + DRIFT:
-        raise Refused("stale_id")
+        raise PreconditionFailed("stale_id")
 
 
 def take_claim(tables: Tables, operation_id: UUID, claim: int) -> Step | None:
@@ -80,10 +71,10 @@ def take_claim(tables: Tables, operation_id: UUID, claim: int) -> Step | None:
     row = tables.row_of(operation_id)
     if claim == 0:
         if row is not None:
-            raise Refused("operation")
+            raise PreconditionFailed("operation")
         return None
     if row is None or row.action not in CLAIMABLE or row.attempt != claim:
-        raise Refused("claim")
+        raise PreconditionFailed("claim")
     tables.steps.remove(row)
     return row
 
@@ -93,9 +84,9 @@ def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | N
     for guard in guards:
         stand = tables.stands.get(guard.id)
         if stand is None or stand.scope_version != guard.scope_version:
-            raise Refused("ancestor", guard.id, stand and stand.scope_version)
+            raise PreconditionFailed("ancestor", guard.id, stand and stand.scope_version)
         if stand.mark not in (None, operation_id):
-            raise Refused("marked", guard.id)
+            raise PreconditionFailed("marked", guard.id)
 
 
 def _check_leases(tables: Tables, commit: Commit) -> None:
@@ -103,11 +94,11 @@ def _check_leases(tables: Tables, commit: Commit) -> None:
     for lease in commit.leases:
         row = tables.leases.get(lease.name)
         if row is None or (row.token, row.incarnation) != (lease.token, lease.incarnation):
-            raise Refused("lease")
+            raise PreconditionFailed("lease")
     for staged_id in commit.publishes:
         staged = tables.staged.get(staged_id)
         if staged is None or staged.state != STAGED:
-            raise Refused("read")
+            raise PreconditionFailed("read")
         tables.staged[staged_id] = staged._replace(state=PUBLISHED)
 
 
@@ -124,21 +115,21 @@ def _check_read(tables: Tables, read: Read) -> None:
         body = tables.bodies.get(read.id)
         found = owned_versions.get(read.id) if read.owned else body and body.version
         if found != read.version:
-            raise Refused("read", read.id, found)
+            raise PreconditionFailed("read", read.id, found)
     elif isinstance(read, Absent):
         name = (read.parent_id, read.family, read.key)
         if name in tables.owned if read.owned else tables.live_child(*name) is not None:
-            raise Refused("read", read.parent_id)
+            raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Children):
         live = [s for s in tables.children(read.parent_id) if s.state == LIVE and s.id not in read.besides]
         if bool(live) != read.there:
-            raise Refused("read", read.parent_id)
+            raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Newest):
         newest = newest_dropped(tables, read.parent_id, read.kind, read.family, read.key)
         if (newest and newest.id) != read.id:
-            raise Refused("read", read.parent_id)
+            raise PreconditionFailed("read", read.parent_id)
     elif _members(tables, read) != read.members:
-        raise Refused("read", read.parent_id)
+        raise PreconditionFailed("read", read.parent_id)
 
 
 def _members(tables: Tables, read: Listing) -> set[tuple[int, int]]:
@@ -152,20 +143,20 @@ def _members(tables: Tables, read: Listing) -> set[tuple[int, int]]:
 def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> None:
     body = tables.bodies.get(update.id)
     if body is None or body.version != update.version:
-        raise Refused("self", update.id, body and body.version)
+        raise PreconditionFailed("self", update.id, body and body.version)
     stand = tables.stands[update.id]
     if stand.mark not in (None, commit.operation_id):
-        raise Refused("marked", update.id)
+        raise PreconditionFailed("marked", update.id)
     if update.scope_version is None:
         understood = [s for s in tables.pending(update.id) if (s.format or 0) <= FORMAT]
         if understood and not commit.overlook and not commit.withdraw:
-            raise Refused("pending", update.id)
+            raise PreconditionFailed("pending", update.id)
     elif stand.scope_version != update.scope_version:
-        raise Refused("ancestor", update.id, stand.scope_version)
+        raise PreconditionFailed("ancestor", update.id, stand.scope_version)
     elif commit.held != update.id and stand.others_turn(now):
-        raise Refused("marked", update.id)
+        raise PreconditionFailed("marked", update.id)
     if update.empty and any(s.state == LIVE for s in tables.children(update.id)):
-        raise Refused("not_empty", update.id)
+        raise PreconditionFailed("not_empty", update.id)
 
 
 class _Applying:
@@ -189,7 +180,7 @@ class _Applying:
         if self._tables.live_child(write.parent_id, write.family, write.key) is not None:
             if self._commit.skip_existing:
                 return None
-            raise Refused("name", write.parent_id)
+            raise PreconditionFailed("name", write.parent_id)
         new = self._tables.draw("id") if write.id is None else write.id
         place = (write.parent_id, write.kind, write.family, write.name, write.key, write.fold)
         self._tables.stands[new] = Stand(new, *place, LIVE, True, 1, None)
@@ -229,7 +220,7 @@ class _Applying:
         if after.state == LIVE:
             other = self._tables.live_child(after.parent_id, after.family, after.key)
             if other is not None and other.id != after.id:
-                raise Refused("name", after.parent_id)
+                raise PreconditionFailed("name", after.parent_id)
         return after
 
     def _put(self, write: Put) -> Result:
@@ -246,7 +237,7 @@ class _Applying:
     def _delete(self, write: Delete) -> Result:
         old = self._owned(write)
         if old is None:
-            raise Refused("self")
+            raise PreconditionFailed("self")
         del self._tables.owned[write.owner_id, write.kind, write.name]
         return self._log(write, old.id, old.version + 1, old.doc, write.owner_id)
 
@@ -254,9 +245,9 @@ class _Applying:
         """Return the row to write, which must have the version that is expected; 0 is none."""
         old = self._tables.owned.get((write.owner_id, write.kind, write.name))
         if (0 if old is None else old.version) != write.version:
-            raise Refused("self" if write.version else "name", old and old.id, old and old.version)
+            raise PreconditionFailed("self" if write.version else "name", old and old.id, old and old.version)
         if old is not None and write.id not in (0, old.id):
-            raise Refused("self", old.id, old.version)
+            raise PreconditionFailed("self", old.id, old.version)
         return old
 
     def _audit(self) -> tuple[str | None, int]:

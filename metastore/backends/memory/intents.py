@@ -5,8 +5,9 @@ Like :mod:`metastore.backends.memory.commit` on a copy of the tables, which take
 
 from __future__ import annotations
 
-from metastore.backends.memory.commit import Refused, check_caller, check_guards, take_claim
+from metastore.backends.memory.commit import check_caller, check_guards, take_claim
 from metastore.backends.memory.tables import Tables
+from metastore.backends.precondition import PreconditionFailed
 from metastore.port.commit import PENDING, Entry, Help, Mark, Resolution, Result
 from metastore.port.records import Step
 
@@ -53,16 +54,16 @@ def help_intents(tables: Tables, help_: Help, now: int) -> tuple[Result, ...]:
     check_guards(tables, help_.guards, None)
     body = tables.bodies.get(help_.id)
     if body is None or body.version != help_.version:
-        raise Refused("self", help_.id, body and body.version)
+        raise PreconditionFailed("self", help_.id, body and body.version)
     if tables.stands[help_.id].mark is not None:
-        raise Refused("marked", help_.id)
+        raise PreconditionFailed("marked", help_.id)
     return tuple([_resolve(tables, help_, one, now) for one in help_.resolutions])
 
 
 def _resolve(tables: Tables, help_: Help, one: Resolution, now: int) -> Result:
     intent = tables.row_of(one.operation_id)
     if intent is None or intent.action != PENDING:
-        raise Refused("pending", help_.id)
+        raise PreconditionFailed("pending", help_.id)
     body, stand = tables.bodies[help_.id], tables.stands[help_.id]
     if one.action != "alter":
         attempt = (intent.attempt or 0) + (one.action in ("moved", "expired"))
@@ -93,9 +94,9 @@ def set_mark(tables: Tables, mark: Mark, now: int) -> Result:
     check_guards(tables, mark.guards, None)
     stand = tables.stands.get(mark.id)
     if stand is None or mark.scope_version not in (None, stand.scope_version):
-        raise Refused("ancestor", mark.id, stand and stand.scope_version)
+        raise PreconditionFailed("ancestor", mark.id, stand and stand.scope_version)
     if stand.mark not in (None, mark.operation_id) or stand.others_turn(now):
-        raise Refused("marked", mark.id)
+        raise PreconditionFailed("marked", mark.id)
     scope = stand.scope_version + (mark.scope_version is not None)
     until = now + round(mark.seconds * 1_000_000)
     tables.stands[mark.id] = stand._replace(

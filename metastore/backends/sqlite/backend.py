@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
+from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import (
     pending,
@@ -21,7 +22,7 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents
-from metastore.backends.sqlite.commit import UNMARK, Refused, apply
+from metastore.backends.sqlite.commit import UNMARK, apply
 from metastore.backends.sqlite.connect import DRIVER, raise_read_error
 from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.reads import READ, SqliteReads
@@ -64,8 +65,8 @@ class SqliteBackend(SqliteReads):
         try:
             with self._writer() as connection:
                 results = change(connection, self._clock.micros())
-        except Refused as refused:
-            return Conflicted(refused.cause, refused.id, refused.found)
+        except PreconditionFailed as failed:
+            return failed.conflict
         except DRIVER.Error as error:
             return _outcome_of(error)
         return Committed(results)

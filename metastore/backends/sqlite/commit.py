@@ -1,4 +1,9 @@
-"""How a commit is applied on SQLite, inside a transaction that excludes all other writers."""
+"""Apply a commit on SQLite, inside a transaction that excludes all other writers.
+
+BEGIN IMMEDIATE has taken SQLite's one lock for writers before anything here runs. So no row needs a lock, every check
+sees the newest committed rows, and what it saw stays true until COMMIT. Positions in the feed are drawn in the same
+transaction, hence without gaps.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+from metastore.backends.precondition import PreconditionFailed
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
@@ -18,7 +24,6 @@ from metastore.port.commit import (
     LIVE,
     Absent,
     Caller,
-    Cause,
     Children,
     Commit,
     Delete,
@@ -39,7 +44,6 @@ __all__ = [
     "STAND",
     "THEIR_TURN",
     "UNMARK",
-    "Refused",
     "apply",
     "check_guards",
     "next_id",
@@ -50,26 +54,16 @@ __all__ = [
 T = TypeVar("T")
 
 _LOOKS = 100
-"""After how many rows the clock is looked at."""
-
-
-class Refused(Exception):
-    """A precondition does not hold; the transaction is rolled back."""
-
-    def __init__(self, cause: Cause, row_id: int | None = None, found: int | None = None) -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.id = row_id
-        self.found = found
+"""After how many rows the clock is read."""
 
 
 def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...]:
-    """Check every precondition, then write; raise :class:`Refused` when one does not hold."""
+    """Check every precondition, then write; raise :class:`PreconditionFailed` when one does not hold."""
     take_row(connection, commit.caller, commit.operation_id, commit.claim, now)
     _check_leases(connection, commit)
     check_guards(connection, commit.guards, commit.operation_id)
     if commit.held is not None and _mark(connection, commit.held) != str(commit.operation_id):
-        raise Refused("marked", commit.held)
+        raise PreconditionFailed("marked", commit.held)
     for read in in_time(commit.reads):
         _check_read(connection, read)
     writer = _Writer(connection, commit, now)
@@ -83,23 +77,29 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
 
 
 def in_time(items: Sequence[T]) -> Iterator[T]:
-    """Yield the items until the deadline, which is looked at now and then. Raises DeadlineExceeded."""
+    """Yield the items until the deadline, which is checked now and then. Raises DeadlineExceeded."""
     for n, item in enumerate(items):
         if n % _LOOKS == _LOOKS - 1 and remaining(SYSTEM, math.inf) <= 0:
-            raise DeadlineExceeded("the deadline passed while the commit was written; it was taken back")
+            raise DeadlineExceeded(
+                "the deadline passed while the commit was written; it was rolled back; call again, with a longer one"
+            )
         yield item
 
 
+# The others' turn lasts as long as the mark did, in limits.
 CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = :now + min(max({QUIET}, min(:now, marked_until) - marked_at), {LONGEST_QUIET})"""
 THEIR_TURN = f"(quiet_until > :now AND quiet_until <= :now + {LONGEST_QUIET})"
 """Whether it is the others' turn on a guard. One that would last longer dates from before the clock was set back."""
+# What an exclusive operation looks at before it goes on: its own scope version, a mark, the others' turn.
 STAND = f"SELECT scope_version, mark, {THEIR_TURN} FROM guard WHERE id = :id"
 UNMARK = f"UPDATE guard SET {CLEARED} WHERE id = :id AND mark = :operation_id RETURNING 1"
 
 
+# What a listing saw: (id, version) of the children of a kind in a state. Any difference is a phantom.
 _MEMBERS = """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
   WHERE g.parent_id = ? AND g.kind = ? AND g.state = ?"""
+# What a restore by name means.
 _NEWEST = f"""SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND family = ? AND key = ? AND state = {DROPPED}
   ORDER BY dropped_at DESC, id DESC LIMIT 1"""
 
@@ -114,16 +114,16 @@ def take_row(connection: Any, caller: Caller | None, operation_id: UUID, claim: 
     if caller is not None:
         ((forgotten,),) = connection.execute("SELECT forgotten FROM info").fetchall()
         if not forgotten + DRIFT <= caller.issued <= now + DRIFT:
-            raise Refused("stale_id")
+            raise PreconditionFailed("stale_id")
     key = (str(operation_id),)
     if claim == 0:
         if connection.execute("SELECT 1 FROM operation WHERE operation_id = ? LIMIT 1", key).fetchone():
-            raise Refused("operation")
+            raise PreconditionFailed("operation")
         return
     sql = f"""DELETE FROM operation WHERE operation_id = ? AND ordinal = 0 AND attempt = ?
       AND action IN ({", ".join("?" * len(CLAIMABLE))}) RETURNING 1"""
     if not connection.execute(sql, (*key, claim, *CLAIMABLE)).fetchall():
-        raise Refused("claim")
+        raise PreconditionFailed("claim")
 
 
 def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | None) -> None:
@@ -131,9 +131,9 @@ def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | 
     for guard in in_time(guards):
         row = connection.execute("SELECT scope_version, mark FROM guard WHERE id = ?", (guard.id,)).fetchone()
         if row is None or row[0] != guard.scope_version:
-            raise Refused("ancestor", guard.id, row and row[0])
+            raise PreconditionFailed("ancestor", guard.id, row and row[0])
         if row[1] is not None and row[1] != str(operation_id):
-            raise Refused("marked", guard.id)
+            raise PreconditionFailed("marked", guard.id)
 
 
 def _check_leases(connection: Any, commit: Commit) -> None:
@@ -141,11 +141,11 @@ def _check_leases(connection: Any, commit: Commit) -> None:
     for lease in commit.leases:
         sql = "SELECT 1 FROM lease WHERE name = ? AND token = ? AND incarnation = ?"
         if connection.execute(sql, (lease.name, lease.token, lease.incarnation)).fetchone() is None:
-            raise Refused("lease")
+            raise PreconditionFailed("lease")
     for staged in commit.publishes:
         sql = "UPDATE staged SET state = 1 WHERE id = ? AND state = 0 RETURNING 1"
         if not connection.execute(sql, (str(staged),)).fetchall():
-            raise Refused("read")
+            raise PreconditionFailed("read")
 
 
 def next_id(connection: Any) -> int:
@@ -165,7 +165,7 @@ def _check_read(connection: Any, read: Read) -> None:
         sql = f"SELECT version FROM {'owned' if read.owned else 'entity'} WHERE id = ?"
         row = connection.execute(sql, (read.id,)).fetchone()
         if row is None or row[0] != read.version:
-            raise Refused("read", read.id, row and row[0])
+            raise PreconditionFailed("read", read.id, row and row[0])
     elif isinstance(read, Absent):
         sql = (
             "SELECT id FROM owned WHERE owner_id = ? AND kind = ? AND name = ?"
@@ -173,15 +173,15 @@ def _check_read(connection: Any, read: Read) -> None:
             else "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
         )
         if connection.execute(sql, (read.parent_id, read.family, read.key)).fetchone():
-            raise Refused("read", read.parent_id)
+            raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Children):
         live = connection.execute("SELECT id FROM guard WHERE parent_id = ? AND state = 0", (read.parent_id,))
         if any(row_id not in read.besides for (row_id,) in live) != read.there:
-            raise Refused("read", read.parent_id)
+            raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Newest):
         row = connection.execute(_NEWEST, (read.parent_id, read.kind, read.family, read.key)).fetchone()
         if (row and row[0]) != read.id:
-            raise Refused("read", read.parent_id)
+            raise PreconditionFailed("read", read.parent_id)
     else:
         sql, state = (
             ("SELECT id, version FROM owned WHERE owner_id = ? AND kind = ?", ())
@@ -189,28 +189,28 @@ def _check_read(connection: Any, read: Read) -> None:
             else (_MEMBERS, (read.state,))
         )
         if set(connection.execute(sql, (read.parent_id, read.kind, *state))) != read.members:
-            raise Refused("read", read.parent_id)
+            raise PreconditionFailed("read", read.parent_id)
 
 
 def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
     row = run("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
     if row is None or row[0] != write.version:
-        raise Refused("self", write.id, row and row[0])
+        raise PreconditionFailed("self", write.id, row and row[0])
     scope, mark, others_turn = run(STAND, {"id": write.id, "now": now}).fetchone()
     if mark is not None and mark != str(commit.operation_id):
-        raise Refused("marked", write.id)
+        raise PreconditionFailed("marked", write.id)
     if write.scope_version is None:
         pending = "SELECT 1 FROM operation WHERE entity_id = ? AND action = 'pending' AND format <= ? LIMIT 1"
         if not (commit.overlook or commit.withdraw) and run(pending, (write.id, FORMAT)).fetchone():
-            raise Refused("pending", write.id)
+            raise PreconditionFailed("pending", write.id)
     elif scope != write.scope_version:
-        raise Refused("ancestor", write.id, scope)
+        raise PreconditionFailed("ancestor", write.id, scope)
     elif commit.held != write.id and others_turn:
-        raise Refused("marked", write.id)
+        raise PreconditionFailed("marked", write.id)
     if write.empty:
         sql = "SELECT id FROM guard WHERE parent_id = ? AND state = 0 LIMIT 1"
         if run(sql, (write.id,)).fetchone():
-            raise Refused("not_empty", write.id)
+            raise PreconditionFailed("not_empty", write.id)
 
 
 class _Writer:
@@ -234,11 +234,12 @@ class _Writer:
         return self._delete(write)
 
     def _insert(self, write: Insert) -> Result | None:
+        # asked, not left to the unique index: an error would not say which name is taken
         sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
         if self._run(sql, (write.parent_id, write.family, write.key)).fetchone():
             if self._commit.skip_existing:
                 return None
-            raise Refused("name", write.parent_id)
+            raise PreconditionFailed("name", write.parent_id)
         row_id = next_id(self._connection) if write.id is None else write.id
         self._run(
             """INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
@@ -254,6 +255,7 @@ class _Writer:
             self._stand(write)
             self._run(UNMARK, {"id": write.id, "operation_id": str(self._commit.operation_id), "now": self._now})
         if write.scope_version is not None or self._commit.withdraw:
+            # intents on the entity are sent away; the attempt counts, so that a late claim of such a row fails
             sql = """UPDATE operation SET action = 'moved', attempt = coalesce(attempt, 0) + 1
             WHERE entity_id = ? AND action = 'pending' AND (format <= ? OR ?)"""
             self._run(sql, (write.id, FORMAT, write.scope_version is not None))
@@ -271,12 +273,12 @@ class _Writer:
             sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0 AND id <> ?"
             ((family,),) = self._run("SELECT family FROM guard WHERE id = ?", (write.id,)).fetchall()
             if self._run(sql, (place.parent_id, family, place.key, write.id)).fetchone():
-                raise Refused("name", place.parent_id)
+                raise PreconditionFailed("name", place.parent_id)
         elif write.state == LIVE:
             sql = """SELECT 1 FROM guard g JOIN guard o USING (parent_id, family, key)
             WHERE g.id = ? AND o.id <> g.id AND o.state = 0"""
             if self._run(sql, (write.id,)).fetchone():
-                raise Refused("name", write.id)
+                raise PreconditionFailed("name", write.id)
         self._run(
             """UPDATE guard SET scope_version = scope_version + 1, parent_id = coalesce(?, parent_id),
             name = coalesce(?, name), key = coalesce(?, key), fold = coalesce(?, fold), state = coalesce(?, state),
@@ -321,11 +323,11 @@ class _Writer:
         sql = "SELECT id, version FROM owned WHERE owner_id = ? AND kind = ? AND name = ?"
         row: tuple[int, int] | None = self._run(sql, (write.owner_id, write.kind, write.name)).fetchone()
         if row is not None and write.version == 0:
-            raise Refused("name", row[0], row[1])
+            raise PreconditionFailed("name", row[0], row[1])
         if write.version > 0 and (row is None or row[1] != write.version):
-            raise Refused("self", row and row[0], row and row[1])
+            raise PreconditionFailed("self", row and row[0], row and row[1])
         if row is not None and write.id not in (0, row[0]):
-            raise Refused("self", row[0], row[1])
+            raise PreconditionFailed("self", row[0], row[1])
         return row
 
     def _log(

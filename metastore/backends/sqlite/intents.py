@@ -1,12 +1,16 @@
-"""Operations that are written down, and marks, on SQLite: inside a transaction that excludes all other writers."""
+"""Write operations down, help, forbid and cancel them, and set marks, on SQLite.
+
+As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
+from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql.reads import ReadSql
-from metastore.backends.sqlite.commit import CLEARED, STAND, THEIR_TURN, Refused, check_guards, take_row
+from metastore.backends.sqlite.commit import CLEARED, STAND, THEIR_TURN, check_guards, take_row
 from metastore.errors import outcome_forgotten
 from metastore.port.backend import MOST_AHEAD
 from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution, Result
@@ -87,11 +91,11 @@ def help_intents(connection: Any, help_: Help, now: int) -> tuple[Result, ...]:
     check_guards(connection, help_.guards, None)
     row = connection.execute("SELECT version FROM entity WHERE id = ?", (help_.id,)).fetchone()
     if row is None or row[0] != help_.version:
-        raise Refused("self", help_.id, row and row[0])
+        raise PreconditionFailed("self", help_.id, row and row[0])
     sql = "SELECT scope_version, in_use, mark FROM guard WHERE id = ?"
     scope, in_use, mark = connection.execute(sql, (help_.id,)).fetchone()
     if mark is not None:
-        raise Refused("marked", help_.id)
+        raise PreconditionFailed("marked", help_.id)
     version = help_.version
     for one in help_.resolutions:
         version += one.action == "alter"
@@ -120,7 +124,7 @@ def _resolve(connection: Any, help_: Help, one: Resolution, after: tuple[int, in
             (one.action, now, one.result, one.action in ("moved", "expired"), key),
         ).fetchall()
     if not rows:
-        raise Refused("pending", help_.id)
+        raise PreconditionFailed("pending", help_.id)
 
 
 def set_mark(connection: Any, mark: Mark, now: int) -> Result:
@@ -128,11 +132,11 @@ def set_mark(connection: Any, mark: Mark, now: int) -> Result:
     check_guards(connection, mark.guards, None)
     row = connection.execute(STAND, {"id": mark.id, "now": now}).fetchone()
     if row is None or mark.scope_version not in (None, row[0]):
-        raise Refused("ancestor", mark.id, row and row[0])
+        raise PreconditionFailed("ancestor", mark.id, row and row[0])
     scope, other, others_turn = row
     own = str(mark.operation_id)
     if other not in (None, own) or (other is None and others_turn):
-        raise Refused("marked", mark.id)
+        raise PreconditionFailed("marked", mark.id)
     scope += mark.scope_version is not None
     sql = "UPDATE guard SET mark = ?, marked_at = ?, marked_until = ?, scope_version = ? WHERE id = ?"
     connection.execute(sql, (own, now, now + round(mark.seconds * 1_000_000), scope, mark.id))

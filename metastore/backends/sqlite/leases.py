@@ -1,4 +1,4 @@
-"""Leases on SQLite: each change inside a transaction that excludes all other writers."""
+"""Leases on SQLite: each change is inside a transaction that excludes all other writers."""
 
 from __future__ import annotations
 

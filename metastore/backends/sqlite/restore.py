@@ -1,4 +1,4 @@
-"""A restore on SQLite: each step one write transaction."""
+"""Restore into an empty SQLite database: each step is one transaction that writes."""
 
 from __future__ import annotations
 
