@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from metastore.arguments import positive_integer, positive_seconds
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
-from metastore.errors import BackendUnavailable, MigrationNeeded
+from metastore.errors import BackendUnavailable, MetastoreError, MigrationNeeded
 from metastore.port.backend import FORMAT, Backend, Embedded
 from metastore.port.restore import RESTORING
 from metastore.urls import parse_url, redacted
@@ -14,16 +15,37 @@ from metastore.urls import parse_url, redacted
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-__all__ = ["check_format", "connect", "migrate"]
+__all__ = ["connect", "migrate"]
 
 
-def connect(url: URL, deadline: float, limits: Limits | None = None) -> Backend:
-    """Return the backend for ``url``, which imports only its own driver.
+def connect(
+    url: URL, deadline: float, *, pool_size: int = 10, max_wait: float | None = None, restoring: bool = False
+) -> Backend:
+    """Return the backend for ``url``, after a check of its schema. An embedded database is migrated first.
 
-    ``deadline`` (seconds) holds for calls that set none themselves. Raises BackendUnavailable, InvalidArgument.
+    ``deadline`` (seconds) holds for calls that set none themselves; ``pool_size`` and ``max_wait`` (seconds) are those
+    of :func:`metastore.open`. With ``restoring``, an import may be unfinished. Raises MigrationNeeded,
+    BackendUnavailable, InvalidArgument.
     """
+    positive_integer(pool_size, "pool_size")
+    limits = Limits(pool_size, None if max_wait is None else positive_seconds(max_wait, "max_wait"))
+    backend = _backend(url, deadline, limits)
+    try:
+        _check_format(url, backend, restoring)
+        if not restoring:
+            backend.identify()
+    except MetastoreError as error:  # the message is complete: the frames of the pool and the driver would hide it
+        backend.close()
+        raise error.with_traceback(None) from None
+    except BaseException:
+        backend.close()
+        raise
+    return backend
+
+
+def _backend(url: URL, deadline: float, limits: Limits) -> Backend:
     if url.drivername == "memory":
-        from metastore.backends.memory.backend import MemoryBackend  # noqa: PLC0415  (only what is used is imported)
+        from metastore.backends.memory.backend import MemoryBackend  # noqa: PLC0415  (a process imports only the driver that it uses)
 
         return MemoryBackend(SYSTEM)
     if url.drivername == "sqlite":
@@ -35,12 +57,7 @@ def connect(url: URL, deadline: float, limits: Limits | None = None) -> Backend:
     return PostgresBackend(url, deadline, limits)
 
 
-def check_format(url: URL, backend: Backend, *, restoring: bool = False) -> None:
-    """Check that this program can use the database; an embedded one is migrated first.
-
-    With ``restoring``, an import may be unfinished. Raises MigrationNeeded, and BackendUnavailable for an import that
-    was not finished.
-    """
+def _check_format(url: URL, backend: Backend, restoring: bool) -> None:
     has = backend.format()
     if isinstance(backend, Embedded) and (has is None or has[0] < FORMAT):
         backend.migrate()

@@ -1,8 +1,7 @@
-"""Every error a caller can meet.
+"""Every error that a call can raise.
 
-A class exists only where the caller would act differently. Each message says what
-was expected, what was found, and what to do next. No error carries a password or a
-whole URL: see :func:`metastore.urls.redacted`.
+A class exists only where the caller acts differently. Each message says what happened, what was expected, and what to
+do next. No error carries a password or a whole URL: see :func:`metastore.urls.redacted`.
 
 For services, each class has a ``code`` (a word that never changes, the class's own), the HTTP status that
 fits it, and ``retry_after``: after how many seconds the same call may succeed; None: not without a change.
@@ -41,7 +40,7 @@ __all__ = [
 
 
 class MetastoreError(Exception):
-    """The base of all of them. Next step: see the subclass. Its message is one line."""
+    """The base of all errors. Next step: see the subclass. Its message is one line."""
 
     code: ClassVar[str] = "metastore_error"
     """A stable word for programs: each class has its own."""
@@ -50,11 +49,11 @@ class MetastoreError(Exception):
     """After how many seconds the same call may succeed; None: only after something has changed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # the message is made from other arguments: a copy in another process keeps both
+        # __init__ takes other arguments than the message: a copy in another process keeps message and attributes
         return _copy, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
-        # names may hold these; other line breaks are control characters, which no name has
+        # a name may have these two; all other line breaks are control characters, which no name has
         return super().__str__().replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +88,7 @@ class InvalidArgument(MetastoreError):
 
 
 class OperationIdReused(InvalidArgument):
-    """The operation id, or the key, belongs to another call: its arguments were others; nothing was written.
+    """The operation id, or the key, belongs to a call with other arguments; nothing was written.
 
     Next step: take a new id for a new operation, or repeat the first call exactly.
     """
@@ -100,8 +99,7 @@ class OperationIdReused(InvalidArgument):
     def __init__(self, operation_id: UUID, message: str | None = None) -> None:
         super().__init__(
             message
-            or f"operation {operation_id} was asked for already, with other arguments; take a new id for a "
-            "new operation"
+            or f"operation {operation_id} was called with other arguments before; take a new id for a new operation"
         )
         self.operation_id = operation_id
 
@@ -118,7 +116,7 @@ class StoreClosed(InvalidArgument):
 
 
 class EntityNotFound(MetastoreError):
-    """There is no such live entity (or column, or partition). Next step: create it, or look again."""
+    """There is no such live entity (or column, or partition). Next step: create it, or correct the path."""
 
     code = "entity_not_found"
     http_status = 404
@@ -190,7 +188,7 @@ class RetriesExhausted(MetastoreError):
 
 
 class ScopeFrozen(MetastoreError):
-    """Another operation had the scope for itself until the deadline; nothing was written.
+    """Another operation had the scope exclusively until the deadline; nothing was written.
 
     ``operation`` is the id of the operation in the way: a freeze, or an exclusive operation such as
     a rename. Next step: call again later, or with a longer ``deadline=`` (``timeout=`` of a freeze).
@@ -201,15 +199,15 @@ class ScopeFrozen(MetastoreError):
     retry_after = 1.0
 
     def __init__(self, operation: UUID, message: str | None = None) -> None:
-        super().__init__(message or f"operation {operation} has the scope for itself; call again later")
+        super().__init__(message or f"operation {operation} has the scope exclusively; call again later")
         self.operation = operation
 
 
 class LeaseHeld(MetastoreError):
-    """Somebody else has the lease, or waits for it since longer; nothing was changed.
+    """Another holder has the lease, or another waiter has waited longer; nothing was changed.
 
-    ``owner`` and ``expires_at``: who has it, and until when (UTC) unless it is renewed; both are None where nobody has
-    it at the moment, because others come first. Next step: do something else, or wait with ``timeout=`` (seconds).
+    ``owner`` and ``expires_at`` say which holder has it, and until when (UTC) unless it is renewed. Both are None while
+    it has no holder and other waiters come first. Next step: do other work, or wait with ``timeout=`` (seconds).
     """
 
     code = "lease_held"
@@ -237,18 +235,18 @@ class LeaseHeld(MetastoreError):
 
 
 class LeaseLost(MetastoreError):
-    """The lease is not the holder's any more: taken over, broken, released, or over.
+    """The holder has lost the lease: it was taken over, broken or released, or its time is over.
 
-    What was asked for was not applied (of ``create_many``: what was not committed by then). ``token`` is
-    the one that holds no longer. Next step: stop the work that the lease was for, throw away what was
-    not published, and acquire the lease anew, which gives another token.
+    The call was not applied (``create_many`` keeps the chunks that it had committed). ``token`` is the lost one. Next
+    step: stop the work that the lease was for, discard what was not published, and acquire the lease again, which gives
+    another token.
     """
 
     code = "lease_lost"
     http_status = 409
 
     def __init__(self, name: str, token: int | None, message: str | None = None) -> None:
-        again = "stop the work it was for, and acquire it anew"
+        again = "stop the work it was for, and acquire it again"
         super().__init__(message or f"the lease {name!r} does not have the token {token} any more; {again}")
         self.name = name
         self.token = token
@@ -274,8 +272,8 @@ class UnreadableRow(MetastoreError):
     """A row of the database is damaged: its document, its changes or its times cannot be read.
 
     ``kind``, ``entity_id``, ``version`` and ``position`` name the row, as far as they are known; ``why`` says what is
-    wrong with it. Next step: ``metastore verify`` shows all such rows. A reader that takes ``unreadable=`` leaves them
-    out, and tells that function each of these errors.
+    wrong with it. Next step: ``metastore verify`` reports all such rows. A reader that takes ``unreadable=`` leaves
+    them out, and calls that function with each error.
     """
 
     code = "unreadable_row"
@@ -310,20 +308,20 @@ def outcome_forgotten(operation_id: UUID) -> OutcomeUnknown:
 
 
 class BackendUnavailable(MetastoreError):
-    """The database cannot be reached or refuses us; nothing was written. Next step: see the message."""
+    """The database cannot be reached or refuses the connection; nothing was written. Next step: see the message."""
 
     code = "backend_unavailable"
     http_status = 503
     retry_after: float | None = 1.0
 
     transient = False
-    """The server is not there at the moment: a mutation tries again until its deadline."""
+    """Whether the server is only away at the moment: then a mutation tries again until its deadline."""
 
 
 class BackendRefused(BackendUnavailable):
-    """The database denies it; trying again is of no use. Nothing was written.
+    """The database denies the operation, and denies it again if it is repeated. Nothing was written.
 
-    Next step: see the message; most often its owner must grant a right. A mutation never tries again.
+    Next step: see the message; most often the database's owner must grant a right. A mutation never tries again.
     """
 
     code = "backend_refused"

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from metastore.errors import DeadlineExceeded, ScopeFrozen
+from metastore.arguments import positive_integer, shown
+from metastore.errors import DeadlineExceeded, InvalidArgument, ScopeFrozen
 from metastore.managers import exclusive
 from metastore.managers.purge import delete_tree
 from metastore.operation.operation import perform
@@ -48,7 +49,13 @@ class Collected:
 
 
 def collect(session: Session, retention: timedelta, keep_versions: int) -> Collected:
-    """Delete what was dropped longer ago than ``retention``, and history beyond the newest ``keep_versions``."""
+    """Delete what was dropped longer ago than ``retention``, and history beyond the newest ``keep_versions``.
+
+    Raises InvalidArgument.
+    """
+    if not isinstance(retention, timedelta) or retention < timedelta(0):
+        raise InvalidArgument(f"the retention is a timedelta of zero or more, not {shown(retention)}")
+    positive_integer(keep_versions, "keep_versions")
     backend = session.backend
     # The earlier of two clocks: one that is ahead must not make gc forget what a caller may still ask for.
     now = min(backend.now(), session.clock.micros())

@@ -1,4 +1,4 @@
-"""The store: one database, its managers, its change feed and its upkeep."""
+"""The store: the managers of one database, its transactions, its change feed and its upkeep."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from uuid import UUID
 
 from metastore import gc as collecting
 from metastore import stats
-from metastore.arguments import items, positive_integer, positive_seconds, shown
-from metastore.backends.sql.limits import Limits
+from metastore.arguments import items, shown
 from metastore.clock import SYSTEM, Clock
-from metastore.database import check_format, connect, migrate
-from metastore.errors import InvalidArgument, MetastoreError
+from metastore.database import connect, migrate
+from metastore.errors import InvalidArgument
 from metastore.feed import feed
 from metastore.feed.page import changes_page
 from metastore.gc import Collected
@@ -54,10 +53,12 @@ if TYPE_CHECKING:
 __all__ = ["Store", "migrate", "open_store", "restore"]
 
 T = TypeVar("T")
+_DEADLINE = 30.0
+"""How long a call takes at most, unless its caller says otherwise (seconds)."""
 
 
 class Store(Managers):
-    """An open database. Thread-safe; a forked child opens connections of its own; not picklable."""
+    """An open database. Threads may share it. A forked child opens its own connections. It cannot be pickled."""
 
     _session: Session
 
@@ -71,9 +72,10 @@ class Store(Managers):
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
-        """Return a view of the store for one request: who asks, and how long each of its calls may take (seconds).
+        """Return a view of the store for one request, with its own principal and deadline of each call (seconds).
 
-        It shares everything else, and costs microseconds. Closing it does nothing: the store stays open.
+        It shares everything else, and takes microseconds to make. Closing it does nothing: the store stays open. Raises
+        InvalidArgument.
         """
         call = Call(principal, deadline)
         return _View(self, self._session.bound(call.principal, call.deadline))
@@ -81,9 +83,10 @@ class Store(Managers):
     def changes(
         self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
     ) -> Iterator[Change]:
-        """Yield the change feed from a position on (None: from its start). See :mod:`metastore.feed.feed`.
+        """Yield at most ``limit`` changes after a position (None: from the start). See :mod:`metastore.feed.feed`.
 
-        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error.
+        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
+        InvalidArgument for a position that this feed does not have any more: read the tables again.
         """
         return feed.changes(self._session.backend, self._session.clock, after, limit, unreadable)
 
@@ -97,8 +100,8 @@ class Store(Managers):
     ) -> Page[Change]:
         """Return one page of the change feed; ``next_token`` is a position, for ``after``. None: the end for now.
 
-        ``kinds`` are those wanted; ``under`` is an entity whose changes, and of what was below it then, are wanted.
-        Such a page may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
+        ``kinds`` selects changes of these kinds; ``under`` selects changes of one entity and of what was below it then.
+        A selection may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
         """
         return changes_page(self._session, after, size, kinds, under)
 
@@ -111,11 +114,12 @@ class Store(Managers):
         properties: Mapping[str, str] | None = None,
         recursive: bool = True,
     ) -> Iterator[Entity]:
-        """Yield the entities below ``under`` (None: all), of this kind, name and properties; in no promised order.
+        """Yield the entities below ``under`` (None: all) of this kind, name and properties, in no promised order.
 
-        ``name`` is a glob, as stored: ``*`` is any text, ``?`` any character, all else itself. An index serves one
-        that begins with plain text. ``properties`` are among the entity's own. ``recursive=False``: direct children.
-        Each page that it reads is true at one instant. Raises EntityNotFound, InvalidArgument.
+        ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. An index
+        serves a glob that begins with plain text. An entity matches if it has all of ``properties``.
+        ``recursive=False``: direct children only. Each page that it reads is true at one instant. Raises
+        EntityNotFound, InvalidArgument.
         """
         backend = self._session.backend
         looked_for = wanted(backend, under, kind, name, properties, recursive)
@@ -126,8 +130,8 @@ class Store(Managers):
     ) -> Transaction:
         """Begin a transaction: ``with store.transaction() as tx: tx.tables.alter(…)``.
 
-        It commits when the block ends; raises VersionConflict if something that it read has changed, and LeaseLost if
-        the ``lease`` is not the holder's any more.
+        It commits when the block ends. It raises VersionConflict if something that it read has changed: run it again.
+        It raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) holds for the commit.
         """
         return Transaction(self._session, Call(principal, deadline, lease=lease))
 
@@ -139,7 +143,10 @@ class Store(Managers):
         principal: str | None = None,
         deadline: float | None = None,
     ) -> T:
-        """Run ``fn(tx)`` in a transaction, again when it conflicts; return its result. Raises LeaseLost."""
+        """Run ``fn(tx)`` in a transaction, and again after each conflict; return its result.
+
+        ``deadline`` (seconds) holds for all attempts. Raises DeadlineExceeded, LeaseLost, and what ``fn`` raises.
+        """
         return run_transaction(self._session, fn, Call(principal, deadline, lease=lease))
 
     def gc(
@@ -149,24 +156,21 @@ class Store(Managers):
         keep_versions: int = 10,
         clean_up: Callable[[LeftBehind], None] | None = None,
     ) -> Collected:
-        """Delete what was dropped longer ago than ``retention``, and old history. Safe to run everywhere.
+        """Delete what was dropped longer ago than ``retention``, and old history. Many processes may run it at once.
 
-        Of what exists, the newest ``keep_versions`` stay, and whatever is younger than the retention. ``clean_up`` is
-        called with each thing that was staged under a lease and can never be published any more, to remove it where it
-        is; perhaps more than once. Without it, gc leaves them for another time.
+        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention.
+        gc calls ``clean_up`` with each value that was staged under a lease and can never be published any more, perhaps
+        more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises InvalidArgument.
         """
-        if not isinstance(retention, timedelta) or retention < timedelta(0):
-            raise InvalidArgument(f"the retention is a timedelta of zero or more, not {shown(retention)}")
-        positive_integer(keep_versions, "keep_versions")
         if clean_up is not None and not callable(clean_up):
             raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")
         collected = collecting.collect(self._session, retention, keep_versions)
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:
-        """Check the invariants of the whole database, while others go on writing; [] is what one hopes for.
+        """Return every violation of the invariants in the whole database; []: there is none. Others may go on writing.
 
-        It holds one read-only transaction open, and reads everything: a job for quiet hours.
+        It holds one read-only transaction open and reads everything: run it in quiet hours.
         """
         return verifying.verify(self._session.backend)
 
@@ -182,11 +186,11 @@ class Store(Managers):
     ) -> Exported:
         """Write ``target`` and all below it (None: everything) as JSON lines, as it is at one instant.
 
-        ``to`` is a binary stream or the name of a file, which changes only when the export is whole; an export of the
-        same that was stopped goes on. With ``unreadable``, damaged rows are left out, with all that stands below them.
-        ``ids`` and ``history`` are for a whole database, to be restored into an empty one. Raises EntityNotFound.
+        ``to`` is a binary stream or the name of a file, which changes only when the export is complete. An export to a
+        file that was stopped goes on. With ``unreadable``, damaged rows are left out, with everything below them.
+        ``ids`` and ``history`` are for a whole database, to restore it into an empty one. Raises EntityNotFound.
         """
-        from metastore.transfer import calls  # noqa: PLC0415  (only what is used is imported)
+        from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
 
         return calls.export_to(
             self._session, to, target, ids=ids, history=history, progress=progress, unreadable=unreadable
@@ -200,26 +204,26 @@ class Store(Managers):
         if_exists: IfExists = "error",
         progress: Callable[[float], None] | None = None,
     ) -> Imported:
-        """Write what was exported, below ``into`` instead of where it was; run again, it writes what is missing.
+        """Write the content of an export, below ``into`` (None: where it was). Run again, it writes what is missing.
 
-        What is there with other content raises EntityAlreadyExists, is left ("return") or replaced ("replace"). Raises
-        InvalidArgument, with the number of the line, for a bad file before anything is written. A file with ids needs
-        an empty database; if that is interrupted, :func:`metastore.restore` goes on.
+        An entity that exists with other content raises EntityAlreadyExists, is left ("return") or replaced ("replace").
+        A bad file raises InvalidArgument, with the number of the line, before anything is written. A file with ids
+        needs an empty database; if its import is interrupted, :func:`metastore.restore` goes on.
         """
         from metastore.transfer import calls  # noqa: PLC0415
 
         return calls.import_from(self._session, source, into, if_exists, progress)
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
-        """Return what became of an operation. It changes nothing: to settle one, repeat the call with its id.
+        """Return what became of an operation. It changes nothing: to settle an operation, repeat its call with its id.
 
-        Raises InvalidArgument for what is no operation id.
+        Raises InvalidArgument if ``operation_id`` is none.
         """
         backend = self._session.backend
         return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
 
     def metrics(self) -> Snapshot:
-        """Return what this process saw of its operations since the store was opened; see docs/metrics.md."""
+        """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""
         return replace(self._session.metrics.snapshot(), pool=self._session.backend.pool_use())
 
     def stats(self) -> Stats:
@@ -228,7 +232,7 @@ class Store(Managers):
 
     @property
     def counters(self) -> Counter[str]:
-        """Attempts, commits, and conflicts by cause, of this process since the store was opened."""
+        """Attempts, commits, and conflicts by cause, in this process since the store was opened."""
         return self._session.metrics.counters()
 
     def ping(self) -> None:
@@ -236,7 +240,7 @@ class Store(Managers):
         self._session.backend.ping()
 
     def close(self) -> None:
-        """Give back the leases that are being renewed here, and close all connections."""
+        """Release the leases that this store renews, and close all connections."""
         self.leases.close()
         self._session.backend.close()
 
@@ -256,66 +260,53 @@ class Store(Managers):
 
 
 class _View(Store):
-    """What :meth:`Store.bind` returns."""
+    """A view of a store for one request, which :meth:`Store.bind` returns."""
 
     def __init__(self, store: Store, session: Session) -> None:
-        self._url = store._url  # noqa: SLF001  (our own)
+        self._url = store._url  # noqa: SLF001  (the same class)
         self._stand_on(session)
         self.leases = store.leases.bound(session)
 
     def close(self) -> None:
-        """Do nothing: the store goes on."""
+        """Do nothing: the store stays open."""
 
 
 def open_store(
     url: str | None = None,
     *,
     principal: str | None = None,
-    deadline: float = 30.0,
+    deadline: float = _DEADLINE,
     hooks: Iterable[Hook] = (),
     pool_size: int = 10,
     max_wait: float | None = None,
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
-    SQLite migrates itself. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
-    ``deadline`` is in seconds and holds for each call. Each hook is called with a frozen
-    :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation.
-    ``pool_size`` is how many connections this store may have at once, ``max_wait`` how long a call waits for one of
-    them (seconds; None: until its deadline): then it raises PoolExhausted.
+    SQLite migrates itself. ``deadline`` (seconds) holds for each call. The store calls each hook with a frozen
+    :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
+    this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
+    (seconds; None: until its deadline). Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
     parsed = parse_url(url)
     Call(principal, positive_seconds(deadline, "a deadline"))
     called = tuple(items(hooks, "hooks"))
     if not all(callable(hook) for hook in called):
         raise InvalidArgument("hooks are functions, which are called with each attempt")
-    positive_integer(pool_size, "pool_size")
-    limits = Limits(pool_size, None if max_wait is None else positive_seconds(max_wait, "max_wait"))
-    backend = connect(parsed, float(deadline), limits)
-    try:
-        check_format(parsed, backend)
-        backend.identify()
-        return Store(parsed, backend, RetryPolicy(deadline=float(deadline), hooks=called), principal, SYSTEM)
-    except MetastoreError as error:  # its message says it all: the frames of the pool and the driver do not
-        backend.close()
-        raise error.with_traceback(None) from None
-    except BaseException:
-        backend.close()
-        raise
+    policy = RetryPolicy(deadline=float(deadline), hooks=called)
+    backend = connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait)
+    return Store(parsed, backend, policy, principal, SYSTEM)
 
 
 def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:
-    """Import an export with ids into an empty database, as ``import_from`` does; or go on, where that was stopped.
+    """Import an export with ids into an empty database, as ``import_from`` does; or go on where that was stopped.
 
-    No store can open the database before it is finished. Raises InvalidArgument for a bad file, or a database that
-    is not empty.
+    No store can open the database before the import is finished. Raises InvalidArgument for a bad file, or a database
+    that is not empty.
     """
     from metastore.transfer import calls  # noqa: PLC0415
 
-    parsed = parse_url(url)
-    backend = connect(parsed, 30.0)
+    backend = connect(parse_url(url), _DEADLINE, restoring=True)
     try:
-        check_format(parsed, backend, restoring=True)
         return calls.restore_into(backend, SYSTEM, source, progress)
     finally:
         backend.close()

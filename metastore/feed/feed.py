@@ -1,8 +1,8 @@
-"""The change feed: every committed change once, in an order in which replaying it gives the tables.
+"""The change feed: every committed change once, in an order whose replay gives the tables.
 
-A position is opaque and ordered: an epoch, which a restored copy of a database does not share,
-the number that the commit drew after its last lock, and a part of the operation's id. That part is random, so that a
-position shows when a backup was put back in place: the change there is missing, or another operation made it.
+A position is opaque and ordered. It has an epoch, which a restored copy of a database does not share; the number that
+the commit drew after its last lock; and a random part of the operation's id. By that part a reader notices that a
+backup was put back in place: the change at the position is missing, or another operation made it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ __all__ = ["changes", "position_of"]
 
 _PAGE = 500
 _PATIENCE = 1.0
-"""How long is waited for a commit in flight below one that is visible, in seconds."""
-
+"""How long the feed waits for a commit in flight below one that is visible, in seconds."""
 
 _NUMBER, _MARK = 16, 8
 """How many hexadecimal digits a position has for its number, and for the operation."""
@@ -35,7 +34,7 @@ _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 
 
 def position_of(epoch: str, seq: int, operation_id: UUID | None = None) -> str:
-    """Return the position of a number in an epoch; without an operation where no change needs to be at it."""
+    """Return the position of a number in an epoch; without an operation, no change needs to be at it."""
     return f"{epoch}-{seq:016x}{_mark(operation_id)}"
 
 
@@ -44,16 +43,16 @@ def _mark(operation_id: UUID | None) -> str:
 
 
 def _parse(position: object, epoch: str) -> tuple[int, str]:
-    """Return the number in a position, and what it says of the operation there; "" if it says nothing."""
+    """Return the number in a position, and its part of the operation's id; "" if it has none."""
     if not isinstance(position, str):
         raise InvalidArgument(f"a position is a string that the feed gave, not {shown(position)}")
     position = exact_text(position, "a position")
-    found, dash, digits = position.rpartition("-")
+    of_epoch, dash, digits = position.rpartition("-")
     if not _DIGITS.fullmatch(digits) or (number := int(digits[:_NUMBER], 16)) >= 1 << 63:
         raise InvalidArgument(f"{shown(position)} is not a position of a change feed")
-    if not dash or found != epoch:
+    if not dash or of_epoch != epoch:
         raise InvalidArgument(
-            f"the position {shown(position)} is of another database, or of one before it was restored; "
+            f"the position {shown(position)} is of another database, or of this one before it was restored; "
             "read the tables again, then follow the feed from its start"
         )
     return number, digits[_NUMBER:]
@@ -62,10 +61,10 @@ def _parse(position: object, epoch: str) -> tuple[int, str]:
 def changes(
     backend: Backend, clock: Clock, after: str | None, limit: int | None, unreadable: Unreadable | None = None
 ) -> Iterator[Change]:
-    """Yield the changes after a position, oldest first; it ends with the last one that is decided.
+    """Yield the changes after a position, oldest first, up to the last one that is decided.
 
-    Raises InvalidArgument for a position of another database, one that was lost when a backup was put back, or one
-    after which gc has removed changes.
+    Raises InvalidArgument for a position of another database, for one that was lost when a backup was put back, and for
+    one after which gc has removed changes.
     """
     check_unreadable(unreadable)
     if limit is not None:
@@ -126,7 +125,7 @@ def _check_collected(epoch: str, collected: int, seq: int) -> None:
 
 
 def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> None:
-    """Refuse a position whose change is not there any more, although gc has not removed it."""
+    """Refuse a position whose change is missing although gc has not removed it."""
     operation_id, replica = backend.event_at(seq)
     gone_rightly = replica or seq <= collected
     if (gone_rightly and operation_id is None) or _mark(operation_id) == mark:

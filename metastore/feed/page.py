@@ -1,4 +1,4 @@
-"""One page of the change feed: what a service answers to a consumer that asks for what came after a position."""
+"""One page of the change feed, which a service returns to a consumer that asks for the changes after a position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from metastore.operation.session import Session
 __all__ = ["changes_page"]
 
 _AT_LEAST, _TIMES = 1000, 10
-"""How many changes are looked at for a page of what few of them are: so many, or so many times the page's size."""
+"""How many changes a filtered page reads at most: so many, or so many times its size if that is more."""
 
 
 def changes_page(
@@ -26,24 +26,24 @@ def changes_page(
     kinds: Iterable[str] | None,
     under: Path | Entity | None,
 ) -> Page[Change]:
-    """Return the changes after a position of these kinds, of ``under`` and what was below it then.
+    """Return the changes after a position, of these kinds, of ``under`` and of what was below it at that time.
 
-    ``next_token`` is a position, for ``after``; None: there is no more at the moment. A page of what is rare may have
-    few items, or none, and a token: it took many changes to find them.
+    ``next_token`` is a position, for ``after``; None: there are no more changes at the moment. A page of rare changes
+    may have few items, or none, and a token: it stops after it has read many changes. Raises InvalidArgument.
     """
     size = clean_size(size)
     wanted = None if kinds is None else _kinds(kinds)
     scope = None if under is None else _path(session, under)
     most = size if wanted is None and scope is None else max(_AT_LEAST, size * _TIMES)
-    found: list[Change] = []
+    page: list[Change] = []
     last = None
     for seen, change in enumerate(changes(session.backend, session.clock, after, most + 1)):
-        if len(found) == size or seen == most:
-            return Page(tuple(found), last)
+        if len(page) == size or seen == most:
+            return Page(tuple(page), last)
         last = change.position
         if (wanted is None or change.kind in wanted) and (scope is None or _is_under(change, scope)):
-            found.append(change)
-    return Page(tuple(found), None)
+            page.append(change)
+    return Page(tuple(page), None)
 
 
 def _path(session: Session, under: Path | Entity) -> str:
@@ -54,11 +54,11 @@ def _path(session: Session, under: Path | Entity) -> str:
 
 
 def _kinds(kinds: Iterable[str]) -> frozenset[str]:
-    found = items(kinds, "kinds")
-    for one in found:
+    words = items(kinds, "kinds")
+    for one in words:
         if not isinstance(one, str):
             raise InvalidArgument(f"a kind is a word such as table, not {shown(one)}")
-    return frozenset(found)
+    return frozenset(words)
 
 
 def _is_under(change: Change, scope: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from alembic.script import ScriptDirectory
 
-from metastore import migrations, store
+from metastore import database, migrations
 from metastore.port.backend import FORMAT
 
 __all__ = ["HEAD", "NEWER", "newer_program"]
@@ -49,5 +49,5 @@ def newer_program(folder: Path, compatible_from: int = FORMAT) -> Iterator[None]
         (folder / "versions" / "v9999_newer.py").write_text(revision)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "__file__", str(folder / "__init__.py"))
-        patch.setattr(store, "FORMAT", NEWER)
+        patch.setattr(database, "FORMAT", NEWER)
         yield

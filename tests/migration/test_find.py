@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import metastore as ms
-from metastore import migrations, store
+from metastore import database, migrations
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences
@@ -29,7 +29,7 @@ def test_it_is_made_while_an_older_program_writes(old_url: str, declared: str, m
     """The older program is opened before, and goes on during and after it; a second one is opened after."""
     done = threading.Event()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "FORMAT", 3)
+        patch.setattr(database, "FORMAT", 3)
         old = ms.open(old_url)
     written = 0
 
@@ -52,7 +52,7 @@ def test_it_is_made_while_an_older_program_writes(old_url: str, declared: str, m
         assert len(list(new.find("m.c", name="made*", kind="schema"))) == written
         assert new.verify() == []
     with monkeypatch.context() as patch:
-        patch.setattr(store, "FORMAT", 3)
+        patch.setattr(database, "FORMAT", 3)
         with ms.open(old_url) as again:
             again.schemas.create("m.c.again")
     old.close()

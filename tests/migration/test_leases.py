@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import metastore as ms
-from metastore import migrations, store
+from metastore import database, migrations
 from metastore.port.backend import FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump
@@ -49,7 +49,7 @@ def test_a_program_of_format_2_goes_on_beside_it(old_url: str, monkeypatch: pyte
         lease = opened.leases.acquire("x")
         opened.tables.alter("m.c.one.wide", ms.SetComment("fenced"), lease=lease)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "FORMAT", 2)
+        patch.setattr(database, "FORMAT", 2)
         with ms.open(old_url) as opened:
             assert opened.tables.alter("m.c.one.wide", ms.SetProperty("by", "old")).comment == "fenced"
 

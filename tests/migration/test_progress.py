@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 import metastore as ms
-from metastore import migrations, store
+from metastore import database, migrations
 from metastore.port.backend import FORMAT
 from metastore.port.commit import Committed, Entry, Mark
 from metastore.urls import parse_url
@@ -135,7 +135,7 @@ def test_the_embedded_default_upgrades_itself(empty_sqlite_url: str, request: py
 def test_a_program_of_format_1_is_kept_out(old_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would neither see intents nor marks."""
     ms.migrate(old_url)
-    monkeypatch.setattr(store, "FORMAT", 1)
+    monkeypatch.setattr(database, "FORMAT", 1)
     with pytest.raises(ms.MigrationNeeded, match=r"older than format 2 cannot use; this one has 1: upgrade it"):
         ms.open(old_url)
 
