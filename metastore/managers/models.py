@@ -22,6 +22,7 @@ from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.manager import Manager
 from metastore.managers.model_commit import ModelEdit, SeenModel
+from metastore.managers.mutation import actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.target import Target, check_standing, standing
@@ -93,7 +94,7 @@ class Models(Manager[Model]):
         names = clean_aliases(aliases)
         doc = MODEL_VERSION.document(comment, properties, {"uris": uris, "aliases": ()})
         call = call_of(options)
-        actor = self._actor(call)
+        actor = actor_of(self._session, call)
 
         def attempt(view: View) -> Proposal[ModelVersion]:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
@@ -117,7 +118,7 @@ class Models(Manager[Model]):
             if not isinstance(change, _CHANGES):
                 raise InvalidArgument(f"{shown(change)} is not a change of a model's version")
         call = call_of(options)
-        actor = self._actor(call)
+        actor = actor_of(self._session, call)
 
         def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
@@ -156,7 +157,7 @@ class Models(Manager[Model]):
         name = clean_alias(alias)
         positive_integer(number, "the number of a version")
         call = call_of(options)
-        actor = self._actor(call)
+        actor = actor_of(self._session, call)
 
         def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)

@@ -23,7 +23,7 @@ from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.page import Listed
 from metastore.managers.page import Page as Listing
-from metastore.managers.pages import clean_prefix, page_of
+from metastore.managers.pages import PageSource, clean_prefix, page_of
 from metastore.managers.target import Target, check_standing, find, shown
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -100,17 +100,15 @@ class OwnedManager(Generic[O]):
         self, owner: Target, size: int, token: str | None, prefix: str | None, item: Callable[[OwnedRecord], T]
     ) -> Listing[T]:
         backend, kind = self._session.backend, self._kind.name
-        return page_of(
-            self._session,
-            Listed("owned", kind, clean_prefix(prefix)),
-            size,
-            token,
-            lambda view: find(view, self._owner, owner).chain,
-            lambda above, after, limit, guards: backend.owned(above.id, kind, after[0], limit, guards),
-            lambda record: [record.name],
-            lambda _, record: item(record),
+        source = PageSource[OwnedRecord, T](
+            listed=Listed("owned", kind, clean_prefix(prefix)),
+            parent=lambda view: find(view, self._owner, owner).chain,
+            read=lambda above, after, limit, guards: backend.owned(above.id, kind, after[0], limit, guards),
+            key=lambda record: [record.name],
+            item=lambda _, record: item(record),
             folds=False,
         )
+        return page_of(self._session, source, size, token)
 
     def load(self, owner: Target, name: str) -> O:
         """Return one row. Raises EntityNotFound."""
