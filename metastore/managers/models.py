@@ -1,7 +1,7 @@
 """Models and their versions.
 
-A version is an owned row, and its aliases stand in the model's document as well. Whatever touches both is one commit
-that expects the versions of both, so that an alias never points to nothing, nor to two versions.
+A version is an owned row, and its aliases are also in the model's document. A call that changes both is one commit that
+expects the versions of both. So an alias never points to nothing, nor to two versions.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ T = TypeVar("T")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _CHANGES: Final = (SetComment, SetProperty, RemoveProperty, SetUri, RemoveUri)
 _ROUNDS: Final = 3
-"""How often a transaction looks for an alias; what it reads stays as it is."""
+"""How often a transaction looks for an alias: what it has read does not change any more."""
 
 
 class Models(Manager[Model]):
-    """Models. A version is meant by its number, or by an alias."""
+    """Models. A version is named by its number, or by an alias."""
 
     def __init__(self, session: Session, kind: Kind) -> None:
         super().__init__(session, kind)
@@ -66,7 +66,7 @@ class Models(Manager[Model]):
         for rounds in count(1):
             seen = SeenModel(View(backend, trusting=False), self._kind, model)
             row = seen.row(seen.number(alias))
-            # the row was read after the model: what says that the alias points to it is the row itself
+            # the row was read after the model, so only the row itself can say that the alias still points to it
             if row is not None and alias in json.loads(row.doc)["aliases"] and still(backend, seen.nodes):
                 return ModelVersion(row)
             if self._session.in_transaction and rounds == _ROUNDS:

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Row:
-    """An owned row that is to be written."""
+    """An owned row to write."""
 
     name: str
     doc: str
@@ -63,7 +63,8 @@ class OwnedManager(Generic[O]):
     def list(self, owner: Target, *, page_size: int = 1000, unreadable: Unreadable | None = None) -> Iterator[O]:
         """Yield the owner's rows, by name. Raises EntityNotFound for a missing owner.
 
-        With ``unreadable``, damaged rows are left out, and it gets their errors; else what is asked of one raises.
+        With ``unreadable``, damaged rows are left out, and that function gets an error for each. Without it, a
+        damaged row raises UnreadableRow.
         """
         check_unreadable(unreadable)
         positive_integer(page_size, "a page size")
@@ -115,13 +116,13 @@ class OwnedManager(Generic[O]):
         backend, name = self._session.backend, clean_name(name)
         while True:
             nodes = find(View(backend, False), self._owner, owner).chain
-            (found,) = backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
+            (record,) = backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
             if still(backend, nodes):
                 break
-        if found is None:
+        if record is None:
             path = format_path((*[n.name for n in nodes], name))
             raise EntityNotFound(path, f"{path}: there is no such {self._kind.name.replace('_', ' ')}")
-        return cast(O, self._kind.row(found))
+        return cast(O, self._kind.row(record))
 
     def exists(self, owner: Target, name: str) -> bool:
         """Whether the owner has a row of this name."""
@@ -182,7 +183,7 @@ class OwnedManager(Generic[O]):
     def put_many(
         self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
     ) -> int:
-        """Write rows whatever is there, and drop others, in one commit; return how many changed.
+        """Create or replace ``rows`` and drop others, in one commit; return how many changed.
 
         A row that is equal already is not written.
         """
@@ -230,12 +231,12 @@ class OwnedManager(Generic[O]):
                 nodes, path = self._place(View(view.backend, False), owner, name)
             except EntityNotFound:
                 return False
-            (found,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
-            if found is None:
+            (record,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
+            if record is None:
                 check_standing(view, nodes)
                 return False
             event = self._event("drop", path, None)
-            write = Delete(nodes[-1].id, self._kind.name, name, found.version, event, found.id)
+            write = Delete(nodes[-1].id, self._kind.name, name, record.version, event, record.id)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
         return self._run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
@@ -256,7 +257,7 @@ class OwnedManager(Generic[O]):
 
 
 def still(backend: Backend, nodes: tuple[Node, ...]) -> bool:
-    """Whether the path that led to an owner led there until now, hence when its rows were read."""
+    """Whether the path to an owner still leads there, and so did when the owner's rows were read."""
     return backend.hold([(n.id, n.scope_version) for n in nodes])
 
 
@@ -285,7 +286,7 @@ class Partitions(OwnedManager[Partition]):
 
 
 class Statistics(OwnedManager[Statistic]):
-    """What is known of the data behind tables."""
+    """The statistics of tables."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, STATISTIC, TABLE)
