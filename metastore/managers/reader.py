@@ -19,6 +19,7 @@ from metastore.operation.guards import lookup
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import View
 from metastore.operation.session import Session
+from metastore.port.backend import Backend
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Node, Record
 from metastore.port.records import Page as Rows
@@ -35,9 +36,12 @@ class Reader(Generic[E]):
     """The reading half of a manager. Its methods are those of :class:`metastore.managers.manager.Manager`."""
 
     def __init__(self, session: Session, kind: Kind) -> None:
-        self._backend = session.backend
         self._session = session
         self._kind = kind
+
+    @property
+    def _backend(self) -> Backend:
+        return self._session.backend  # a transaction changes its session's backend when it begins and when it ends
 
     def load(self, target: Target, version: int | None) -> E:
         """Return the entity as it is now, or as it was at ``version``."""
