@@ -12,7 +12,7 @@ from uuid import UUID
 
 from metastore import gc as collecting
 from metastore import stats
-from metastore.arguments import items, shown
+from metastore.arguments import items, positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
 from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument

@@ -131,14 +131,14 @@ def with_fields(column: Column, name: str, fields: Sequence[Column]) -> Column:
 
 def field_metadata(column: Column, *, exact: bool) -> dict[str, str]:
     """Return what a field of another system carries in its metadata; ``exact``: its own type says all of ours."""
-    found = {} if exact else {"metastore.type": column.type}
+    metadata = {} if exact else {"metastore.type": column.type}
     if column.comment is not None:
-        found["comment"] = column.comment
+        metadata["comment"] = column.comment
     if column.default is not None:
-        found["metastore.default"] = column.default
+        metadata["metastore.default"] = column.default
     if column.auto_increment:
-        found["metastore.auto_increment"] = "true"
-    return found
+        metadata["metastore.auto_increment"] = "true"
+    return metadata
 
 
 def attributes(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,10 +242,10 @@ def _decode(node: Node) -> Column:
 
 def find(nodes: list[Node], names: Sequence[str]) -> Node | None:
     """Return the node at the path ``names``, or None."""
-    found: Node | None = None
+    here: Node | None = None
     for name in names:
-        found = next((node for node in nodes if node["name"] == name), None)
-        if found is None:
+        here = next((node for node in nodes if node["name"] == name), None)
+        if here is None:
             return None
-        nodes = found.get("fields", [])
-    return found
+        nodes = here.get("fields", [])
+    return here

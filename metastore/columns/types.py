@@ -161,9 +161,9 @@ class _Parser:
 
     def fail(self, expected: str) -> NoReturn:
         shown = self.text if len(self.text) <= 80 else f"{self.text[:77]}…"
-        found = repr(self.value) if self.value else "the end"
+        token = repr(self.value) if self.value else "the end"
         raise InvalidArgument(
-            f"the type {shown!r} does not parse: at character {self.at + 1} expected {expected}, found {found}"
+            f"the type {shown!r} does not parse: at character {self.at + 1} expected {expected}, found {token}"
         )
 
     def sign(self, sign: str) -> None:
@@ -172,10 +172,10 @@ class _Parser:
         self.advance()
 
     def keyword(self, word: str) -> bool:
-        found = self.kind == "word" and self.value.lower() == word
-        if found:
+        matches = self.kind == "word" and self.value.lower() == word
+        if matches:
             self.advance()
-        return found
+        return matches
 
     def string(self, kind: str, expected: str) -> str:
         """Read a quoted token: without its quotes, doubled ones single."""

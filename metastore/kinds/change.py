@@ -1,10 +1,10 @@
-"""What ``alter`` takes: changes that each touch only the field they name.
+"""The changes that ``alter`` takes: each touches only the field that it names.
 
 A change is a frozen value with a pure ``apply(doc, path)``. ``doc`` is the entity's JSON
 document (``{"comment": …, "properties": {…}, …the kind's fields}``); ``apply`` changes the
-draft it is given in place and raises the caller's error when it does not fit. Because a
-change carries intent and not a result, it can be applied again to a fresher document: that
-is how conflicts merge.
+draft in place, and raises the caller's error when it does not fit. A change says what is
+wanted and not what results, so it can be applied again to a fresher document. That is how
+conflicts merge.
 
 Changes are written into history as JSON: ``encode`` and ``decode`` are each other's inverse.
 A change class gets its JSON tag from its name, or from ``class AddPanel(EntityChange, tag="acme.AddPanel")``: a class
@@ -51,7 +51,7 @@ class EntityChange:
     _names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls, *, tag: str | None = None) -> None:
-        cls.tag = tag or cls.__dict__.get("tag") or cls.__name__  # a dataclass with slots makes the class once more
+        cls.tag = tag or cls.__dict__.get("tag") or cls.__name__  # a dataclass with slots creates its class twice
         other = _registry.get(cls.tag)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"two change classes have the tag {cls.tag!r}; give one of them another: tag=")
@@ -112,7 +112,7 @@ def _decode_one(fields: dict[str, Any]) -> EntityChange:
     if known is not None:
         try:
             return known.from_json({key: value for key, value in fields.items() if key != "change"})
-        except Exception:  # noqa: BLE001, S110  (another program has other fields there: it must not stop a reader)
+        except Exception:  # noqa: BLE001, S110  (a newer program may write other fields; readers must not stop)
             pass
     return UnknownChange(tuple(fields.items()))
 
@@ -143,14 +143,14 @@ class SetProperty(EntityChange):
         key, value = clean_text(self.key, "a property's key"), clean_text(self.value, f"the property {shown(self.key)}")
         if not key:
             raise InvalidArgument("a property's key must not be empty")
-        found = doc["properties"].get(key)
-        if self.expected is not UNSET and found != self.expected:
+        before = doc["properties"].get(key)
+        if self.expected is not UNSET and before != self.expected:
             where = format_path(path)
             raise VersionConflict(
                 where,
                 self.expected,
-                found,
-                f"{where}: property {key!r} was expected to be {shown(self.expected)}, found {found!r}; "
+                before,
+                f"{where}: property {key!r} was expected to be {shown(self.expected)}, found {before!r}; "
                 "load the entity and decide again",
             )
         doc["properties"][key] = value

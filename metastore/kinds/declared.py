@@ -1,10 +1,10 @@
-"""Kinds that catalog managers of other systems bring: declared once, and the store has a manager for them.
+"""Kinds that other catalog managers declare; the store has a manager for each.
 
     ms.Kind("dashboard", parent="schema", fields={"panels": ms.Field(list, default=[])}, changes=(AddPanel, DropPanel))
     store.manager("dashboard").create("lake.sales.eu.revenue")
 
 docs/kinds.md has the whole example. Every program that works on one database should declare the same kinds: one that
-does not know a kind leaves it alone, but sees it in the feed, in ``verify``, and as what makes a schema not empty.
+does not know a kind leaves it alone, but sees it in the feed and in ``verify``, and does not take its schema for empty.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Kind(built_in.Kind):
         _register(self)
 
     def check_changes(self, changes: Iterable[EntityChange]) -> None:
-        """Raise InvalidArgument for what is no change of this kind, or would not be the same for who reads it."""
+        """Raise InvalidArgument for a change that is not one of this kind, or that cannot be read back from history."""
         changes = tuple(changes)
         super().check_changes(changes)
         try:
@@ -175,7 +175,7 @@ class Kind(built_in.Kind):
 
 
 class DeclaredEntity(Entity):
-    """An entity of a declared kind; a program that unpickles it may have declared the kind itself, or not."""
+    """An entity of a declared kind. The program that unpickles it need not have declared the kind."""
 
     if TYPE_CHECKING:  # its fields are known only when the program runs
 
@@ -223,7 +223,7 @@ def _field(name: object, value: object) -> Field:
 
 
 def _check_doc(name: str, fields: Mapping[str, Field], doc: Doc, before: Doc) -> None:
-    """Raise InvalidArgument if changes have destroyed what others rely on, or left a field what it cannot be.
+    """Raise InvalidArgument if changes removed a field that others need, or left one with a wrong value.
 
     A field that they did not touch is not checked: it may be older than its declaration.
     """
@@ -286,7 +286,7 @@ def _register(kind: Kind) -> None:
 
 
 def _shape(kind: built_in.Kind) -> tuple[object, ...]:
-    """Return what a kind must have in common with one of its name, to be the same declared again."""
+    """Return what two declarations of one kind must have in common."""
     changes = [(change.__module__, change.__qualname__) for change in kind.changes]
     return isinstance(kind, Kind), kind.family, kind.parents, kind.container, list(kind.entity.doc_fields), changes
 

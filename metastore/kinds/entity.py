@@ -1,8 +1,8 @@
-"""What a caller gets: entities, their history and the change feed's entries, all frozen.
+"""Entities, the steps of their history and the entries of the change feed, as callers get them; all frozen.
 
-An entity wraps the :class:`Record` that the database returned and decodes a field when it is
-first asked for. It also carries the versions that were seen along its path: given back to a
-manager they are the first guess that saves a read.
+An entity wraps the :class:`Record` that the database returned, and decodes a field when it is first read. It also
+carries the versions along its path. A manager that gets the entity back uses them as its first guess, which saves a
+read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def utc(micros: int) -> datetime:
 
 
 class _Stored:
-    """What every stored thing shows: its version, its document, who made and changed it, and when."""
+    """An entity or an owned row: its version, its document, who created and changed it, and when."""
 
     record: Any
     doc_fields: ClassVar[Mapping[str, DocField]] = MappingProxyType({})
@@ -72,7 +72,7 @@ class _Stored:
 
     @cached_property
     def doc(self) -> Mapping[str, Any]:
-        """The document that the database holds, as JSON values. Raises UnreadableRow, as all that is made of it."""
+        """The document that the database holds, as JSON values. Raises UnreadableRow, as each field does."""
         return self._read(lambda: MappingProxyType(json.loads(self.record.doc)))
 
     @property
@@ -132,7 +132,7 @@ class Entity(_Stored):
 
     record: Record
     origin: Origin | None
-    """None: it is unknown, so that nothing rests on the entity but its id."""
+    """The database that the entity comes from. None: unknown, so that only the entity's id is used."""
 
     def __init__(self, record: Record, origin: Origin | None = None) -> None:
         self.__dict__.update(record=record, origin=origin)
@@ -189,7 +189,7 @@ class Entity(_Stored):
 
 
 class Owned(_Stored):
-    """An owned row as it was at one version: it belongs to one entity and goes with it."""
+    """An owned row as it was at one version. It belongs to one entity and is deleted with it."""
 
     record: OwnedRecord
     common_fields: ClassVar[tuple[str, ...]] = ("kind", "name", "id", "version", "comment", "properties", *_AUDIT)
@@ -245,7 +245,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Change(Version):
-    """One entry of the change feed: a version, where it stands in the feed, and whose it is."""
+    """One entry of the change feed: a version, its position in the feed, and the entity that it belongs to."""
 
     position: str
     kind: str
@@ -254,7 +254,7 @@ class Change(Version):
     def to_dict(self) -> dict[str, Any]:
         """Return the change as plain JSON values, as ``metastore changes --json`` prints it.
 
-        ``document`` is the whole document that the database holds after the change; None where nothing is left.
+        ``document`` is the whole document that the database holds after the change; None if the change deleted it.
         """
         head = {"position": self.position, "kind": self.kind, "entity_id": self.entity_id}
         document = None if self.entity is None else plain(self.entity.doc)

@@ -1,4 +1,4 @@
-"""The families of the names on a path: which kinds may stand where."""
+"""The families of the names on a path: which kinds a path of a given depth can lead through."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def families_of(kind: Kind, depth: int) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=1024)
 def _families(family: str, parents: tuple[str, ...], depth: int) -> tuple[str, ...] | None:
-    found = [family]
+    upwards = [family]
     while parents:
-        above = depth - len(found)
+        above = depth - len(upwards)
         if above < 1:
             return None
         # of several parents one is the catalog, which is always the second name
         parent = kind_named(parents[0] if above == 2 else parents[-1])
-        found.append(parent.family)
+        upwards.append(parent.family)
         parents = parent.parents
-    return tuple(reversed(found)) if len(found) == depth else None
+    return tuple(reversed(upwards)) if len(upwards) == depth else None
 
 
 def _shape(kind: Kind) -> tuple[str, ...]:

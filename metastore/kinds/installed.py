@@ -1,4 +1,4 @@
-"""Kinds that installed packages bring, for programs that import none of them: the command line.
+"""Load the kinds of installed packages, for the command line, which imports none of them.
 
 A package names the module that declares its kinds in its pyproject.toml:
 
@@ -19,10 +19,10 @@ GROUP: Final = "metastore.kinds"
 
 
 def load_installed_kinds() -> None:
-    """Import what is named under the entry points "metastore.kinds". Raises InvalidArgument for what cannot be."""
-    for found in entry_points(group=GROUP):
+    """Import the modules that the entry points "metastore.kinds" name. Raises InvalidArgument if that fails."""
+    for entry in entry_points(group=GROUP):
         try:
-            found.load()
+            entry.load()
         except Exception as error:
-            message = f"the kinds of {found.value} cannot be loaded: {error}; repair or remove their package"
+            message = f"the kinds of {entry.value} cannot be loaded: {error}; repair or remove their package"
             raise InvalidArgument(message) from error

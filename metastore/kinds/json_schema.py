@@ -1,4 +1,4 @@
-"""The JSON Schema (2020-12) of each kind: what ``to_dict()`` of its entities, or owned rows, gives.
+"""The JSON Schema (2020-12) of each kind: it describes what ``to_dict()`` of an entity or owned row returns.
 
 It is derived from the classes, so that the two cannot drift apart. It allows further fields: a later version of this
 library may add some.
@@ -76,7 +76,7 @@ def _own_fields(kind: str, cls: type[Entity | Owned]) -> dict[str, Schema]:
 
 
 def _declared(field: Field) -> Schema:
-    """A check that is a function says nothing of what it lets pass."""
+    """Return the schema of a declared field. Nothing is known of one whose check is a function."""
     if not isinstance(field.check, type) or field.check not in _PLAIN:
         return {}
     types = [_PLAIN[field.check], *(["null"] if field.default is None else [])]

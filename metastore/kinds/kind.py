@@ -1,4 +1,4 @@
-"""What a kind is: where it may stand, and how its fields are checked, stored and read.
+"""A kind: its parents, its changes, and its documents.
 
 A kind adds no SQL. Its fields are declared on the class of its entities, one :func:`metastore.kinds.field.doc_field`
 each; the document, its replacement (``if_exists="replace"``) and the entity's attributes follow from that.
@@ -40,7 +40,7 @@ MAX_DOC = 1 << 20
 MAX_CHANGES = 4 << 20
 """The largest list of changes of one event, in bytes of JSON."""
 MAX_DEPTH = 200
-"""How deep lists and objects of a document may lie in each other: Python's JSON gives up at about a thousand."""
+"""How deep lists and objects of a document may nest: Python's JSON gives up at about a thousand."""
 
 
 COMMON_CHANGES: tuple[type[EntityChange], ...] = (SetComment, SetProperty, RemoveProperty)
@@ -63,8 +63,8 @@ class Kind:
     can_be_disabled: bool = False
     since: int = 1
     check_doc: Callable[[Doc, Doc], None] | None = None
-    """Gets the document after changes and before; raises InvalidArgument for what they must not leave. The built-in
-    changes leave nothing of that."""
+    """Gets the document after changes and the one before; raises InvalidArgument for a wrong result. Built-in kinds
+    have none: their changes check what they write."""
 
     def check_changes(self, changes: Iterable[EntityChange]) -> None:
         """Raise InvalidArgument for what is no change of this kind."""
@@ -157,7 +157,7 @@ def _written(value: object, path: tuple[str, ...], what: str, limit: int) -> str
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether lists and objects lie in each other deeper than a document may have them."""
+    """Whether lists and objects nest deeper than a document allows."""
     level = [value]
     for _ in range(MAX_DEPTH):
         below = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list))

@@ -1,4 +1,4 @@
-"""Every kind: a file of fields each. :data:`KINDS` and :data:`OWNED_KINDS` find one by its name.
+"""All kinds by name: :data:`KINDS` and :data:`OWNED_KINDS`.
 
 Others add theirs with :class:`metastore.kinds.declared.Kind`. A database may hold kinds that this program does not
 know: :func:`kind_named` and :func:`owned_kind_named` answer for them with what all kinds have.
@@ -34,12 +34,12 @@ OWNED_KINDS: dict[str, OwnedKind] = {kind.name: kind for kind in (PARTITION, STA
 
 
 def kind_named(name: str) -> Kind:
-    """Return the kind; of an unknown one what is true of any: it may have children, and its document is plain."""
+    """Return the kind. An unknown one may have children, and has no fields but those that all kinds have."""
     return KINDS.get(name) or _unknown(name)
 
 
 def owned_kind_named(name: str) -> OwnedKind:
-    """Return the kind of owned row; of an unknown one what is true of any."""
+    """Return the kind of owned row. An unknown one has no fields but those that all have."""
     return OWNED_KINDS.get(name) or _unknown_owned(name)
 
 

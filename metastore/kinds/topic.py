@@ -9,7 +9,7 @@ __all__ = ["TOPIC", "Topic"]
 
 
 class Topic(Entity):
-    """A topic; what its messages look like is said by its properties."""
+    """A topic. Its properties describe its messages."""
 
 
 TOPIC = Kind("topic", "topic", ("schema",), Topic, since=2)

@@ -22,8 +22,9 @@ from metastore.kinds.table.layout import Index
 from metastore.kinds.topic import Topic
 from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View
-from metastore.managers import exclusive as moving
+from metastore.managers import exclusive
 from metastore.managers.manager import E, Manager
+from metastore.managers.mutation import actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.target import Target
 from metastore.names import Path
@@ -48,12 +49,12 @@ class _Disableable(Manager[E]):
 
     def _set_in_use(self, target: Target, in_use: bool, options: CallOptions) -> E:
         call = call_of(options)
-        actor = self._actor(call)
-        return self._run_for_entity(
-            lambda view: moving.set_in_use(view, self._kind, target, in_use, actor),
-            call,
+        actor = actor_of(self._session, call)
+        return self._changed(
             "enable" if in_use else "disable",
             target,
+            lambda view: exclusive.set_in_use(view, self._kind, target, in_use, actor),
+            call,
         )
 
 

@@ -1,4 +1,4 @@
-"""How entities come to be: one by one, or many at once. Attempts for :class:`metastore.operation.session.Session`."""
+"""Attempts that create entities: one, or a chunk of many."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_if_exists(value: object) -> None:
 
 @dataclass(frozen=True)
 class Wish:
-    """An entity that somebody wants: everything of it but its place."""
+    """An entity to create, without its place."""
 
     kind: Kind
     comment: object
@@ -44,7 +44,7 @@ class Wish:
     fields: Mapping[str, Any]
 
     def document(self) -> Doc:
-        """The document of the new entity."""
+        """Return the document of the new entity."""
         return self.kind.document(self.comment, self.properties, self.fields)
 
     def folds(self, parent: Node) -> bool:
@@ -52,7 +52,7 @@ class Wish:
         return bool(self.fields.get("fold_case")) if self.kind.name == "catalog" else parent.fold
 
     def replacing(self, old: Doc) -> Doc:
-        """The document that takes the place of ``old``."""
+        """Return the document that replaces ``old``."""
         return self.kind.replaced(old, self.comment, self.properties, self.fields)
 
 
@@ -63,7 +63,7 @@ Chunk = list[tuple[str, Wish, str]]
 def create(
     view: View, wish: Wish, doc: Doc, path: Path, parent: Entity | None, if_exists: IfExists, actor: str | None
 ) -> Proposal[Entity] | Entity:
-    """Propose the new entity, or settle on the one that is there."""
+    """Propose the new entity, or return the one that has its name already."""
     parents, name, existing = _place(view, wish.kind, path, parent, if_exists)
     names = (*[n.name for n in parents], name)
     if existing is not None:
@@ -93,21 +93,21 @@ def _place(
         known = view.follow(above) if if_exists == "error" else None
         if known is not None:
             return known, names[-1], None
-        (found,) = view.backend.resolve([where])
-        if len(found.nodes) < len(names) - 1:
-            raise missing_parent(names, found.nodes)
-        parents = found.nodes[: len(names) - 1]
+        (resolved,) = view.backend.resolve([where])
+        if len(resolved.nodes) < len(names) - 1:
+            raise missing_parent(names, resolved.nodes)
+        parents = resolved.nodes[: len(names) - 1]
         view.led(above, parents)
-        return parents, names[-1], found.record
+        return parents, names[-1], resolved.record
     name = clean_name(path[0] if isinstance(path, tuple) and len(path) == 1 else path)
     parents = find_parent(view, kind, parent)
     if view.guessed:
         return parents, name, None
-    (found,) = view.backend.resolve([Lookup((kind.family,), (name,), parents[-1])])
-    record = found.record
+    (resolved,) = view.backend.resolve([Lookup((kind.family,), (name,), parents[-1])])
+    record = resolved.record
     if record is None:
         return parents, name, None
-    check_standing(view, parents)  # what is there settles the call, or is its error
+    check_standing(view, parents)  # the call returns what is there, or raises its error: it must be there still
     return parents, name, record._replace(chain=(*parents, *record.chain))
 
 
@@ -134,7 +134,7 @@ def _replaced(wish: Wish, record: Record, actor: str | None) -> Proposal[Entity]
 
 
 def rewrite(kind: Kind, record: Record, text: str | None, changes: str, actor: str | None) -> Proposal[Entity] | Entity:
-    """Propose a new document for an entity; None, as it is equal, settles it."""
+    """Propose a new document for an entity; return the entity as it is if ``text`` is None, because nothing changes."""
     check_in_use(record.chain[:-1])
     if text is None:
         return kind.entity(record)
@@ -191,11 +191,11 @@ def create_chunk(
     guards = {guard.id: guard for guard in guards_of(parents)}
     writes: list[Insert | Update] = []
     with standing(view, parents):
-        for found, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
-            if found.record is None:
+        for resolved, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
+            if resolved.record is None:
                 writes.append(insert)
                 continue
-            there = found.record._replace(chain=(*parents, *found.record.chain))
+            there = resolved.record._replace(chain=(*parents, *resolved.record.chain))
             decided = _existing(wish, {}, there, (*upper, name), if_exists, None)
             if isinstance(decided, Proposal):
                 # a container that is replaced is guarded itself, so that a freeze of it waits for this commit
@@ -210,7 +210,7 @@ def create_chunk(
 def _distinct(
     wishes: Sequence[tuple[str, Wish, str]], inserts: list[Insert], if_exists: IfExists
 ) -> tuple[Sequence[tuple[str, Wish, str]], list[Insert]]:
-    """Return what is left when the last row of each name replaces the others; with "error", that is one."""
+    """Return the last row of each name. Raises EntityAlreadyExists for a second one with "error"."""
     last = {insert.key: n for n, insert in enumerate(inserts)}
     for n, insert in enumerate(inserts):
         if if_exists == "error" and last[insert.key] != n:

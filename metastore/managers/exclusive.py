@@ -1,7 +1,6 @@
-"""Exclusive operations: rename, move, drop, restore, purge, enable, disable.
+"""Attempts of exclusive operations: rename, move, drop, restore, purge, enable, disable.
 
-Each bumps the entity's scope version and changes its rows only, whatever lies below. Attempts
-for :class:`metastore.operation.session.Session`.
+Each bumps the entity's scope version, and writes only the entity's own rows, however much is below it.
 """
 
 from __future__ import annotations
@@ -110,8 +109,8 @@ def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]
     """Return the nodes above the wanted path, which must be free and not below the entity itself."""
     if len(wanted) == 1:
         wanted = (*[n.name for n in record.chain[:-1]], wanted[0])
-    (found,) = view.backend.resolve([lookup(kind, wanted)])
-    nodes, own = found.nodes, record.chain[-1].id
+    (resolved,) = view.backend.resolve([lookup(kind, wanted)])
+    nodes, own = resolved.nodes, record.chain[-1].id
     if any(n.id == own for n in nodes[: len(wanted) - 1]):
         raise InvalidArgument(f"{_path(record)} cannot move below itself, to {format_path(wanted)}")
     if len(nodes) == len(wanted) and nodes[-1].id != own:
@@ -124,7 +123,7 @@ def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]
 def drop(
     view: View, kind: Kind, target: Target, cascade: bool, expected_version: int | None, actor: str | None
 ) -> Proposal[bool] | bool:
-    """Propose the drop; what is not there (any more) settles it."""
+    """Propose the drop; False if there is nothing to drop."""
     try:
         record = find(view, kind, target)
     except EntityNotFound:
@@ -160,12 +159,12 @@ def restore(
         wanted = (*names[:-1], wanted[0])
     node = record.chain[-1]
     with standing(view, record.chain):
-        (found,) = view.backend.resolve([lookup(kind, wanted)])
-        if len(found.nodes) == len(wanted):
+        (resolved,) = view.backend.resolve([lookup(kind, wanted)])
+        if len(resolved.nodes) == len(wanted):
             raise EntityAlreadyExists(format_path(wanted))
-        if len(found.nodes) < len(wanted) - 1:
-            raise missing_parent(wanted, found.nodes)
-        parents = found.nodes
+        if len(resolved.nodes) < len(wanted) - 1:
+            raise missing_parent(wanted, resolved.nodes)
+        parents = resolved.nodes
         if any(n.id == node.id for n in parents):
             raise InvalidArgument(f"{format_path(names)} cannot be restored below itself")
         check_in_use(parents)
@@ -182,7 +181,7 @@ def restore(
 
 
 def _of_newest(proposal: Proposal[Entity], kind: Kind, names: tuple[str, ...], record: Record) -> Proposal[Entity]:
-    """Let the commit look again whether this is the newest, while its guard keeps others from dropping anything."""
+    """Let the commit check that this is still the newest one; the parent's guard keeps others from dropping."""
     parent = root_or_last(record.chain[:-1])
     guards = tuple([replace(g, exclusive=True) if g.id == parent.id else g for g in proposal.guards])
     newest = Newest(parent.id, kind.name, kind.family, key_under(parent, names[-1]), record.chain[-1].id)
@@ -201,10 +200,10 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
         return known.record, known.record.chain[:-1]
     parents: tuple[Node, ...] = ()
     if len(names) > 1:
-        (found,) = view.backend.resolve([Lookup(where.families[:-1], names[:-1])])
-        if len(found.nodes) < len(names) - 1:
-            raise missing(names, found.nodes)
-        parents = found.nodes
+        (resolved,) = view.backend.resolve([Lookup(where.families[:-1], names[:-1])])
+        if len(resolved.nodes) < len(names) - 1:
+            raise missing(names, resolved.nodes)
+        parents = resolved.nodes
     parent = root_or_last(parents)
     with standing(view, parents):
         child = view.backend.gone(parent.id, kind.name, kind.family, key_under(parent, names[-1]))
@@ -214,7 +213,7 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
 
 
 def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal[int] | int:
-    """Propose to make an entity unrestorable; its id, or 0 if there is nothing. gc does the rest."""
+    """Propose to make an entity unrestorable; its id, or 0 if there is nothing. The caller, or gc, deletes the rows."""
     if isinstance(target, Entity):
         names_of(kind, target)
         known = view.backend.by_id([target.id])[0]
@@ -224,7 +223,7 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
         if own_state == PURGING:
             return target.id
         if own_state == LIVE and not known.live:
-            return 0  # nothing that a path leads to, and not dropped itself: it goes with what was
+            return 0  # something above it was dropped: it is purged with that
     else:
         try:
             record, own_state = find(view, kind, target), LIVE

@@ -1,7 +1,7 @@
 """Find entities by name, kind and properties, wherever they are: page by page, each page true at one instant.
 
 Where the name begins with plain text, or nothing says where to look, the index of names is scanned; otherwise the tree
-is walked from the scope down. Neither holds more than a page, and the ids of the containers that are to be visited.
+is walked from the scope down. Both hold one page at a time, and the ids of the containers still to visit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BEYOND: Final = "\U0010ffff" * 256
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is looked for, checked."""
+    """A checked search."""
 
     scope: int
     """Below which entity; the root's id: anywhere."""
@@ -51,7 +51,7 @@ def wanted(
     properties: Mapping[str, str] | None,
     recursive: bool,
 ) -> Wanted:
-    """Check what is looked for. Raises InvalidArgument, and EntityNotFound for a scope that is not there."""
+    """Check a search. Raises InvalidArgument, and EntityNotFound for a scope that is not there."""
     if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
         known = ", ".join(sorted(KINDS))
         raise InvalidArgument(f"there is no kind {kind!r} to find; known are {known}")
@@ -83,21 +83,21 @@ def _scope(backend: Backend, under: Target | None) -> int:
     names = parse_path(under)
     for kind in KINDS.values():
         if kind.container and (families := families_of(kind, len(names))) is not None:
-            (found,) = backend.resolve([Lookup(families, names)])
-            if found.record is not None:
-                return found.record.chain[-1].id
+            (resolved,) = backend.resolve([Lookup(families, names)])
+            if resolved.record is not None:
+                return resolved.record.chain[-1].id
     raise EntityNotFound(str(under), f"there is no container {under}; find looks below a metalake, catalog or schema")
 
 
 def find(backend: Backend, looked_for: Wanted, shown: str) -> Iterator[Entity]:
-    """Yield what is found; by name where the name begins with plain text, else container by container.
+    """Yield the entities that fit; by name where the name begins with plain text, else container by container.
 
     ``shown`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
     """
     prefix = re.split(r"[*?]", looked_for.glob, maxsplit=1)[0]
     by_name = bool(prefix) or (looked_for.recursive and looked_for.scope == ROOT_ID)
-    found = _by_name(backend, looked_for, prefix) if by_name else _by_parent(backend, looked_for)
-    for record in found:
+    records = _by_name(backend, looked_for, prefix) if by_name else _by_parent(backend, looked_for)
+    for record in records:
         entity = kind_named(record.chain[-1].kind).entity(record, backend.origin)
         if looked_for.properties.items() <= entity.properties.items():
             yield entity
@@ -127,14 +127,14 @@ def _by_parent(backend: Backend, looked_for: Wanted) -> Iterator[Record]:
 
 
 def _pages(backend: Backend, search: Search, containers: list[int]) -> Iterator[Record]:
-    """Yield what is found; note the containers that the scan met."""
+    """Yield the records that fit; add the containers that the scan met to ``containers``."""
     while True:
-        found: Matches = backend.find(search)
-        containers += [entity_id for entity_id, kind in found.scanned if kind_named(kind).container]
-        yield from found.records
-        if found.last is None:
+        batch: Matches = backend.find(search)
+        containers += [entity_id for entity_id, kind in batch.scanned if kind_named(kind).container]
+        yield from batch.records
+        if batch.last is None:
             return
-        search = replace(search, after=found.last)
+        search = replace(search, after=batch.last)
 
 
 def _check_live(backend: Backend, entity_id: int, path: str) -> None:

@@ -1,18 +1,71 @@
-"""From rows of the operation table to history and change feed entries."""
+"""The history of an entity, and entries of history and change feed from rows of the operation table."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
+from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.change import decode
-from metastore.kinds.entity import Change, Version, utc
+from metastore.kinds.entity import Change, Entity, Version, utc
+from metastore.kinds.kind import Kind
+from metastore.managers.page import Listed, Page
+from metastore.managers.pages import NumberedSource, page_after
+from metastore.managers.target import Target, find, names_of
 from metastore.operation.outcome import entity_at
+from metastore.operation.request import View, committed
+from metastore.operation.session import ManagerSession
 from metastore.port.backend import Reads
 from metastore.port.records import Origin, Step
-from metastore.port.unreadable import naming
+from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
 
-__all__ = ["change_of", "steps_of", "version_of"]
+__all__ = ["change_of", "history", "history_page", "steps_of", "version_of"]
+
+
+def history(session: ManagerSession, kind: Kind, target: Target, unreadable: Unreadable | None) -> Iterator[Version]:
+    """Yield what happened to the entity, oldest first; rows that are damaged go to ``unreadable``."""
+    check_unreadable(unreadable)
+    backend = session.backend
+    steps = steps_of(backend, _with_history(backend, kind, target))
+    versions = (kept(partial(version_of, step, backend.origin), unreadable) for step in steps)
+    return (version for version in versions if version is not None)
+
+
+def history_page(session: ManagerSession, kind: Kind, target: Target, size: int, token: str | None) -> Page[Version]:
+    """Return one page of what happened to the entity, oldest first."""
+    backend = session.backend
+
+    def entity(in_token: int | None) -> int:
+        try:
+            entity_id = _with_history(backend, kind, target)
+        except EntityNotFound:
+            if in_token is None or isinstance(target, Entity):
+                raise
+            return in_token
+        if in_token is not None and entity_id != in_token:
+            raise InvalidArgument("the token is of another entity's history; begin without a token")
+        return entity_id
+
+    source = NumberedSource(
+        listed=Listed("history", kind.name),
+        entity=entity,
+        read=backend.history,
+        number=lambda step: step.version or 0,
+        item=lambda step: version_of(step, backend.origin),
+    )
+    return page_after(session, source, size, token)
+
+
+def _with_history(backend: Reads, kind: Kind, target: Target) -> int:
+    """Return the id of the entity, which may be a dropped one if it is in hand. Raises EntityNotFound."""
+    if isinstance(target, Entity):
+        names_of(kind, target)
+        committed(backend, target)
+        if backend.by_id([target.id])[0] is None:
+            raise EntityNotFound(target.path, f"{target.path} (id {target.id}) was purged; its history is gone")
+        return target.id
+    return find(View(backend, False), kind, target).chain[-1].id
 
 
 def version_of(step: Step, origin: Origin) -> Version:

@@ -1,8 +1,7 @@
-"""How children are listed: page by page, each page true at one instant.
+"""List the children of a parent page by page, each page true at one instant.
 
-Every page is read together with the guards of the parent's path. When they have changed, the
-parent is looked up again: still where it was, the listing goes on; renamed, moved or dropped, it
-raises EntityNotFound.
+A page is read together with the guards of the parent's path. When a guard has changed, the parent is looked up again.
+If it is still there, the listing goes on. If it was renamed, moved or dropped, EntityNotFound is raised.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes of a model and its versions on their way to one commit."""
+"""Collect changes of a model and its versions into one commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class SeenModel:
-    """A model as it was read, and its versions as they are asked for."""
+    """A model as it was read, and its versions, which are read when needed."""
 
     def __init__(self, view: View, kind: Kind, model: Target) -> None:
         self._backend = view.backend
@@ -59,7 +59,7 @@ class SeenModel:
 
 
 class ModelEdit(SeenModel):
-    """One commit in the making: the model's document, and those of versions, as they shall be."""
+    """A commit being prepared: the new documents of the model and of its versions."""
 
     def __init__(self, view: View, kind: Kind, model: Target, in_transaction: bool) -> None:
         super().__init__(view, kind, model)
@@ -91,7 +91,7 @@ class ModelEdit(SeenModel):
         return number in self._docs
 
     def _check_alias(self, number: int, alias: str) -> None:
-        """Read the version to which the model says that an alias points. The commit expects it as it was read."""
+        """Read the version that an alias points to, as the model says. The commit expects that version of the row."""
         if not self._read(number) or alias not in self._docs[number]["aliases"]:  # it was read after the model
             message = f"{self.path}: the alias {alias} moved meanwhile"
             raise VersionConflict(self.path, None, None, message) if self._in_transaction else Conflict("read", message)
@@ -104,7 +104,7 @@ class ModelEdit(SeenModel):
         return number
 
     def alter(self, number: int, changes: Sequence[EntityChange]) -> bool:
-        """Apply changes to a version; whether it is another then."""
+        """Apply changes to a version; False if it stays equal."""
         text = altered(self._there[number].doc, (*[node.name for node in self.nodes], str(number)), changes)
         if text is None:
             return False
@@ -118,7 +118,7 @@ class ModelEdit(SeenModel):
             self._change(RemoveAlias(alias))
 
     def point(self, alias: str, number: int | None) -> bool:
-        """Let an alias point to this version, or to none; whether it did not before."""
+        """Let an alias point to this version, or to none; False if it does so already."""
         before: int | None = self.doc["aliases"].get(alias)
         if before == number:
             return False
@@ -138,7 +138,7 @@ class ModelEdit(SeenModel):
         self._changes.append(change)
 
     def propose(self, finish: Callable[[Results], T]) -> Proposal[T]:
-        """Return the commit: the versions first, then the model, if it is another."""
+        """Return the commit: the versions first, then the model if it has changed."""
         writes: list[Write] = [self._write(number, action) for number, action in self._touched.items()]
         if self._changes:
             changes = dump_changes(tuple(self._changes), self._names)

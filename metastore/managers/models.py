@@ -1,7 +1,7 @@
 """Models and their versions.
 
-A version is an owned row, and its aliases stand in the model's document as well. Whatever touches both is one commit
-that expects the versions of both, so that an alias never points to nothing, nor to two versions.
+A version is an owned row, and its aliases are also in the model's document. A call that changes both is one commit that
+expects the versions of both. So an alias never points to nothing, nor to two versions.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.manager import Manager
 from metastore.managers.model_commit import ModelEdit, SeenModel
+from metastore.managers.mutation import actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.page import Listed, Page
-from metastore.managers.pages import page_after, parent_of_page
+from metastore.managers.pages import NumberedSource, page_after, parent_of
 from metastore.managers.target import Target, check_standing, find, standing
 from metastore.managers.target import shown as shown_target
 from metastore.names import Path
@@ -42,11 +43,11 @@ T = TypeVar("T")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _CHANGES: Final = (SetComment, SetProperty, RemoveProperty, SetUri, RemoveUri)
 _ROUNDS: Final = 3
-"""How often a transaction looks for an alias; what it reads stays as it is."""
+"""How often a transaction looks for an alias: what it has read does not change any more."""
 
 
 class Models(Manager[Model]):
-    """Models. A version is meant by its number, or by an alias."""
+    """Models. A version is named by its number, or by an alias."""
 
     def __init__(self, session: ManagerSession, kind: Kind) -> None:
         super().__init__(session, kind)
@@ -67,7 +68,7 @@ class Models(Manager[Model]):
         for rounds in count(1):
             seen = SeenModel(View(backend, trusting=False), self._kind, model)
             row = seen.row(seen.number(alias))
-            # the row was read after the model: what says that the alias points to it is the row itself
+            # the row was read after the model, so only the row itself can say that the alias still points to it
             if row is not None and alias in json.loads(row.doc)["aliases"] and still(backend, seen.nodes):
                 return ModelVersion(row)
             if self._session.in_transaction and rounds == _ROUNDS:
@@ -80,22 +81,20 @@ class Models(Manager[Model]):
 
     def versions_page(self, model: Target, *, size: int = 100, token: str | None = None) -> Page[ModelVersion]:
         """Return one page of the versions, by number; ``token`` is the ``next_token`` of the page before."""
-        session = self._session
+        backend = self._session.backend
 
-        def entity_of(known: int | None) -> int:
-            view = View(session.backend, trusting=False)
-            return parent_of_page(view, lambda v: find(v, self._kind, model).chain, known)[-1].id
+        def model_id(in_token: int | None) -> int:
+            view = View(backend, trusting=False)
+            return parent_of(view, lambda v: find(v, self._kind, model).chain, in_token)[-1].id
 
-        return page_after(
-            session,
-            Listed("versions", self._kind.name),
-            size,
-            token,
-            entity_of,
-            self._numbered,
-            lambda row: int(row.name),
-            ModelVersion,
+        source = NumberedSource[OwnedRecord, ModelVersion](
+            listed=Listed("versions", self._kind.name),
+            entity=model_id,
+            read=self._numbered,
+            number=lambda row: int(row.name),
+            item=ModelVersion,
         )
+        return page_after(self._session, source, size, token)
 
     def _numbered(self, model_id: int, after: int, limit: int) -> list[OwnedRecord]:
         """Return the rows of the next versions. Numbers are not used again, so that there may be gaps."""
@@ -129,7 +128,7 @@ class Models(Manager[Model]):
         names = clean_aliases(aliases)
         doc = MODEL_VERSION.document(comment, properties, {"uris": uris, "aliases": ()})
         call = call_of(options)
-        actor = self._actor(call)
+        actor = actor_of(self._session, call)
 
         def attempt(view: View) -> Proposal[ModelVersion]:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
@@ -153,7 +152,7 @@ class Models(Manager[Model]):
             if not isinstance(change, _CHANGES):
                 raise InvalidArgument(f"{shown(change)} is not a change of a model's version")
         call = call_of(options)
-        actor = self._actor(call)
+        actor = actor_of(self._session, call)
 
         def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
@@ -192,7 +191,7 @@ class Models(Manager[Model]):
         name = clean_alias(alias)
         number = positive_integer(number, "the number of a version")
         call = call_of(options)
-        actor = self._actor(call)
+        actor = actor_of(self._session, call)
 
         def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)

@@ -22,7 +22,7 @@ from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.page import Listed, Page
-from metastore.managers.pages import clean_prefix, page_of
+from metastore.managers.pages import PageSource, clean_prefix, page_of
 from metastore.managers.target import Target, check_standing, find, shown
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Row:
-    """An owned row that is to be written."""
+    """An owned row to write."""
 
     name: str
     doc: str
@@ -62,7 +62,8 @@ class OwnedManager(Generic[O]):
     def list(self, owner: Target, *, page_size: int = 1000, unreadable: Unreadable | None = None) -> Iterator[O]:
         """Yield the owner's rows, by name. Raises EntityNotFound for a missing owner.
 
-        With ``unreadable``, damaged rows are left out, and it gets their errors; else what is asked of one raises.
+        With ``unreadable``, damaged rows are left out, and that function gets an error for each. Without it, a
+        damaged row raises UnreadableRow.
         """
         check_unreadable(unreadable)
         positive_integer(page_size, "a page size")
@@ -97,30 +98,28 @@ class OwnedManager(Generic[O]):
         self, owner: Target, size: int, token: str | None, prefix: str | None, item: Callable[[OwnedRecord], T]
     ) -> Page[T]:
         backend, kind = self._session.backend, self._kind.name
-        return page_of(
-            self._session,
-            Listed("owned", kind, clean_prefix(prefix)),
-            size,
-            token,
-            lambda view: find(view, self._owner, owner).chain,
-            lambda above, after, limit, guards: backend.owned(above.id, kind, after[0], limit, guards),
-            lambda record: [record.name],
-            lambda _, record: item(record),
+        source = PageSource[OwnedRecord, T](
+            listed=Listed("owned", kind, clean_prefix(prefix)),
+            parent=lambda view: find(view, self._owner, owner).chain,
+            read=lambda above, after, limit, guards: backend.owned(above.id, kind, after[0], limit, guards),
+            key=lambda record: [record.name],
+            item=lambda _, record: item(record),
             folds=False,
         )
+        return page_of(self._session, source, size, token)
 
     def load(self, owner: Target, name: str) -> O:
         """Return one row. Raises EntityNotFound."""
         backend, name = self._session.backend, clean_name(name)
         while True:
             nodes = find(View(backend, False), self._owner, owner).chain
-            (found,) = backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
+            (record,) = backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
             if still(backend, nodes):
                 break
-        if found is None:
+        if record is None:
             path = format_path((*[n.name for n in nodes], name))
             raise EntityNotFound(path, f"{path}: there is no such {self._kind.name.replace('_', ' ')}")
-        return cast(O, self._kind.row(found))
+        return cast(O, self._kind.row(record))
 
     def exists(self, owner: Target, name: str) -> bool:
         """Whether the owner has a row of this name."""
@@ -182,7 +181,7 @@ class OwnedManager(Generic[O]):
     def put_many(
         self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
     ) -> int:
-        """Write rows whatever is there, and drop others, in one commit; return how many changed.
+        """Create or replace ``rows`` and drop others, in one commit; return how many changed.
 
         A row that is equal already is not written.
         """
@@ -230,12 +229,12 @@ class OwnedManager(Generic[O]):
                 nodes, path = self._place(View(view.backend, False), owner, name)
             except EntityNotFound:
                 return False
-            (found,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
-            if found is None:
+            (record,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
+            if record is None:
                 check_standing(view, nodes)
                 return False
             event = self._event("drop", path, None)
-            write = Delete(nodes[-1].id, self._kind.name, name, found.version, event, found.id)
+            write = Delete(nodes[-1].id, self._kind.name, name, record.version, event, record.id)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
         return self._run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
@@ -256,7 +255,7 @@ class OwnedManager(Generic[O]):
 
 
 def still(backend: Reads, nodes: tuple[Node, ...]) -> bool:
-    """Whether the path that led to an owner led there until now, hence when its rows were read."""
+    """Whether the path to an owner still leads there, and so did when the owner's rows were read."""
     return backend.hold([(n.id, n.scope_version) for n in nodes])
 
 
@@ -285,7 +284,7 @@ class Partitions(OwnedManager[Partition]):
 
 
 class Statistics(OwnedManager[Statistic]):
-    """What is known of the data behind tables."""
+    """The statistics of tables."""
 
     def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, STATISTIC, TABLE)

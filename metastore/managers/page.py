@@ -1,8 +1,8 @@
 """A page and its token: where the next page begins.
 
-A token holds ids and the last key, no path: it survives restarts, and renames of what is listed. It is signed with the
-epoch of the database's feed, so that a damaged one, and one of another database, are told from good ones. The
-signature is no secret: a token gives no right that its holder does not have.
+A token holds ids and the last key, and no path, so it stays valid through restarts and renames. It is signed with the
+epoch of the database's feed, so that a damaged token, or one of another database, is refused. The signature is no
+secret: a token gives its holder no further rights.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True)
 class Listed:
-    """What a token's page is a page of: what is listed, of which kind, below which id, with which prefix."""
+    """The listing that a token belongs to: what is listed, of which kind, with which prefix."""
 
     what: str
     kind: str
@@ -64,7 +64,7 @@ def write_token(listed: Listed, epoch: str, parent_id: int, after: list[Any]) ->
 
 
 def read_token(listed: Listed, epoch: str, token: object) -> tuple[int, list[Any]]:
-    """Return the parent's id, and the key that the page begins after. Raises InvalidArgument for another's token."""
+    """Return the parent's id, and the key that the page begins after. Raises InvalidArgument for a wrong token."""
     try:
         text = clean_text(token, "a token")
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

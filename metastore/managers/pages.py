@@ -1,14 +1,16 @@
 """One page of a listing at a time: each true at one instant, each as cheap as the first, at any depth.
 
-The listing is by key, and the next page begins after the last key: no offset. With a token the parent is the one whose
-id the token holds, wherever it is by now; a path that leads to another one is refused.
+A listing is ordered by key, and a page begins after the last key of the page before, so that nothing is counted or
+skipped. A token holds the id of the parent, which may have another path by now. A path that leads to another parent is
+refused.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.managers.page import Listed, Page, clean_size, just_before, read_token, write_token
@@ -18,13 +20,53 @@ from metastore.operation.request import View
 from metastore.operation.session import ManagerSession
 from metastore.port.records import ROOT, Node, RowPage
 
-__all__ = ["Nodes", "clean_prefix", "page_after", "page_of", "parent_of_page"]
+__all__ = [
+    "Guards",
+    "Key",
+    "Nodes",
+    "NumberedSource",
+    "PageSource",
+    "clean_prefix",
+    "page_after",
+    "page_of",
+    "parent_of",
+]
 
 R = TypeVar("R")
 T = TypeVar("T")
 Nodes = tuple[Node, ...]
 Key = list[Any]
 Guards = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageSource(Generic[R, T]):
+    """What a listing is read from, row by row in the order of keys."""
+
+    listed: Listed
+    parent: Callable[[View], Nodes]
+    """Find the parent's nodes."""
+    read: Callable[[Node, Key, int, Guards], RowPage[R]]
+    """From (parent, the key to begin after, limit, guards of the parent's path) to rows."""
+    key: Callable[[R], Key]
+    """The key of a row: its name's key first."""
+    item: Callable[[Nodes, R], T]
+    """From (the parent's nodes, row) to what the caller gets."""
+    folds: bool = True
+    """Keys are compared without case below a parent that folds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedSource(Generic[R, T]):
+    """What a listing is read from whose rows belong to one entity and are numbered, such as its versions."""
+
+    listed: Listed
+    entity: Callable[[int | None], int]
+    """From the id in a token (None: there is no token) to the entity's id. Raises InvalidArgument if they differ."""
+    read: Callable[[int, int, int], Sequence[R]]
+    """From (the entity's id, the number to begin after, limit) to rows."""
+    number: Callable[[R], int]
+    item: Callable[[R], T]
 
 
 def clean_prefix(prefix: object) -> str | None:
@@ -37,69 +79,54 @@ def clean_prefix(prefix: object) -> str | None:
     return unicodedata.normalize("NFC", text)
 
 
-def page_of(
-    session: ManagerSession,
-    listed: Listed,
-    size: int,
-    token: str | None,
-    find: Callable[[View], Nodes],
-    read: Callable[[Node, Key, int, Guards], RowPage[R]],
-    key_of: Callable[[R], Key],
-    item_of: Callable[[Nodes, R], T],
-    *,
-    folds: bool = True,
-) -> Page[T]:
-    """Return one page of what ``read`` brings from below the nodes that ``find`` finds.
-
-    A key is [name's key, …]; ``read`` is given one that the page begins after, and returns one row more than the page
-    has, if there is one. ``folds``: keys are compared without case below a parent that folds.
-    """
+def page_of(session: ManagerSession, source: PageSource[R, T], size: int, token: str | None) -> Page[T]:
+    """Return one page of ``source``. Raises InvalidArgument for a wrong size or token, EntityNotFound."""
     size = clean_size(size)
-    epoch = session.of_store().epoch()
-    given = None if token is None else read_token(listed, epoch, token)
+    epoch = session.epoch()
+    given = None if token is None else read_token(source.listed, epoch, token)
     parent_id = None if given is None else given[0]
     view = View(session.backend, trusting=True)
     while True:
-        nodes = parent_of_page(view, find, parent_id)
+        nodes = parent_of(view, source.parent, parent_id)
         above = nodes[-1] if nodes else ROOT
         parent_id = above.id
-        begins = fold(listed.prefix) if listed.prefix and folds and above.fold else listed.prefix
+        prefix = source.listed.prefix
+        begins = fold(prefix) if prefix and source.folds and above.fold else prefix
         guards = [(g.id, g.scope_version) for g in guards_of(nodes)]
-        rows = _rows(read, above, key_of, begins, None if given is None else given[1], size, guards)
+        rows = _rows(source, above, begins, None if given is None else given[1], size, guards)
         if rows is not None:
             break
         view = View(session.backend, trusting=False)
     more = len(rows) > size
-    following = write_token(listed, epoch, parent_id, key_of(rows[size - 1])) if more else None
-    return Page(tuple([item_of(nodes, row) for row in rows[:size]]), following)
+    following = write_token(source.listed, epoch, parent_id, source.key(rows[size - 1])) if more else None
+    return Page(tuple([source.item(nodes, row) for row in rows[:size]]), following)
 
 
 def _rows(
-    read: Callable[[Node, Key, int, Guards], RowPage[R]],
+    source: PageSource[R, T],
     above: Node,
-    key_of: Callable[[R], Key],
     begins: str | None,
     after: Key | None,
     size: int,
     guards: Guards,
 ) -> list[R] | None:
-    """Return the page's rows and one more, as far as they begin so; None: the guards did not hold."""
+    """Return the rows of the page and one more that begin with ``begins``; None: the guards did not hold."""
     at = [just_before(begins or ""), 0] if after is None else after
     while True:
-        page = read(above, at, size + 1, guards)
+        page = source.read(above, at, size + 1, guards)
         if not page.held:
             return None
         if begins is None:
             return page.rows
-        found = [row for row in page.rows if key_of(row)[0].startswith(begins)]
-        # what sorts before the prefix, and after the text just before it, has the last code point of all in it
-        if found or len(page.rows) <= size or key_of(page.rows[-1])[0] > begins:
-            return found
-        at = key_of(page.rows[-1])
+        rows = [row for row in page.rows if source.key(row)[0].startswith(begins)]
+        # keys between just_before(prefix) and the prefix are rare: they contain the last code point of all
+        if rows or len(page.rows) <= size or source.key(page.rows[-1])[0] > begins:
+            return rows
+        at = source.key(page.rows[-1])
 
 
-def parent_of_page(view: View, find: Callable[[View], Nodes], parent_id: int | None) -> Nodes:
-    """Return the nodes of the parent: the one with this id, where a token names it."""
+def parent_of(view: View, find: Callable[[View], Nodes], parent_id: int | None) -> Nodes:
+    """Return the nodes of the parent that ``find`` finds; of the one with this id, if the path leads nowhere by now."""
     try:
         nodes = find(view)
     except EntityNotFound:
@@ -107,27 +134,19 @@ def parent_of_page(view: View, find: Callable[[View], Nodes], parent_id: int | N
         if known is None or not known.live:
             raise
         return known.record.chain
-    found = nodes[-1].id if nodes else ROOT.id
-    if parent_id is not None and found != parent_id:
+    here = nodes[-1].id if nodes else ROOT.id
+    if parent_id is not None and here != parent_id:
         raise InvalidArgument("the token is of another listing: the path leads elsewhere; begin without a token")
     return nodes
 
 
-def page_after(
-    session: ManagerSession,
-    listed: Listed,
-    size: int,
-    token: str | None,
-    entity_of: Callable[[int | None], int],
-    read: Callable[[int, int, int], Sequence[R]],
-    number_of: Callable[[R], int],
-    item_of: Callable[[R], T],
-) -> Page[T]:
-    """Return one page of what belongs to an entity and is numbered, such as its versions."""
+def page_after(session: ManagerSession, source: NumberedSource[R, T], size: int, token: str | None) -> Page[T]:
+    """Return one page of ``source``. Raises InvalidArgument for a wrong size or token, EntityNotFound."""
     size = clean_size(size)
-    epoch = session.of_store().epoch()
-    parent_id, after = (None, [0]) if token is None else read_token(listed, epoch, token)
-    entity_id = entity_of(parent_id)
-    rows = read(entity_id, after[0], size + 1)
-    following = write_token(listed, epoch, entity_id, [number_of(rows[size - 1])]) if len(rows) > size else None
-    return Page(tuple([item_of(row) for row in rows[:size]]), following)
+    epoch = session.epoch()
+    parent_id, after = (None, [0]) if token is None else read_token(source.listed, epoch, token)
+    entity_id = source.entity(parent_id)
+    rows = source.read(entity_id, after[0], size + 1)
+    more = len(rows) > size
+    following = write_token(source.listed, epoch, entity_id, [source.number(rows[size - 1])]) if more else None
+    return Page(tuple([source.item(row) for row in rows[:size]]), following)

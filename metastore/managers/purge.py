@@ -13,7 +13,7 @@ _BATCH = 500
 def delete_tree(backend: Upkeep, entity_id: int) -> int:
     """Delete an entity that is purging and all below it; return how many were deleted.
 
-    What another process deletes at this moment is left to it.
+    Rows that another process deletes at the same time are left to that process.
     """
     deleted = 0
     stack = [entity_id]
@@ -29,7 +29,7 @@ def delete_tree(backend: Upkeep, entity_id: int) -> int:
             continue
         deeper = next((c for c in children if c not in tried), None)
         if deeper is None:
-            stack.pop()  # somebody else is at it
+            stack.pop()  # another process deletes it at this moment
         else:
             tried.add(deeper)
             stack.append(deeper)

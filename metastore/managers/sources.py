@@ -1,7 +1,7 @@
-"""The managers of what the crawler knows: which table a data set is, and what each crawl did.
+"""The managers of the crawler's own rows: which table a data set is, and what each crawl did.
 
-Both are owned rows of the catalog that is crawled into. :meth:`Sources.register` makes many new tables with all that
-hangs on them in one commit, the rows that say whose they are included.
+Both are owned rows of the catalog that the crawler writes to. :meth:`Sources.register` creates many tables in one
+commit, with their partitions, statistics and sources.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LAST: Final = "\U0010ffff"
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that is to be made below ``parent``, with all that hangs on it.
+    """A table to create below ``parent``, with its partitions, statistics and source.
 
     ``source`` is the name of its source, ``source_id`` and ``source_version`` are that row's (0: there is none),
     ``source_of`` returns its fields for the table's id.
@@ -71,8 +71,8 @@ class Sources(OwnedManager[Source]):
         """Return the row of each name, or None, in one round trip."""
         backend = self._session.backend
         committed(backend, catalog)
-        found = backend.owned_by_name([catalog.id] * len(names), SOURCE.name, names) if names else []
-        return [record and Source(record) for record in found]
+        rows = backend.owned_by_name([catalog.id] * len(names), SOURCE.name, names) if names else []
+        return [record and Source(record) for record in rows]
 
     def below(self, catalog: Catalog, prefix: str) -> Iterator[Source]:
         """Yield the rows whose names begin with ``prefix``, by name."""
@@ -90,21 +90,21 @@ class Sources(OwnedManager[Source]):
 
     def tables(self, ids: Sequence[int]) -> list[Table | None]:
         """Return the live table of each id, or None, in one round trip."""
-        found = self._session.backend.by_id(ids) if ids else []
-        alive = [known.record if known is not None and known.live else None for known in found]
+        rows = self._session.backend.by_id(ids) if ids else []
+        alive = [known.record if known is not None and known.live else None for known in rows]
         origin = self._session.backend.origin
         return [Table(r, origin) if r is not None and r.chain[-1].kind == TABLE.name else None for r in alive]
 
     def figures(self, tables: Sequence[int], name: str) -> list[Statistic | None]:
         """Return the statistic of each table that is called ``name``, or None, in one round trip."""
-        found = self._session.backend.owned_by_name(tables, STATISTIC.name, [name] * len(tables)) if tables else []
-        return [record and Statistic(record) for record in found]
+        rows = self._session.backend.owned_by_name(tables, STATISTIC.name, [name] * len(tables)) if tables else []
+        return [record and Statistic(record) for record in rows]
 
     @shows_options(CallOptions)
     def register(self, catalog: Catalog, tables: Sequence[NewTable], **options: Unpack[CallOptions]) -> list[int]:
-        """Make all of ``tables`` in one commit; return their ids.
+        """Create all of ``tables`` in one commit; return their ids.
 
-        What stands in the way of one of them is in the way of all: then VersionConflict, and nothing was written.
+        If one of them cannot be created, nothing is written, and VersionConflict is raised.
         """
         ids = self._session.of_store().backend.reserve_ids(len(tables))
         writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new)]

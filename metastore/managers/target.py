@@ -1,4 +1,4 @@
-"""From what a caller names to what is there: by path, or by an entity in hand."""
+"""Resolve what a caller names, a path or an entity in hand, to the record that is there."""
 
 from __future__ import annotations
 
@@ -96,9 +96,10 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
 
 @contextmanager
 def standing(view: View, chain: Sequence[Node]) -> Iterator[None]:
-    """What a second look refuses is the call's error only if what the first one found stood there still.
+    """Raise the error of a second read only if the entities of the first read are still where they were.
 
-    Otherwise the two were of different instants, and together say what never was: the call is tried again.
+    Otherwise the two reads are of different instants, and their error describes a state that never was. Then Conflict
+    is raised, and the call is tried again.
     """
     try:
         yield
@@ -108,7 +109,7 @@ def standing(view: View, chain: Sequence[Node]) -> Iterator[None]:
 
 
 def check_standing(view: View, chain: Sequence[Node]) -> None:
-    """Raise Conflict if what was found does not stand there any more."""
+    """Raise Conflict if the path of ``chain`` has changed since it was read."""
     if not view.guessed and not view.backend.hold([(n.id, n.scope_version) for n in chain]):
         path = format_path([n.name for n in chain])
         raise Conflict("ancestor", f"{path} was renamed, moved, dropped or restored meanwhile") from None

@@ -35,7 +35,14 @@ class ManagerSession:
     bucket: TokenBucket = field(init=False)
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
+    outer: Session | None = None
+    """The store's session, of a transaction's."""
     _epoch: str | None = None
+
+    def epoch(self) -> str:
+        """Return the epoch of the database's feed, which tokens of pages carry."""
+        assert self.outer is not None
+        return self.outer.epoch()
 
     def policy_of(self, call: Call) -> RetryPolicy:
         """Return the policy with the call's own deadline."""

@@ -413,8 +413,5 @@ class Overlay(Reads):
             self.by_id([child.node.id])
         return None if child is not None and self._state(child.node.id) == LIVE else child
 
-    def feed_start(self) -> tuple[str, int]:
-        return self._base.feed_start()
-
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         return self._base.history(entity_id, after, limit)

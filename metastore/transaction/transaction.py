@@ -65,7 +65,7 @@ class Transaction(Managers):
         self._overlook = False
         self.sent = self.refused = False
         self.publishes: tuple[UUID, ...] = ()
-        self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal)
+        self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
         super().__init__(self._inner)
 
     def __enter__(self) -> Self:

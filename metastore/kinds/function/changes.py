@@ -132,8 +132,8 @@ class DropImplementation(EntityChange):
 def _definition(doc: Doc, path: Names, parameters: Parameters) -> Doc:
     for definition in doc["definitions"]:
         if signature_of(definition) == tuple(parameters):
-            found: Doc = definition
-            return found
+            same: Doc = definition
+            return same
     raise not_found(path, "definition", _types(parameters))
 
 

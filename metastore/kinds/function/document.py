@@ -43,7 +43,7 @@ FUNCTION_TYPES: Final = ("scalar", "aggregate", "table")
 
 @dataclass(frozen=True)
 class Implementation:
-    """How a function is done, for one engine.
+    """The code of a function, for one engine.
 
     ``language`` is sql, java or python; ``body`` the SQL text, the Java class's name, or the Python code. ``runtime``
     is the engine that it is for (spark, trino, …), None any. ``handler`` names what is called in Python code;
@@ -94,7 +94,7 @@ class Implementation:
 
 @dataclass(frozen=True)
 class Definition:
-    """What a function does with parameters of these types.
+    """A function for parameters of these types.
 
     ``parameters`` are columns, with a default where they may be left out. ``returns`` is a type; of a table function
     the columns of its rows.
@@ -184,7 +184,7 @@ def signature_of(definition: Mapping[str, Any]) -> Signature:
 
 
 def _calls(definition: Mapping[str, Any]) -> list[Signature]:
-    """Return what a call may look like: the types of its arguments."""
+    """Return the calls that fit a definition: the types of their arguments."""
     types = signature_of(definition)
     needed = sum("default" not in parameter for parameter in definition["parameters"])
     return [types[:count] for count in range(needed, len(types) + 1)]

@@ -118,9 +118,9 @@ class _Parser:
         return value
 
     def fail(self, expected: str) -> NoReturn:
-        found = repr(self.value) if self.value else "the end"
+        token = repr(self.value) if self.value else "the end"
         raise InvalidArgument(
-            f"{self.text!r} does not parse: at character {self.at + 1} expected {expected}, found {found}"
+            f"{self.text!r} does not parse: at character {self.at + 1} expected {expected}, found {token}"
         )
 
     def expression(self) -> _Expression:
@@ -136,14 +136,14 @@ class _Parser:
         return _Expression(first[0], self.arguments(), self.rest())
 
     def arguments(self) -> tuple[str | Names, ...]:
-        found: list[str | Names] = []
-        while not found or self.value == ",":
+        arguments: list[str | Names] = []
+        while not arguments or self.value == ",":
             self.advance()
-            found.append(self.argument())
+            arguments.append(self.argument())
         if self.value != ")":
             self.fail("',' or ')'")
         self.advance()
-        return tuple(found)
+        return tuple(arguments)
 
     def argument(self) -> str | Names:
         if self.kind in ("number", "text"):
@@ -183,9 +183,11 @@ def renamed(text: str, old: Names, new: Names) -> str:
     """Return ``text`` with each reference to the column ``old``, or to a field below it, changed to ``new``."""
     if not any(names[: len(old)] == old for names in references(text)):
         return text
-    found = _parse(text)
-    arguments = (new + a[len(old) :] if isinstance(a, tuple) and a[: len(old)] == old else a for a in found.arguments)
-    return str(replace(found, arguments=tuple(arguments)))
+    expression = _parse(text)
+    arguments = (
+        new + a[len(old) :] if isinstance(a, tuple) and a[: len(old)] == old else a for a in expression.arguments
+    )
+    return str(replace(expression, arguments=tuple(arguments)))
 
 
 def check_partitioning(texts: Iterable[str], nodes: list[Node]) -> list[str]:
@@ -205,10 +207,10 @@ def check_distribution(text: str | None, nodes: list[Node]) -> str | None:
     text = clean_text(text, "a distribution")
     if text.strip().lower() == "even":
         return "even"
-    found = _parse(text)
-    if (found.function or "").lower() not in _DISTRIBUTION or found.rest:
+    expression = _parse(text)
+    if (expression.function or "").lower() not in _DISTRIBUTION or expression.rest:
         raise InvalidArgument(f"the distribution {text!r} is none of 'hash(16, id)', 'range(ts)', 'even'")
-    return str(_checked(text, found, _DISTRIBUTION, nodes))
+    return str(_checked(text, expression, _DISTRIBUTION, nodes))
 
 
 def check_indexes(indexes: Iterable[Index], nodes: list[Node]) -> list[dict[str, Any]]:
@@ -237,45 +239,48 @@ def decode_indexes(stored: Iterable[Mapping[str, Any]]) -> tuple[Index, ...]:
 def _each_once(what: str, texts: Iterable[str], check: Callable[[str], str]) -> list[str]:
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise InvalidArgument(f"{what} must be a sequence of strings, not {shown(texts)}")
-    found: list[str] = []
+    spelled: list[str] = []
     for text in texts:
         canonical = check(clean_text(text, f"an element of {what}"))
-        if canonical in found:
+        if canonical in spelled:
             raise InvalidArgument(f"{what} has {canonical!r} twice")
-        found.append(canonical)
-    return found
+        spelled.append(canonical)
+    return spelled
 
 
 def _transform(what: str, text: str, nodes: list[Node]) -> str:
-    found = _parse(text)
-    if found.rest:
-        raise InvalidArgument(f"the {what} {text!r} ends in {found.rest!r}; only a column or a function is allowed")
-    return str(_checked(text, found, _PARTITIONING, nodes))
+    expression = _parse(text)
+    if expression.rest:
+        raise InvalidArgument(
+            f"the {what} {text!r} ends in {expression.rest!r}; only a column or a function is allowed"
+        )
+    return str(_checked(text, expression, _PARTITIONING, nodes))
 
 
 def _sort_order(text: str, nodes: list[Node]) -> str:
-    found = _parse(text)
-    order = _ORDER.fullmatch(found.rest)
+    expression = _parse(text)
+    order = _ORDER.fullmatch(expression.rest)
     if order is None:
         raise InvalidArgument(
-            f"the sort order {text!r} ends in {found.rest!r}; [asc | desc] [nulls first | nulls last] may stand there"
+            f"the sort order {text!r} ends in {expression.rest!r}; "
+            "[asc | desc] [nulls first | nulls last] may stand there"
         )
     direction = order[1] or "asc"
     nulls = order[2] or ("first" if direction == "asc" else "last")
-    return str(replace(_checked(text, found, _PARTITIONING, nodes), rest=f"{direction} nulls {nulls}"))
+    return str(replace(_checked(text, expression, _PARTITIONING, nodes), rest=f"{direction} nulls {nulls}"))
 
 
-def _checked(text: str, found: _Expression, known: frozenset[str], nodes: list[Node]) -> _Expression:
-    """Return ``found`` with a known function in lower case, once its arguments fit and its columns exist."""
-    name = (found.function or "").lower()
+def _checked(text: str, expression: _Expression, known: frozenset[str], nodes: list[Node]) -> _Expression:
+    """Return ``expression`` with a known function in lower case, once its arguments fit and its columns exist."""
+    name = (expression.function or "").lower()
     if name in known:
-        _check_arguments(text, name, found.arguments)
-        found = replace(found, function=name)
-    if not found.references:
+        _check_arguments(text, name, expression.arguments)
+        expression = replace(expression, function=name)
+    if not expression.references:
         raise InvalidArgument(f"{text!r} refers to no column; it needs at least one")
-    for names in found.references:
+    for names in expression.references:
         _must_exist(names, repr(text), nodes)
-    return found
+    return expression
 
 
 def _check_arguments(text: str, name: str, arguments: Sequence[str | Names]) -> None:

@@ -1,6 +1,6 @@
 """Changes of a view's queries and of where their names are looked up.
 
-Each dialect is a thing of its own: two people who change two dialects at once both succeed.
+Dialects are independent: two people who change two of them at once both succeed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,89 @@
+"""Many entities below one parent, created in chunks: one commit each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument
+from metastore.kinds.kind import Kind, dump
+from metastore.managers.create import Chunk, IfExists, Wish, check_if_exists, chunks, create_chunk
+from metastore.managers.listing import parent_nodes
+from metastore.managers.target import Target
+from metastore.names import clean_name
+from metastore.operation.operation import perform
+from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.session import ManagerSession
+from metastore.port.records import Node
+
+__all__ = ["create_many"]
+
+
+def create_many(
+    session: ManagerSession,
+    kind: Kind,
+    parent: Target | None,
+    rows: Iterable[Mapping[str, Any]],
+    if_exists: IfExists,
+    call: Call,
+) -> int:
+    """Create an entity of ``kind`` for each row; return how many were written."""
+    if not issubclass(type(rows), Iterable):
+        raise InvalidArgument(f"rows are mappings with a name and the fields of create, not {shown(rows)}")
+    check_if_exists(if_exists)
+    writer = _Writer(session, kind, parent, if_exists, call)
+    written = 0
+    # while one chunk is written, the next one is prepared
+    with ThreadPoolExecutor(1, "metastore-create-many") as thread:
+        before: Future[int] | None = None
+        for chunk in chunks(rows, writer.wish):
+            written += 0 if before is None else before.result()
+            before = thread.submit(copy_context().run, writer.write, chunk)
+        return written + (0 if before is None else before.result())
+
+
+@dataclass
+class _Writer:
+    """Writes chunks below one parent, which is looked up once and then guessed."""
+
+    session: ManagerSession
+    kind: Kind
+    parent: Target | None
+    if_exists: IfExists
+    call: Call
+    nodes: tuple[Node, ...] | None = field(default=None, init=False)
+
+    def wish(self, row: Mapping[str, Any]) -> tuple[str, Wish, str]:
+        """Return the name, the wish and the document of a row. Raises InvalidArgument."""
+        if not isinstance(row, Mapping) or "name" not in row:
+            raise InvalidArgument("each row is a mapping with a name and the fields of create")
+        fields = dict(row)
+        name, comment = clean_name(fields.pop("name")), fields.pop("comment", None)
+        properties = fields.pop("properties", MappingProxyType({}))
+        wish = Wish(self.kind, comment, properties, self.kind.take(fields))
+        return name, wish, dump(wish.document(), (name,))
+
+    def write(self, chunk: Chunk) -> int:
+        """Commit a chunk; return how many entities it wrote."""
+
+        def attempt(view: View) -> Proposal[int] | int:
+            return create_chunk(view, chunk, self.kind, self._parents, self.if_exists)
+
+        request = Request[int](
+            verb="create_many",
+            what=lambda: f"create {len(chunk)} of kind {self.kind.name}",
+            attempt=attempt,
+            replay=len,
+            arguments=tuple,
+        )
+        return perform(self.session, request, self.call)
+
+    def _parents(self, view: View) -> tuple[Node, ...]:
+        if self.nodes is None or not view.guess():
+            self.nodes = parent_nodes(view, self.kind, self.parent)
+        return self.nodes

@@ -1,0 +1,69 @@
+"""One mutation of one entity: what a manager hands over to be tried, retried and repeated under its operation id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from metastore.kinds.entity import Entity
+from metastore.kinds.kind import Kind
+from metastore.managers.target import Target, shown
+from metastore.operation.operation import perform
+from metastore.operation.outcome import entity_at
+from metastore.operation.request import Attempt, Call, Merge, Request, committed
+from metastore.operation.session import ManagerSession
+from metastore.port.records import Step
+
+__all__ = ["Mutation", "actor_of", "first_entity"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutation(Generic[T]):
+    """A mutation, ready to run."""
+
+    verb: str
+    target: Target
+    attempt: Attempt[T]
+    replay: Callable[[Sequence[Step]], T]
+    """From the rows that an earlier call under the same operation id wrote to the result."""
+    arguments: Callable[[], Any] = tuple
+    """The arguments besides the target, as JSON values: a repeat under the same operation id must have the same."""
+    merge: Merge | None = None
+    exclusive: bool = True
+    """It bumps the entity's scope version."""
+
+    def run(self, session: ManagerSession, kind: Kind, call: Call) -> T:
+        """Return the result. Raises what the attempt raises, and what ends the retries."""
+        target = self.target
+
+        def what() -> str:
+            return f"{self.verb} {kind.name} {target.path if isinstance(target, Entity) else target!r}"
+
+        def all_arguments() -> Any:
+            return [kind.name, shown(target), self.arguments()]
+
+        if isinstance(target, Entity):
+            committed(session.backend, target)  # before anything is announced, or purged, under its id
+        request = Request(
+            verb=self.verb,
+            what=what,
+            attempt=self.attempt,
+            replay=self.replay,
+            arguments=all_arguments,
+            merge=self.merge,
+            exclusive=self.exclusive,
+        )
+        return perform(session, request, call)
+
+
+def actor_of(session: ManagerSession, call: Call) -> str | None:
+    """Return the principal of a call: its own, or the session's."""
+    return session.principal if call.principal is None else call.principal
+
+
+def first_entity(steps: Sequence[Step]) -> Entity:
+    """Return the entity that an operation wrote first."""
+    return cast(Entity, entity_at(steps[0]))

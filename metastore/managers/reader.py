@@ -1,0 +1,144 @@
+"""What reads entities of one kind: by path or in hand, and as listings of a parent's children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
+
+from metastore.arguments import items, positive_integer
+from metastore.errors import EntityNotFound
+from metastore.kinds.entity import Entity
+from metastore.kinds.kind import Kind
+from metastore.managers.listing import pages, parent_nodes
+from metastore.managers.page import Listed, Page
+from metastore.managers.pages import Guards, Key, Nodes, PageSource, clean_prefix, page_of
+from metastore.managers.target import Target, find
+from metastore.names import Path, format_path, parse_path
+from metastore.operation.guards import lookup
+from metastore.operation.outcome import entity_at
+from metastore.operation.request import View
+from metastore.operation.session import ManagerSession
+from metastore.port.backend import Reads
+from metastore.port.commit import LIVE
+from metastore.port.records import Child, Node, Record
+from metastore.port.records import RowPage as Rows
+from metastore.port.unreadable import Unreadable, check_unreadable, kept
+
+__all__ = ["E", "Reader"]
+
+E = TypeVar("E", bound=Entity)
+NameRow = tuple[str, str]
+"""A name's key and the name."""
+
+
+class Reader(Generic[E]):
+    """The reading half of a manager. Its methods are those of :class:`metastore.managers.manager.Manager`."""
+
+    def __init__(self, session: ManagerSession, kind: Kind) -> None:
+        self._session = session
+        self._kind = kind
+
+    @property
+    def _backend(self) -> Reads:
+        return self._session.backend  # a transaction changes its session's backend when it begins and when it ends
+
+    def load(self, target: Target, version: int | None) -> E:
+        """Return the entity as it is now, or as it was at ``version``."""
+        record = find(View(self._backend, False), self._kind, target)
+        origin = self._backend.origin
+        if version is None:
+            return cast(E, self._kind.entity(record, origin))
+        positive_integer(version, "a version")
+        for step in self._backend.history(record.chain[-1].id, version - 1, 1):
+            entity = entity_at(step, origin=origin)
+            if step.version == version and entity is not None:
+                return cast(E, entity)
+        path = format_path([n.name for n in record.chain])
+        raise EntityNotFound(path, f"{path} has no version {version} in its history; see the manager's history()")
+
+    def load_many(self, paths: Iterable[Path]) -> list[E | None]:
+        """Return the entity at each path, or None, in one round trip."""
+        lookups = [lookup(self._kind, parse_path(path)) for path in items(paths, "paths")]
+        resolved = self._backend.resolve(lookups) if lookups else []
+        return [self._mine(one.record) for one in resolved]
+
+    def exists(self, path: Path) -> bool:
+        """Whether a live entity of this kind is at ``path``."""
+        (resolved,) = self._backend.resolve([lookup(self._kind, parse_path(path))])
+        return self._mine(resolved.record) is not None
+
+    def _mine(self, record: Record | None) -> E | None:
+        """Return the entity, if it is one of this kind and not of another of its family."""
+        if record is None or record.chain[-1].kind != self._kind.name:
+            return None
+        return cast(E, self._kind.entity(record, self._backend.origin))
+
+    def children(self, parent: Target | None, state: int, page_size: int, unreadable: Unreadable | None) -> Iterator[E]:
+        """Yield the children in ``state``, by name, then oldest first."""
+        check_unreadable(unreadable)
+        positive_integer(page_size, "a page size")
+        backend, kind = self._backend, self._kind
+
+        def read(above: Node, last: Child | None, guards: Guards) -> tuple[Rows[Child], int]:
+            after = ("", 0) if last is None else (last.key, last.node.id)
+            return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
+
+        for nodes, child in pages(backend, kind, parent, read):
+            entity = self._entity(state, nodes, child)
+            if unreadable is None or kept(partial(_same, entity), unreadable) is not None:
+                yield entity
+
+    def names(self, parent: Target | None, page_size: int) -> Iterator[str]:
+        """Yield the children's names, ordered by code point."""
+        positive_integer(page_size, "a page size")
+        backend, kind = self._backend, self._kind
+
+        def read(above: Node, last: NameRow | None, guards: Guards) -> tuple[Rows[NameRow], int]:
+            after = "" if last is None else last[0]
+            return backend.names(above.id, kind.name, kind.family, after, page_size, guards), page_size
+
+        for _, (_, name) in pages(backend, kind, parent, read):
+            yield name
+
+    def children_page(
+        self, parent: Target | None, state: int, size: int, token: str | None, prefix: str | None
+    ) -> Page[E]:
+        """Return one page of the children in ``state``."""
+        backend, kind = self._backend, self._kind
+
+        def read(above: Node, after: Key, limit: int, guards: Guards) -> Rows[Child]:
+            return backend.children(above.id, kind.name, kind.family, state, (after[0], after[1]), limit, guards)
+
+        source = PageSource(
+            listed=Listed("children" if state == LIVE else "dropped", kind.name, clean_prefix(prefix)),
+            parent=lambda view: parent_nodes(view, kind, parent),
+            read=read,
+            key=lambda child: [child.key, child.node.id],
+            item=partial(self._entity, state),
+        )
+        return page_of(self._session, source, size, token)
+
+    def names_page(self, parent: Target | None, size: int, token: str | None, prefix: str | None) -> Page[str]:
+        """Return one page of the children's names."""
+        backend, kind = self._backend, self._kind
+
+        def read(above: Node, after: Key, limit: int, guards: Guards) -> Rows[NameRow]:
+            return backend.names(above.id, kind.name, kind.family, after[0], limit, guards)
+
+        source = PageSource(
+            listed=Listed("names", kind.name, clean_prefix(prefix)),
+            parent=lambda view: parent_nodes(view, kind, parent),
+            read=read,
+            key=lambda row: [row[0], 0],
+            item=lambda _, row: row[1],
+        )
+        return page_of(self._session, source, size, token)
+
+    def _entity(self, state: int, nodes: Nodes, child: Child) -> E:
+        record = Record((*nodes, child.node), *child[3:], live=state == LIVE)
+        return cast(E, self._kind.entity(record, self._backend.origin))
+
+
+def _same(entity: Any) -> Any:
+    return entity
