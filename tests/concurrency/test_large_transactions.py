@@ -60,7 +60,13 @@ def _seconds(store: ms.Store, work: Work, count: int, run: str) -> float:
     return time.process_time() - began
 
 
-@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(work, id=name, marks=[] if name in ("create", "rename") else pytest.mark.long)
+        for name, work in WORK.items()
+    ],
+)
 def test_four_times_as_much_takes_about_four_times_as_long(ground: ms.Store, work: Work) -> None:
     """A quadratic one takes sixteen times as long; the best of three leaves others' noise out."""
     few = min(_seconds(ground, work, FEW, f"few{n}x") for n in range(3))

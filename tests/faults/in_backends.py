@@ -93,13 +93,6 @@ _GUARDS = (
         "tests/concurrency/test_field_cases_cascade.py -k 'postgres and (waited or case_3_cascade)'",
     ),
     Fault(
-        "PostgreSQL: an exclusive operation waits for no writer",
-        _PG,
-        "AND scope_version = %(scope_version)s::bigint AND mark IS NULL AND {THEIR_TURN} IS NOT TRUE\n  FOR UPDATE),",
-        "AND scope_version = %(scope_version)s::bigint AND mark IS NULL AND {THEIR_TURN} IS NOT TRUE),",
-        "tests/statements/test_statements.py tests/concurrency/test_field_cases_cascade.py",
-    ),
-    Fault(
         "SQLite: what is dropped if it is empty may have children",
         _LITE,
         "if write.empty:",

@@ -319,14 +319,14 @@ _CONTENT = (
         "metastore/cli",
         "    if found:\n        raise typer.Exit(1)",
         "    if False:\n        raise typer.Exit(1)",
-        "tests/cli/test_cli.py",
+        "tests/cli/test_cli.py -k test_verify",
     ),
     Fault(
         "a lease that is held looks like any other error",
         "metastore/cli",
         "{LeaseHeld: 75, LeaseLost: 124}",
         "{LeaseLost: 124}",
-        "tests/cli/test_leases.py tests/cli/test_lease_run.py -k 'exit or held'",
+        "tests/cli/test_lease_run.py -k lease_that_is_held",
     ),
     Fault(
         "a URL is shown with its password",
