@@ -21,8 +21,8 @@ _MOST_FINDINGS: Final = 50
 _LONGEST: Final = 300
 """Characters of a fact that are shown."""
 _ABOUT: Final = {
-    "Conflict rate": "the share of the writes' attempts that lost to somebody else's change. What lost is tried again: "
-    "a conflict is work done twice, not a failure.",
+    "Conflict rate": "the share of the writes' attempts that lost to another operation's change. What lost is tried "
+    "again: a conflict is work done twice, not a failure.",
     "Time to commit": "from the call to the return, of writes that were applied: all attempts and waits are in it.",
     "Attempts": "how often a write was sent until it was decided.",
     "Helped": "applied by another operation's commit, which took it along.",
