@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from metastore.cli.context import Json, manager_of
+from metastore.cli.context import Json
 from metastore.cli.edit import DryRun, say, trial
 from metastore.cli.words import column, json_value, pair, pairs
 from metastore.errors import InvalidArgument
@@ -51,7 +51,7 @@ def create(
     options: dict[str, Any] = {"comment": comment, "properties": pairs(properties or (), "--set"), "parents": parents}
     with ctx.obj.open() as store, trial(store, dry_run) as managers:
         try:
-            entity = manager_of(managers, kind).create(path, if_exists=if_exists, **options, **values)
+            entity = managers.manager(kind).create(path, if_exists=if_exists, **options, **values)
         except TypeError as error:  # an argument that this kind's create does not take
             raise InvalidArgument(f"--field, --column or --sql does not fit a {kind}: {error}") from None
     say("created", entity, dry_run, json)
