@@ -1,7 +1,7 @@
-"""Alembic's migrations, and the one function that runs them.
+"""Create and upgrade the tables of a database with Alembic.
 
-Revisions are frozen: they never import the declared tables. Each says in ``info`` which format
-it leaves behind, and which is the oldest program that can still work with it.
+Revisions are frozen: they never import the declared tables. Each writes into ``info`` the format that it leaves
+behind, and the oldest format whose programs can still work with it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _LOCK = 7_305_440_021_194_033_271
 
 
 def upgrade(url: URL, revision: str = "head") -> None:
-    """Bring the database to ``revision``; nothing happens where it is there already."""
+    """Upgrade the database to ``revision``, unless it has it. Raises BackendUnavailable, MigrationNeeded."""
     _run_on(url, lambda config: command.upgrade(config, revision))
 
 
 def downgrade(url: URL, revision: str) -> None:
-    """Take the database back to ``revision`` ("base": remove everything)."""
+    """Downgrade the database to ``revision`` ("base": remove everything)."""
     _run_on(url, lambda config: command.downgrade(config, revision))
 
 
 def upgrade_sqlite(connection: Any) -> None:
-    """Bring the SQLite database behind an open connection, which stays open, to the newest revision."""
+    """Upgrade the SQLite database of an open connection to the newest revision; the connection stays open."""
     engine = create_engine("sqlite://", module=_sqlite(), creator=lambda: connection, poolclass=StaticPool)
     _run(engine, lambda config: command.upgrade(config, "head"), "the SQLite database")
 
@@ -70,7 +70,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _sqlite() -> Any:
-    """Return the SQLite that stores use: two of them in one process would undo each other's file locks."""
+    """Return the SQLite library that stores use: two libraries in one process would release each other's file locks."""
     from metastore.backends.sqlite.connect import DRIVER  # noqa: PLC0415  (not needed for PostgreSQL)
 
     return DRIVER
@@ -100,7 +100,7 @@ def _run(engine: Engine, what: Callable[[Config], None], where: str) -> None:
 
 
 def _reason(error: DBAPIError) -> str:
-    """Return the driver's line that says what happened, without the hints below it."""
+    """Return the driver's first line, which says what happened, without the hints below it."""
     lines = [line for line in str(error.orig).splitlines() if line.strip() and not line[0].isspace()]
     return lines[0].strip() if lines else "no reason given"
 
@@ -114,7 +114,7 @@ def _one_at_a_time(connection: Connection, where: str) -> None:
 
 
 def _begin_immediate(engine: Engine) -> None:
-    """Make SQLite's transactions explicit, so that DDL is part of them and only one process migrates."""
+    """Begin SQLite's transactions explicitly, so that they include DDL, and only one process migrates."""
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What Alembic runs: the revisions, on the connection that ``metastore.migrations`` hands over."""
+"""Alembic's entry point: run the revisions on the connection that ``metastore.migrations`` passes."""
 
 from __future__ import annotations
 

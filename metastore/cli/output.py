@@ -118,8 +118,9 @@ def _set_widths(out: Console, shown: Table) -> int:
     """Give each column the width of its longest word, and share what is left; return the width of the table."""
     wide = out.options.update(width=_ENDLESS)
     sizes = [[Measurement.get(out, wide, cell) for cell in (column.header, *column.cells)] for column in shown.columns]
-    least = [max(size.minimum for size in column) for column in sizes]
     wanted = [max(size.maximum for size in column) for column in sizes]
+    least = [max(size.minimum for size in column) for column in sizes]
+    least = [most if column.no_wrap else word for column, most, word in zip(shown.columns, wanted, least, strict=True)]
     room = max(0, out.width - _GAP * (len(least) - 1) - sum(least))
     # the columns that want the least choose first, so that what they leave goes to the others
     for chosen, at in enumerate(sorted(range(len(least)), key=lambda at: wanted[at] - least[at])):

@@ -1,14 +1,15 @@
-"""What keeps leases, and what it promises: a table of the store's database, or objects in a bucket.
+"""The port of leases: what a book that keeps them promises. A book is a table of the database, or objects in a bucket.
 
-For each name a book has one entry, which is never deleted: a token, and who holds it until when. *Take*, *give back*
-and *break* are compare-and-swap on it, and each of them makes the token grow by one; a renewal moves only the time.
+For each name a book has one entry, which is never deleted: a token, the holder, and the time when it expires. *Take*,
+*release* and *break* are compare-and-swap on the entry. Each makes the token grow by one; a renewal moves only the
+time.
 
-A book answers only with what is decided. Whatever it sends more than once, or whose answer was lost, it has settled
-before it returns: a grant that is in doubt is no grant. What cannot be settled before the call's deadline
-(:mod:`metastore.deadlines`) raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown; then nobody may believe
-to hold the lease, and at worst it is free again after its ttl.
+A book answers only what is decided. If it sends a request again, or loses an answer, it settles the outcome before it
+returns: a grant in doubt is no grant. If it cannot settle the outcome before the call's deadline
+(:mod:`metastore.deadlines`), it raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown. Then the caller must
+not believe that it holds the lease; at worst, the lease is free after its ttl.
 
-Times are by the book's own clock (the database's, or the wall clock). They say who may take over, and nothing else.
+Times are by the book's own clock (the database's, or the wall clock). They only decide who may take over.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["Book", "Grant", "Holder", "LeaseEvent", "Queue", "Refusal", "Want"]
 
 
 class Want(NamedTuple):
-    """What somebody asks for: all of ``names`` (sorted, each once) or none."""
+    """A request for leases: all of ``names`` (sorted, each once) or none."""
 
     names: tuple[str, ...]
     owner: str
@@ -35,11 +36,11 @@ class Want(NamedTuple):
     ttl: float
     """Seconds."""
     ticket: str | None = None
-    """The place in the queue of who waits already; None: whoever waits comes first."""
+    """The caller's place in the queue; None: every process that waits comes first."""
 
 
 class Grant(NamedTuple):
-    """One name that is ours now."""
+    """One name that the caller holds now."""
 
     name: str
     token: int | None
@@ -48,23 +49,23 @@ class Grant(NamedTuple):
     fence: LeaseToken | None
     """What a commit made under the lease requires; None: no store checks the token."""
     mark: str = ""
-    """What the book itself knows this acquisition by, where it needs more than the token."""
+    """How the book identifies this acquisition, where the token does not suffice."""
 
 
 class Refusal(NamedTuple):
-    """Why nothing was taken: the first name that is somebody else's, or for which others wait since longer."""
+    """Why nothing was taken: the first name that another process holds, or for which others have waited longer."""
 
     name: str
     owner: str | None
-    """Who has it; None: nobody, but others come first."""
+    """The holder; None: there is none, but others come first."""
     expires_at: datetime | None
     seconds: float
-    """How long until it may be taken over, if it is not renewed; 0: as soon as those who come first had it."""
+    """How long until it may be taken over without a renewal; 0: when those that come first have had it."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lease. ``expired``: its time is over, so that whoever asks may take over; nobody has yet."""
+    """The holder of a lease. ``expired``: its time is over, and the next process that asks gets the lease."""
 
     name: str
     token: int | None
@@ -74,16 +75,17 @@ class Holder:
     expires_at: datetime
     expired: bool
     waiting: int = 0
-    """How many wait for it."""
+    """How many processes wait for it."""
 
 
 @dataclass(frozen=True)
 class LeaseEvent:
     """One line of a lease's audit trail, oldest first.
 
-    ``action`` is acquire, takeover (from one whose time was over), release, break, or commit: a commit that was made
-    under ``token``, of what is at ``path``. ``owner`` and ``incarnation`` are the holder's, of a commit the token's.
-    ``operation_id`` and ``position`` (in the change feed) are None where no store keeps the lease.
+    ``action`` is acquire, takeover (from a holder whose time was over), release, break, or commit: a commit under
+    ``token`` that wrote the entity at ``path``. ``owner`` and ``incarnation`` are those of the holder; for a commit,
+    those of its token's holder. ``operation_id`` and ``position`` (in the change feed) are None where no store keeps
+    the lease.
     """
 
     action: str
@@ -98,40 +100,40 @@ class LeaseEvent:
 
 
 class Queue(Protocol):
-    """A place in the queue for some names. Leaving it wakes the next one, if nothing was taken."""
+    """A place in the queue for some names. Leaving it without the names wakes the next waiter."""
 
     ticket: str
 
     def wait(self, seconds: float) -> None:
-        """Return when it may be our turn, or after ``seconds`` at the latest. Shows meanwhile that we are alive."""
+        """Return when it may be this waiter's turn, or after ``seconds``. Keep the place alive meanwhile."""
         ...
 
     def served(self) -> None:
-        """Note that the names were taken with this ticket: there is nothing to leave any more."""
+        """Note that the names were taken with this ticket, so that there is no place to leave."""
         ...
 
 
 class Book(Protocol):
-    """See the module. All of it may be called by any thread."""
+    """Keeps leases as the module says. Any thread may call any method."""
 
     def take(self, want: Want) -> tuple[Grant, ...] | Refusal:
-        """Take all names that are free, or whose time is over, if nobody waits since longer. Else take none."""
+        """Take all names if each is free or expired, and no other process has waited longer; else take none."""
         ...
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
-        """Let all grants last for ``ttl`` seconds from now; return until when. None: one is somebody else's by now."""
+        """Let all grants last for ``ttl`` seconds from now; return when they expire. None: one of them is lost."""
         ...
 
     def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
-        """Give back what is still ours of the grants. False: nothing was. Never touches somebody else's."""
+        """Release the grants that the caller still holds; never touch those of others. False: it held none."""
         ...
 
     def break_(self, name: str) -> bool:
-        """Take a lease away from whoever has it. False: nobody has."""
+        """Take a lease away from its holder. False: it has none."""
         ...
 
     def holders(self, names: Sequence[str] | None = None) -> Iterator[Holder]:
-        """Yield who holds each of these names, or any, by name; names that nobody holds are left out."""
+        """Yield the holders of these names (None: of all), by name. Free names are left out."""
         ...
 
     def granted(self, name: str, token: int) -> tuple[Grant, Holder] | None:
@@ -139,9 +141,9 @@ class Book(Protocol):
         ...
 
     def audit(self, name: str) -> Iterator[LeaseEvent]:
-        """Yield what happened to a lease, as far as it is kept."""
+        """Yield the events of a lease that are kept, oldest first."""
         ...
 
     def queue(self, want: Want) -> AbstractContextManager[Queue]:
-        """Stand in line for the names, until the block ends."""
+        """Join the queue for the names, until the block ends."""
         ...

@@ -1,4 +1,7 @@
-"""What the change feed says of a lease, beside the action (acquire, takeover, release, break, mirror) and the token."""
+"""The change in the feed that names the holder of a lease.
+
+The event itself has the action (acquire, takeover, release, break, mirror) and the token.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ __all__ = ["LeaseHolder"]
 
 @dataclasses.dataclass(frozen=True)
 class LeaseHolder(EntityChange):
-    """Who holds a lease after *acquire*, *takeover* and *mirror*; who held it before *release* and *break*.
+    """The holder of a lease after *acquire*, *takeover* and *mirror*, or before *release* and *break*.
 
-    It stands in the feed only. The lease is the event's ``entity_id``, its token the event's ``version``, its name the
+    It appears in the feed only. The lease is the event's ``entity_id``, its token the event's ``version``, its name the
     path.
     """
 

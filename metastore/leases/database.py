@@ -1,8 +1,8 @@
-"""The book of leases in the store's own database: one row per name, changed by compare-and-swap, in one round trip.
+"""The book of leases in the store's own database: one row for each name, changed by compare-and-swap in one round trip.
 
-Acquiring, releasing and breaking are operations, with an id and an event in the change feed like all others. A lost
-answer to an acquisition is settled by that id before anybody believes anything; releases and renewals require their
-token, and can simply be sent again.
+Acquire, release and break are operations: each has an id, and an event in the change feed. If the answer to an
+acquisition is lost, the id settles the outcome before the call returns. Releases and renewals require their token, so
+that they can be sent again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _PAGE = 500
 _MICROS = 1_000_000
 _GRACE = 1.0
-"""How long it is tried to leave a queue (seconds). Who does not succeed counts as dead soon."""
+"""The time to try to leave a queue (seconds). A waiter that fails counts as dead soon after."""
 
 
 class DatabaseBook:
@@ -47,7 +47,7 @@ class DatabaseBook:
         self._rows = session.backend.leases
 
     def _settled(self, what: str, attempt: Callable[[], T]) -> T:
-        """Return what an attempt decides; try again, until the call's deadline, while the database is not there."""
+        """Return what an attempt decides; try again while the database is unavailable, until the call's deadline."""
         session = self._session
         left = max(remaining(session.clock, session.policy.deadline), 0.001)
 
@@ -82,7 +82,7 @@ class DatabaseBook:
             began = session.clock.monotonic()
             answer = self._rows.take(take)
             if isinstance(answer, Conflicted):
-                raise Conflict(answer.cause, "others took some of the leases at this moment")
+                raise Conflict(answer.cause, "other processes took some of the leases at the same moment")
             if isinstance(answer, Unknown):
                 ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
                 if ask_until_it_answers(session, operation_id, ends - began, ends) is not None:
@@ -97,14 +97,14 @@ class DatabaseBook:
             return tuple([_grant(row) for row in answer.rows])
         if answer.ahead is not None and answer.held is None:
             return Refusal(answer.ahead, None, None, 0.0)
-        if answer.held is None:  # somebody had it a moment ago
-            raise Conflict("lease", "somebody took it at this moment", 0.0)
+        if answer.held is None:  # another process held it a moment ago
+            raise Conflict("lease", "another process took it at the same moment", 0.0)
         expires_at = answer.held.expires_at or 0
         seconds = 0.0 if answer.ahead is not None else max((expires_at - answer.now) / _MICROS, 0.001)
         return Refusal(answer.held.name, answer.held.owner, utc(expires_at), seconds)
 
     def _taken_unheard(self, take: Take) -> tuple[Grant, ...]:
-        """What was taken by a statement whose answer was lost, as its events say."""
+        """Return what a statement took whose answer was lost; its events say so."""
         steps = self._session.backend.steps(take.operation_id)
         if len(steps) < len(take.names):
             raise outcome_forgotten(take.operation_id)
@@ -134,7 +134,7 @@ class DatabaseBook:
 
     def break_(self, name: str) -> bool:
         session = self._session
-        operation_id = session.clock.operation_id()  # sent again, it must not break the lease of who came after
+        operation_id = session.clock.operation_id()  # one id, so that a retry cannot break the next lease
 
         def attempt() -> bool:
             return self._rows.break_(name, _path(name), operation_id, session.principal)
@@ -157,8 +157,8 @@ class DatabaseBook:
 
     def granted(self, name: str, token: int) -> tuple[Grant, Holder] | None:
         now, rows = self._page([name], "")
-        found = [row for row in rows if row.token == token and row.owner is not None]
-        return (_grant(found[0]), _holder(found[0], now)) if found else None
+        held = [row for row in rows if row.token == token and row.owner is not None]
+        return (_grant(held[0]), _holder(held[0], now)) if held else None
 
     def audit(self, name: str) -> Iterator[LeaseEvent]:
         _, rows = self._page([name], "")
@@ -228,7 +228,8 @@ class DatabaseBook:
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
         """Note the token of a lease that another book keeps, so that commits here can require it.
 
-        ``token`` None: there is none, and this store counts. Return what commits require; None: a newer one is noted.
+        ``token`` None: the lease has no token, and this store counts. Return the token that commits require; None: a
+        newer one is noted already.
         """
         session = self._session
 
@@ -237,9 +238,9 @@ class DatabaseBook:
             mirror = Mirror(operation_id, session.principal, name, _path(name), token, owner, incarnation)
             answer = self._rows.mirror(mirror)
             if isinstance(answer, Conflicted):
-                raise Conflict(answer.cause, "somebody noted another token at this moment")
+                raise Conflict(answer.cause, "another process noted another token at the same moment")
             if isinstance(answer, Unknown):
-                raise Conflict("lost", "the answer was lost")  # what is noted already is found to be ours
+                raise Conflict("lost", "the answer was lost")  # the next attempt finds the token noted, and returns it
             return answer
 
         return self._settled(f"note the token of {name}", attempt)

@@ -1,4 +1,4 @@
-"""What goes on beside a holder's work: renewing his lease, and telling him in time that it is lost."""
+"""Renew a lease while its holder works, and notice in time that it is lost."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _log = logging.getLogger("metastore")
 
 
 class Timed(Protocol):
-    """What is held, as far as its time goes."""
+    """A hold on leases, as its heartbeat sees it."""
 
     clock: Clock
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is held."""
+        """The names that are held."""
         ...
 
     def seconds_left(self) -> float:
-        """Return how long it lasts by the holder's clocks; who finds that it is over notes the loss."""
+        """Return how long it lasts by the holder's clocks (seconds); note the loss if that is over."""
         ...
 
     def renew(self) -> None:
-        """Let it last for its ttl from now on."""
+        """Let it last for its ttl from now. Raises LeaseLost, and what the book raises."""
         ...
 
 
 class Lost(threading.Event):
-    """Whoever looks at it, or waits for it, finds by the clocks that the time is over: no other thread is needed."""
+    """An event that is also set when the time is over: each look and each wait checks the clocks, without a thread."""
 
     def __init__(self, hold: Timed) -> None:
         super().__init__()
@@ -56,10 +56,10 @@ class Lost(threading.Event):
 
 
 class Heartbeat:
-    """Threads of one lease, started when they are wanted; they end with it, and with the thread of its ``holder``."""
+    """The threads of one lease, started on demand. They end with the lease, or with the thread of its ``holder``."""
 
     def __init__(self, hold: Timed, every: float) -> None:
-        """Renew ``every`` so many seconds."""
+        """Prepare to renew ``hold``; ``every``: the seconds between two renewals."""
         self._hold = hold
         self.every = every
         self.holder = threading.current_thread()
@@ -69,13 +69,13 @@ class Heartbeat:
         self._guard = threading.Lock()
 
     def keep(self) -> None:
-        """Renew from now on, in a thread of its own."""
+        """Start a thread that renews the lease."""
         with self._guard:
             if self.beating is None:
                 self.beating = self._started(self._beat, "")
 
     def watch(self) -> None:
-        """Look from now on, in a thread of its own, when the time is over: also while a renewal hangs."""
+        """Start a thread that notices when the time is over, even while a renewal hangs."""
         with self._guard:
             if self._watching is None:
                 self._watching = self._started(self._watch, ", its time")
@@ -90,7 +90,7 @@ class Heartbeat:
         return thread
 
     def stop(self, patience: float = 0.0) -> None:
-        """Renew no more; wait a moment for a renewal in flight. One that comes late finds another token."""
+        """Stop to renew; wait up to ``patience`` seconds for a renewal in flight. A later one finds another token."""
         self._stop.set()
         for thread in (self.beating, self._watching) if patience else ():
             if thread is not None and thread is not threading.current_thread():
@@ -101,13 +101,13 @@ class Heartbeat:
 
     def _watch(self) -> None:
         while not self._stop.wait(self._left()):
-            pass  # to look is to tell
+            pass  # seconds_left notes the loss
 
     def _beat(self) -> None:
         wait = self.every
         while not self._stop.wait(min(wait, self._left())):
             if not self.holder.is_alive():
-                return  # nobody is left who could release it: its time ends
+                return  # no thread is left to release the lease: let it expire
             try:
                 with until(self._hold.clock.monotonic() + self._left()):
                     self._hold.renew()
@@ -115,5 +115,5 @@ class Heartbeat:
             except LeaseLost:
                 return
             except MetastoreError as error:
-                _log.warning("the lease %r was not renewed, and is tried again: %s", self._hold.names[0], error)
+                _log.warning("the lease %r was not renewed; the next attempt follows: %s", self._hold.names[0], error)
                 wait = self.every / 4

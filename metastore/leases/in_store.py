@@ -1,4 +1,4 @@
-"""The leases of a store: kept in its own database, so that its commits can require their tokens."""
+"""The leases of a store, in its own database, so that its commits can require their tokens."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ __all__ = ["StoreLeases"]
 
 
 class StoreLeases(Leases):
-    """``store.leases``."""
+    """The leases of one store: ``store.leases``."""
 
     def __init__(self, session: Session) -> None:
         self._database = DatabaseBook(session)
         self.staging = StoreStaging(session)
-        """For leases that are kept elsewhere, and whose tokens are noted here."""
+        """For leases that another book keeps, and whose tokens are noted here."""
         super().__init__(self._database, session.clock, session.policy.deadline, self.staging)
 
     def bound(self, session: Session) -> StoreLeases:
-        """Return the same for another session on the same backend; what is held stays with the one store."""
+        """Return these leases for another session on the same backend. The held leases are shared."""
         bound, book, staging = copy(self), DatabaseBook(session), StoreStaging(session)
         vars(bound).update(_database=book, _book=book, staging=staging, _staging=staging)
         vars(bound).update(_deadline=session.policy.deadline)
         return bound
 
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
-        """Note the token of a lease that is kept elsewhere, so that commits in this store can require it.
+        """Note the token of a lease that another book keeps, so that commits in this store can require it.
 
-        ``token`` None: there is none, and this store counts. Returns what commits require, or None: a newer token is
-        noted already. For whatever keeps leases outside of the store: it hands a lease out only after this.
+        ``token`` None: the lease has no token, and this store counts. Return the token that commits require, or None
+        if a newer token is noted already. A book outside of the store hands a lease out only after this call. Raises
+        InvalidArgument.
         """
         if token is not None:
             positive_integer(token, "a token")

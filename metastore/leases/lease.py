@@ -1,9 +1,9 @@
-"""What a holder has in hand: one lease, or several that were taken together.
+"""A lease in the hands of its holder, or several leases that were taken together.
 
-It belongs to the process that acquired it: after a fork the child holds nothing. It is over when its time is, by the
-holder's own clocks, when it was taken over or broken, and when it was released; then :attr:`lost` is set and every
-commit under it raises LeaseLost. That early warning saves work; what makes a late holder harmless is the token, which
-is checked in the commit itself.
+It belongs to the process that acquired it: after a fork the child holds nothing. It ends when its time is over by the
+holder's clocks, when it is taken over or broken, and when it is released. Then :attr:`Hold.lost` is set, and every
+commit under it raises LeaseLost. This early warning saves work; safety comes from the token, which the commit itself
+checks.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _PATIENCE = 1.0
 """How long a release waits for a renewal in flight (seconds)."""
 
 _LAST_TRY = 1.0
-"""How long it is tried, at least, to give a lease back (seconds)."""
+"""The least time to try to release a lease (seconds)."""
 
 OnLost = Callable[[Any], None]
-"""Called once, with the lease, by whichever thread finds that it is lost."""
+"""Called once, with the lease, in the thread that finds that it is lost."""
 
 
 class Staging(Protocol):
-    """Where what was produced under a lease is written down before anybody may see it."""
+    """Keeps work that was produced under a lease until it is published."""
 
     def stage(self, token: LeaseToken, entity: Entity, key: str, value: str) -> bool:
-        """Write down one thing, if the lease still has this token."""
+        """Stage one value. False: the lease has another token."""
         ...
 
     def publish(self, hold: Hold, changes: object, only: object) -> tuple[Entity, ...]:
-        """Make what was staged under the lease visible, in one commit under it."""
+        """Make the staged values visible, in one commit under the lease."""
         ...
 
 
 class Hold:
-    """One or several leases of one holder. Use it as a context manager: it is renewed, and given back at the end."""
+    """One or several leases of one holder. As a context manager, it renews them, and releases them at the end."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Hold:
         renew_every: float | None,
         staging: Staging | None,
     ) -> None:
-        """Hold what was granted. ``since``: when it was asked for; None: a process above this one renews it."""
+        """Hold ``grants``. ``since``: the time before the request; None: a parent process renews the lease."""
         self._book, self.clock, self._staging = book, clock, staging
         self._grants = tuple(grants)
         self.owner, self.incarnation = owner, incarnation
@@ -90,7 +90,7 @@ class Hold:
 
     @property
     def expires_at(self) -> datetime:
-        """Until when it lasts by the book's clock, unless it is renewed (UTC)."""
+        """When it expires by the book's clock without a renewal (UTC)."""
         return self._expires_at
 
     @property
@@ -99,18 +99,18 @@ class Hold:
         return tuple([grant.name for grant in self._grants])
 
     def tokens(self) -> tuple[LeaseToken, ...]:
-        """Return what a commit under this requires. Raises LeaseLost; InvalidArgument where no store checks it."""
+        """Return the tokens that a commit requires. Raises LeaseLost; InvalidArgument where no store checks them."""
         self.check()
         fences = [grant.fence for grant in self._grants]
         if None in fences:
             raise InvalidArgument(
                 f"no store checks the token of the lease {self.names[0]!r}, so that it cannot guard a commit; "
-                "give the store to what keeps the lease: ms.ObjectStoreLeases(…, store=store)"
+                "open the leases with the store: ms.ObjectStoreLeases(…, store=store)"
             )
         return tuple([fence for fence in fences if fence is not None])
 
     def check(self) -> None:
-        """Raise LeaseLost if the lease is known to be lost, or its time is over. Asks nobody: it costs nothing."""
+        """Raise LeaseLost if the lease is known to be lost, or its time is over. It sends no request."""
         if os.getpid() != self._pid:
             raise self._error("it belongs to the process that acquired it, not to its child")
         if self._released:
@@ -119,7 +119,7 @@ class Hold:
             raise self._error(self._why)
 
     def is_over(self) -> bool:
-        """Whether :meth:`check` would raise."""
+        """Return whether :meth:`check` would raise."""
         try:
             self.check()
         except LeaseLost:
@@ -127,9 +127,9 @@ class Hold:
         return False
 
     def seconds_left(self) -> float:
-        """Return how long it lasts by the holder's clocks, or until who holds it above us is to be asked.
+        """Return how long it lasts by the holder's clocks (seconds), and note the loss if that is over.
 
-        When that is over, it is lost: the first who looks notes it. Released, it is neither; a child holds nothing.
+        A joined lease lasts for its ttl as far as this process knows. A released one lasts forever; a child's is over.
         """
         if os.getpid() != self._pid:
             return 0.0
@@ -141,18 +141,18 @@ class Hold:
         return left
 
     def refused(self) -> MetastoreError:
-        """Return the error for a commit that did not find the token: it is lost, or was used in another store."""
+        """Return the error for a commit that did not find the token: the lease is lost, or another store keeps it."""
         with suppress(MetastoreError):
-            found = [self._book.granted(g.name, g.token) for g in self._grants if g.token is not None]
-            if found and all(f is not None and f[1].incarnation == self.incarnation for f in found):
+            granted = [self._book.granted(g.name, g.token) for g in self._grants if g.token is not None]
+            if granted and all(g is not None and g[1].incarnation == self.incarnation for g in granted):
                 return InvalidArgument(
-                    f"the lease {self.names[0]!r} is kept elsewhere: this store does not know its token; take one from "
-                    "this store's leases"
+                    f"this store does not know the token of the lease {self.names[0]!r}, which is kept elsewhere; "
+                    "acquire it from this store's leases"
                 )
-        return self.lose("it has another token by now: somebody took it over, or it was broken")
+        return self.lose("it has another token by now: another process took it over, or broke it")
 
     def lose(self, why: str) -> LeaseLost:
-        """Note that it is lost, tell the holder, and return the error to raise."""
+        """Note that the lease is lost, call ``on_lost`` once, and return the error to raise."""
         with self._guard:
             told, self._told = self._told, True
             if not told:
@@ -169,13 +169,13 @@ class Hold:
     def _error(self, why: str) -> LeaseLost:
         name, token = ", ".join(self.names), self._grants[0].token
         number = "" if token is None or len(self._grants) > 1 else f" (token {token})"
-        again = "stop the work it was for, and acquire it anew"
+        again = "stop its work, and acquire it again"
         return LeaseLost(name, token, f"the lease {name!r}{number} is lost: {why}; {again}")
 
     # --- keeping it
 
     def renew(self) -> None:
-        """Let it last for its ttl from now on. Raises LeaseLost; what the book raises, which leaves it as it was."""
+        """Let it last for its ttl from now. Raises LeaseLost; after any other error it is as it was before."""
         self.check()
         if self._validity is None:
             raise InvalidArgument("a lease that was joined is renewed by the process that acquired it")
@@ -183,18 +183,18 @@ class Hold:
         expires_at = self._book.renew(self._grants, self.incarnation, self._ttl)
         if expires_at is None:
             self.check()  # it may have been released meanwhile
-            raise self.lose("somebody else has it, or it was broken")
+            raise self.lose("another process has it, or broke it")
         self._expires_at = expires_at
         self._validity = Validity(self.clock, self._ttl, since)
         self.check()  # the answer may have come too late
 
     def keep(self) -> None:
-        """Renew it from now on, until it is released, or the holder's thread ends."""
+        """Start to renew it, until it is released, or the holder's thread ends."""
         if self._validity is not None:
             self._heart.keep()
 
     def watch(self, on_lost: OnLost | None) -> None:
-        """Call ``on_lost`` from now on, in time, if that is not None."""
+        """Call ``on_lost``, unless it is None, as soon as the lease is lost."""
         self._on_lost = on_lost or self._on_lost
         if self._on_lost is not None:
             self._heart.watch()
@@ -203,24 +203,24 @@ class Hold:
         return self._ttl if self._validity is None else self._validity.left()
 
     def release(self) -> bool:
-        """Give it back. False: it was given back before, or is somebody else's. It may be repeated."""
+        """Release it. False: it was released before, or is lost. The call may be repeated."""
         if os.getpid() != self._pid or self._given_back or self._validity is None:
             return False
         self._released = True
         self._heart.stop(_PATIENCE)
-        with until(self.clock.monotonic() + max(self._left(), _LAST_TRY)):  # after its time it is free by itself
+        with until(self.clock.monotonic() + max(self._left(), _LAST_TRY)):  # after that it has expired
             given_back = self._book.release(self._grants, self.incarnation)
-        self._given_back = True  # what raised may be tried again
+        self._given_back = True  # after an error the release can be tried again
         return given_back
 
     def end(self) -> None:
-        """Give it back, if that is possible at once; it is not renewed any more, and there is nothing more to give."""
+        """Stop to renew it, and release it if the book answers at once; else it expires."""
         with until(self.clock.monotonic() + _LAST_TRY), suppress(MetastoreError):
             self.release()
         self._leave()
 
     def closed(self) -> None:
-        """What kept it is not there any more: give back what is renewed; another one lasts for its ttl."""
+        """End the hold because its store closes: release it if it is renewed; else it lasts for its ttl."""
         if self._heart.beating is not None:
             self.end()
         self._leave()
@@ -231,7 +231,7 @@ class Hold:
             self._heart.stop()
 
     def again(self, ttl: float, renew_every: float | None, on_lost: OnLost | None) -> bool:
-        """Hand it out once more to the same holder, for ``ttl`` from now on; False: it is over."""
+        """Hand it out again to the same holder, for ``ttl`` seconds from now. False: it is over."""
         if self.is_over():
             return False
         self._ttl = ttl
@@ -253,7 +253,7 @@ class Hold:
         try:
             self.keep()
         except BaseException:
-            self.release()  # without its heartbeat nobody should rely on it
+            self.release()  # without its heartbeat it would expire unnoticed
             raise
         with self._guard:
             self._entered += 1
@@ -270,36 +270,36 @@ class Hold:
                 return
         try:
             self.release()
-        except MetastoreError as failed:  # it ends by itself, with its ttl
-            _log.warning("the lease %r was not given back: %s", self.names[0], failed)
+        except MetastoreError as failed:  # it expires with its ttl
+            _log.warning("the lease %r was not released, and expires with its ttl: %s", self.names[0], failed)
 
     # --- work outside the store
 
     def stage(self, entity: Entity, key: str, value: str) -> None:
-        """Write down what was produced for ``entity``, where nobody sees it before :meth:`publish`.
+        """Stage a value for ``entity``, where no reader sees it before :meth:`publish`.
 
-        For example ``lease.stage(table, "metadata_location", "s3://…/v7.json")``: it will be the property ``key``.
-        What was staged by a holder who is late is never seen; ``store.gc(clean_up=…)`` hands it over to be removed.
-        Staged again, the newer value counts. Raises LeaseLost; InvalidArgument, also for a value that is being cleaned
-        up at this moment.
+        For example ``lease.stage(table, "metadata_location", "s3://…/v7.json")``: it will be the property ``key``. If
+        the key is staged again, the newer value counts. No reader ever sees what a late holder stages;
+        ``store.gc(clean_up=…)`` hands it over for removal. Raises LeaseLost; InvalidArgument, also for a value that gc
+        is cleaning up at this moment.
         """
         if not self._staged().stage(self.tokens()[0], entity, key, value):
-            raise self.lose("it has another token by now: somebody took it over, or it was broken")
+            raise self.lose("it has another token by now: another process took it over, or broke it")
 
     def publish(self, changes: object = (), *, only: Iterable[Entity] | None = None) -> tuple[Entity, ...]:
-        """Make all that was staged visible, in one commit that requires the token; return the entities.
+        """Make all staged values visible, in one commit that requires the token; return the entities.
 
-        Each staged value becomes a property of its entity. ``changes``: what else is to be done in the same commit:
-        one or several changes, of the one entity that something was staged for; a mapping from entities to changes; or
-        a function that is called with the transaction. ``only``: what was staged for these entities; the rest stays
-        staged. Raises LeaseLost, EntityNotFound for an entity that is gone, and what the changes raise; then nothing
-        was published, and it stays staged.
+        Each staged value becomes a property of its entity. ``changes`` are made in the same commit: one or several
+        changes of the one entity that has staged values; a mapping from entities to changes; or a function that is
+        called with the transaction. ``only``: publish the values of these entities, and leave the rest staged. Raises
+        LeaseLost, EntityNotFound for an entity that is gone, and what the changes raise; then nothing is published, and
+        everything stays staged.
         """
         return self._staged().publish(self, changes, only)
 
     def _staged(self) -> Staging:
         if self._staging is None:
-            raise InvalidArgument("work is staged in a store: acquire the lease with store.leases")
+            raise InvalidArgument("these leases have no store to stage work in; acquire the lease with store.leases")
         return self._staging
 
     def __reduce__(self) -> NoReturn:
@@ -311,7 +311,7 @@ class Lease(Hold):
 
     @property
     def name(self) -> str:
-        """What is held."""
+        """The name that is held."""
         return self._grants[0].name
 
     @property
@@ -324,7 +324,7 @@ class Lease(Hold):
 
 
 class LeaseSet(Hold, Mapping[str, int | None]):
-    """Several leases that were acquired together, and are renewed and released together: tokens by name."""
+    """Several leases that are acquired, renewed and released together: a mapping from names to tokens."""
 
     def __getitem__(self, name: str) -> int | None:
         for grant in self._grants:

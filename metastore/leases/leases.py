@@ -1,4 +1,4 @@
-"""Acquiring leases, in the order of arrival; what is the same whatever keeps them."""
+"""Acquire leases, in the order of arrival, from any book."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Leases"]
 H = TypeVar("H", bound=Hold)
 
 _SHARE = 3
-"""A renewal must come at least this often within the ttl: two of them may be lost."""
+"""A ttl has time for this many renewals, so that two of them may be lost."""
 _SHORTEST = 0.01
 """The shortest ttl (seconds): a shorter one would be over before its answer."""
 _LAST_LOOK = 1.0
@@ -32,8 +32,8 @@ _LAST_LOOK = 1.0
 class Leases:
     """Leases by name, each with one holder at a time. Thread-safe.
 
-    A name is any string that an entity's name may be (1 to 255 code points). A *holder* is an owner in one
-    incarnation: what opened the store, in one process; and in that one thread.
+    A name is any string that an entity's name may be (1 to 255 code points). A *holder* is one thread with one owner's
+    name and one incarnation: an id of the store that was opened in this process.
     """
 
     def __init__(self, book: Book, clock: Clock, deadline: float = 30.0, staging: Staging | None = None) -> None:
@@ -62,15 +62,15 @@ class Leases:
         released at its end. Without ``with`` it is renewed from the start if ``renew_every`` is given, else by
         ``lease.renew()``. Renewing ends with the thread that acquired it.
 
-        ``ttl``: how long it lasts without being renewed. ``timeout``: how long to wait for it, behind whoever waits
-        already; 0: try once. ``owner``: who others are told has it (this machine and process). ``on_lost`` is called
-        with the lease when it is found to be lost. All times are in seconds.
+        ``ttl``: how long it lasts without a renewal. ``timeout``: how long to wait for it, in the order of arrival; 0:
+        try once. ``owner``: the name that others see (None: this machine and process). ``on_lost`` is called with the
+        lease when it is lost. All times are in seconds.
 
-        The same owner, in the same thread, gets the lease that it has once more, renewed; ``with`` blocks nest then.
+        The same owner in the same thread gets the lease that it holds again, renewed, so that ``with`` blocks nest.
 
-        Raises LeaseHeld (who has it, until when); BackendUnavailable, DeadlineExceeded, OutcomeUnknown if the
-        database did not answer: then it is not acquired; LeaseLost if it answered when the ttl was over. Raises
-        InvalidArgument.
+        Raises LeaseHeld with the holder and the time when the lease expires: try later, or wait with ``timeout``.
+        Raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown if the database did not answer: the lease is not
+        acquired. Raises LeaseLost if the answer came after the ttl, and InvalidArgument.
         """
         return self._acquire(Lease, (clean_lease(name),), ttl, timeout, owner, renew_every, on_lost)
 
@@ -86,7 +86,7 @@ class Leases:
     ) -> LeaseSet:
         """Acquire several leases at once: all of them, or none. Otherwise like :meth:`acquire`.
 
-        Nothing is held while one waits, so that no two callers wait for each other.
+        A waiter holds nothing, so that no two callers wait for each other.
         """
         wanted = tuple(sorted({clean_lease(name) for name in items(names, "names")}))
         if not wanted:
@@ -137,14 +137,14 @@ class Leases:
             self._staging,
         )
         try:
-            hold.check()  # the answer may have come after its time
+            hold.check()  # the answer may have come after the ttl
             hold.watch(on_lost)
             if renew_every is not None:
                 hold.keep()
         except BaseException:
             hold.end()
             raise
-        over = [k for k, h in list(self._held.items()) if h.is_over()]  # which may call on_lost: not under the lock
+        over = [k for k, h in list(self._held.items()) if h.is_over()]  # may call on_lost: not under the lock
         with self._lock:
             for k in over:
                 self._held.pop(k, None)
@@ -170,7 +170,7 @@ class Leases:
             try:
                 answer, since = self._take(want, max(left, _LAST_LOOK))
             except DeadlineExceeded:
-                break  # who has it is known from before
+                break  # the last answer already names the holder
             if isinstance(answer, Refusal):
                 left = ends - self._clock.monotonic()
                 queue.wait(min(left, answer.seconds) if answer.seconds > 0 else left)
@@ -186,11 +186,11 @@ class Leases:
     # --- what is held
 
     def renew(self, lease: Hold) -> None:
-        """Let a lease last for its ttl from now on. Raises LeaseLost; BackendUnavailable, DeadlineExceeded."""
+        """Let a lease last for its ttl from now. Raises LeaseLost, BackendUnavailable, DeadlineExceeded."""
         self._mine(lease).renew()
 
     def release(self, lease: Hold) -> bool:
-        """Give a lease back. False: it was given back before, or is somebody else's. May be repeated."""
+        """Release a lease. False: it was released before, or is lost. The call may be repeated."""
         return self._mine(lease).release()
 
     def _mine(self, lease: object) -> Hold:
@@ -199,16 +199,16 @@ class Leases:
         return lease
 
     def join(self, name: str, token: int) -> Lease:
-        """Return the lease that a process above this one holds and renews, to commit under its token.
+        """Return the lease that a parent process holds and renews, to commit under its token.
 
         ``metastore lease run NAME -- COMMAND`` tells the command both, in METASTORE_LEASE and METASTORE_LEASE_TOKEN.
-        It is neither renewed nor released here. Raises LeaseLost if it has another token by now.
+        This process neither renews nor releases it. Raises LeaseLost if the lease has another token.
         """
         name, token = clean_lease(name), positive_integer(token, "a token")
-        found = self._book.granted(name, token)
-        if found is None or found[1].expired:
+        granted = self._book.granted(name, token)
+        if granted is None or granted[1].expired:
             raise LeaseLost(name, token)
-        grant, holder = found
+        grant, holder = granted
         ttl = (holder.expires_at - holder.acquired_at).total_seconds()
         return Lease(
             self._book,
@@ -223,7 +223,7 @@ class Leases:
         )
 
     def close(self) -> None:
-        """Give back what this process holds and renews. What it does not renew lasts for its ttl."""
+        """Release the leases that this process renews. The others last for their ttl."""
         if os.getpid() == self._pid:
             for hold in list(self._held.values()):
                 hold.closed()
@@ -231,20 +231,20 @@ class Leases:
     # --- looking, and breaking
 
     def holder(self, name: str) -> Holder | None:
-        """Return who holds a lease; None: nobody does, or its time is over."""
-        found = next(iter(self._book.holders((clean_lease(name),))), None)
-        return None if found is None or found.expired else found
+        """Return the holder of a lease; None: it has none, or its time is over."""
+        holder = next(iter(self._book.holders((clean_lease(name),))), None)
+        return None if holder is None or holder.expired else holder
 
     def list(self) -> Iterator[Holder]:
-        """Yield who holds which lease, by name; those whose time is over but that nobody took over are ``expired``."""
+        """Yield the holders of all leases, by name. One whose time is over is ``expired`` until it is taken over."""
         return self._book.holders()
 
     def break_(self, name: str) -> bool:
-        """Take a lease away from its holder, whose commits under it fail from now on. False: nobody holds it."""
+        """Take a lease away from its holder, whose commits under it fail from now on. False: it has no holder."""
         return self._book.break_(clean_lease(name))
 
     def audit(self, name: str) -> Iterator[LeaseEvent]:
-        """Yield who acquired, took over, released and broke a lease, and what was committed under it, oldest first.
+        """Yield the events of a lease, and the commits under it, oldest first.
 
         It reaches back as far as gc has left the change feed.
         """
@@ -260,7 +260,7 @@ def clean_lease(name: object) -> str:
 
 
 def clean_owner(owner: object) -> str:
-    """Return an owner's name; None is this machine and process."""
+    """Return an owner's name in its normal form; None is this machine and process. Raises InvalidArgument."""
     if owner is None:
         return f"{socket.gethostname()}:{os.getpid()}"
     try:

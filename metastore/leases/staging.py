@@ -1,7 +1,7 @@
-"""Work outside the store: written down where nobody sees it, and made visible by one commit under the lease.
+"""Stage work outside the store, where no reader sees it, and publish it in one commit under the lease.
 
-A holder who is late may go on producing files for as long as he likes. What he stages is refused, or belongs to a token
-that nobody has any more: no commit can publish it, no reader sees it, and gc hands it over to be removed.
+A late holder may go on to produce files. What it stages is refused, or belongs to a token that no lease has any more:
+no commit can publish it, no reader sees it, and gc hands it over for removal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIRST = UUID(int=0)
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """Something that was staged under a lease and never published; nobody can publish it any more."""
+    """A value that was staged under a lease and never published, and that no commit can publish any more."""
 
     lease: str
     token: int
@@ -61,13 +61,13 @@ class StoreStaging:
         rows, staged_id = session.backend.leases, session.clock.operation_id()
         staged = rows.stage(token, staged_id, entity.id, key, value, session.principal)
         if staged is None:
-            raise InvalidArgument(f"{shown(value)} was left behind, and is being cleaned up; give new work a new name")
+            raise InvalidArgument(f"{shown(value)} was left behind, and gc is cleaning it up; give new work a new name")
         return staged
 
     def publish(self, hold: Hold, changes: object, only: object) -> tuple[Entity, ...]:
         wanted = None if only is None else {_entity(e).id for e in items(only, "entities")}
         work = changes if callable(changes) and not isinstance(changes, type) else None
-        given = () if work is not None else list(_given(changes))  # once: fn runs again
+        given = () if work is not None else list(_given(changes))  # read once, because fn may run several times
 
         def fn(tx: Transaction) -> tuple[Entity, ...]:
             rows = self._session.backend.leases
@@ -88,27 +88,27 @@ class StoreStaging:
         return run_transaction(self._session, fn, Call(lease=hold))
 
     def _entities(self, ids: Sequence[int]) -> list[Entity]:
-        found: list[Entity] = []
+        entities: list[Entity] = []
         for entity_id, known in zip(ids, self._session.backend.by_id(ids), strict=True):
             if known is None or not known.live:
                 gone = "purged" if known is None else "dropped"
                 raise EntityNotFound(
                     str(entity_id),
-                    f"the entity {entity_id}, for which something was staged, was {gone}; publish the rest with only=, "
-                    "and what was staged for it will be cleaned up",
+                    f"the entity {entity_id}, for which a value was staged, was {gone}; publish the rest with only=; "
+                    "gc cleans up what was staged for this one",
                 )
-            found.append(kind_named(known.record.chain[-1].kind).entity(known.record))
-        return found
+            entities.append(kind_named(known.record.chain[-1].kind).entity(known.record))
+        return entities
 
 
 def _entity(entity: object) -> Entity:
     if not isinstance(entity, Entity):
-        raise InvalidArgument(f"what is meant is an entity that was loaded, not {shown(entity)}")
+        raise InvalidArgument(f"an entity that was loaded is expected, not {shown(entity)}")
     return entity
 
 
 def _given(changes: object) -> Iterator[tuple[Entity | None, list[EntityChange]]]:
-    """Yield changes with the entity that they are for; None: the one that something was staged for."""
+    """Yield each entity with its changes; None: the one entity that has staged values."""
     if isinstance(changes, Mapping):
         yield from ((_entity(entity), _changes(more)) for entity, more in changes.items())
     else:
@@ -123,7 +123,7 @@ def _by_entity(
             yield entity, more
         elif more and len(entities) != 1:
             raise InvalidArgument(
-                f"something is staged for {len(entities)} entities: say which changes are for which, "
+                f"values are staged for {len(entities)} entities; say which changes belong to which: "
                 "publish({entity: [change]})"
             )
         else:
@@ -133,28 +133,28 @@ def _by_entity(
 def _changes(changes: object) -> list[EntityChange]:
     several = [changes] if isinstance(changes, EntityChange) else changes
     if not isinstance(several, Iterable) or isinstance(several, str | bytes):
-        raise InvalidArgument(f"changes are what alter takes, not {shown(changes)}")
-    found = list(several)
-    for change in found:
+        raise InvalidArgument(f"changes are a change or a list of changes, as for alter, not {shown(changes)}")
+    listed = list(several)
+    for change in listed:
         if not isinstance(change, EntityChange):
-            raise InvalidArgument(f"a change is what alter takes, not {shown(change)}")
-    return found
+            raise InvalidArgument(f"a change is an EntityChange, as for alter, not {shown(change)}")
+    return listed
 
 
 def _text(text: object, what: str) -> str:
-    found = clean_text(text, what)
-    if not found or "\x00" in found:
+    clean = clean_text(text, what)
+    if not clean or "\x00" in clean:
         raise InvalidArgument(f"{what} must be a non-empty string without NUL")
-    if len(found) > MAX_DOC:
-        raise InvalidArgument(f"{what} has {len(found)} characters; no entity can hold more than {MAX_DOC} bytes")
-    return found
+    if len(clean) > MAX_DOC:
+        raise InvalidArgument(f"{what} has {len(clean)} characters; no entity can hold more than {MAX_DOC} bytes")
+    return clean
 
 
 def clear_away(backend: Backend, clean_up: Callable[[LeftBehind], None] | None) -> int:
-    """Hand over what was left behind, and then forget it; return how much. Without ``clean_up``, that waits.
+    """Call ``clean_up`` with each value that was left behind, then forget it; return how many. None: leave them.
 
-    Never handed over is what is visible: what was published, and what its entity shows. What ``clean_up`` raises ends
-    it; what it was given then comes again.
+    A visible value is never handed over: one that was published, or that its entity's document holds. If ``clean_up``
+    raises, the error ends the call, and the next call hands the same value over again.
     """
     rows = backend.leases
     after, count = _FIRST, 0
@@ -173,7 +173,7 @@ def clear_away(backend: Backend, clean_up: Callable[[LeftBehind], None] | None) 
 
 
 def _shown(backend: Backend, staged: Sequence[Staged]) -> set[UUID]:
-    """Return which of it its entity shows, however that came about."""
+    """Return the ids of those values that their entities' documents hold, for whatever reason."""
     known = backend.by_id([s.entity_id for s in staged])
     there = [(s, json.loads(k.record.doc)) for s, k in zip(staged, known, strict=True) if k is not None]
     return {s.id for s, document in there if _holds(document, s.value)}

@@ -1,9 +1,9 @@
-"""How long a holder may believe that it holds.
+"""Measure how long a holder may believe that it holds a lease.
 
-Counted from *before* the request was sent that got or renewed the lease, so that a slow answer is at the holder's
-cost; and on three clocks, of which the fastest counts: the monotonic one stands still while a machine sleeps, boottime
-is not everywhere, and the wall clock is the only one that goes on in a virtual machine that was stopped and copied.
-A clock that jumps ahead ends a lease early, which costs work and harms nobody.
+The time starts *before* the request that acquired or renewed the lease is sent, so that a slow answer shortens it.
+Three clocks measure it, and the fastest counts. The monotonic clock stands still while a machine sleeps; boottime is
+not available everywhere; only the wall clock goes on in a virtual machine that was stopped and copied. A clock that
+jumps ahead ends a lease early, which costs work and does no harm.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Instant(NamedTuple):
 
     @classmethod
     def now(cls, clock: Clock) -> Instant:
-        """Look at all three."""
+        """Read all three clocks."""
         return cls(clock.monotonic(), clock.boottime(), clock.micros() / 1_000_000)
 
 
 class Validity:
-    """The time of one lease, by its holder's clocks."""
+    """The time that one lease lasts, by its holder's clocks."""
 
     def __init__(self, clock: Clock, ttl: float, since: Instant) -> None:
         self._clock = clock
@@ -37,6 +37,6 @@ class Validity:
         self._since = since
 
     def left(self) -> float:
-        """Return how many seconds are left, 0 or less when it is over."""
+        """Return the seconds that are left; 0 or less: the time is over."""
         now, since = Instant.now(self._clock), self._since
         return self._ttl - max(now.monotonic - since.monotonic, now.boottime - since.boottime, now.wall - since.wall)

@@ -1,4 +1,4 @@
-"""What a store, and who restores a database, calls: the arguments checked, the file opened."""
+"""Export, import and restore for their callers: check the arguments, open the file, and start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from metastore.transfer.restore import restore
 __all__ = ["export_to", "has_ids", "import_from", "restore_into"]
 
 _CHECKING = 0.3
-"""The part of the time that the first reading of a file takes, for a progress bar."""
+"""The share of the time that the first reading of a file takes, for a progress bar."""
 
 
 def export_to(
@@ -62,14 +62,14 @@ def import_from(
         if not read_header(stream).ids:
             return import_lines(session, stream, check(stream, first), names, if_exists, second)
         if into is not None or if_exists != "error":
-            raise InvalidArgument("a file with ids restores a whole database: leave into and if_exists out")
+            raise InvalidArgument("a file with ids restores a whole database; leave out into and if_exists")
         imported = restore(session.backend, session.clock, stream, check(stream, first), second)
     session.backend.identify()
     return imported
 
 
 def has_ids(source: Place) -> bool:
-    """Whether a file restores a whole database. Raises InvalidArgument for one that is no export."""
+    """Return whether a file restores a whole database. Raises InvalidArgument if it is not an export."""
     with reading(source) as stream:
         return read_header(stream).ids
 
@@ -79,33 +79,33 @@ def restore_into(backend: Backend, clock: Clock, source: Place, progress: Progre
     first, second = _halves(progress)
     with reading(source) as stream:
         if not read_header(stream).ids:
-            raise InvalidArgument("the file was exported without ids: open the database, and import it there")
+            raise InvalidArgument("the file was exported without ids; open the database, and import it there")
         return restore(backend, clock, stream, check(stream, first), second)
 
 
 def _halves(progress: Progress | None) -> tuple[Progress, Progress]:
-    """Return what is told while a file is checked, and while it is written."""
+    """Return the progress of the check of a file, and that of the writing."""
     if progress is None:
         return (lambda _: None), (lambda _: None)
     return (lambda done: progress(done * _CHECKING)), (lambda done: progress(_CHECKING + done * (1 - _CHECKING)))
 
 
 def _entity_at(backend: Backend, path: Path) -> Entity:
-    """Return what is at a path, whatever its kind. Raises EntityNotFound, InvalidArgument where several are there."""
+    """Return the entity of any kind at a path. Raises EntityNotFound; InvalidArgument where several share the path."""
     names = parse_path(path)
     lookups = {found.families: found for kind in KINDS.values() if (found := _lookup(kind, names)) is not None}
     answers = backend.resolve(list(lookups.values()))
-    there = [found.record for found in answers if found.record is not None]
-    if not there:
-        raise missing(names, max(answers, key=lambda found: len(found.nodes)).nodes)
-    if len(there) > 1:
-        kinds = " and a ".join(record.chain[-1].kind for record in there)
-        raise InvalidArgument(f"{format_path(names)} is the name of a {kinds}: give the entity")
-    return Entity(there[0])
+    records = [answer.record for answer in answers if answer.record is not None]
+    if not records:
+        raise missing(names, max(answers, key=lambda answer: len(answer.nodes)).nodes)
+    if len(records) > 1:
+        kinds = " and a ".join(record.chain[-1].kind for record in records)
+        raise InvalidArgument(f"{format_path(names)} is the name of a {kinds}; give the entity instead of its path")
+    return Entity(records[0])
 
 
 def _lookup(kind: Kind, names: tuple[str, ...]) -> Lookup | None:
     try:
         return lookup(kind, names)
-    except InvalidArgument:  # it stands at another depth
+    except InvalidArgument:  # entities of this kind stand at another depth
         return None

@@ -1,4 +1,4 @@
-"""Lines in chunks, each small enough for one commit, and without a parent of what is in it."""
+"""Divide lines into chunks. Each is small enough for one commit, and holds no parent together with its child."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass
 class Group:
-    """An entity with rows that it owns. ``fresh``: the entity is to be written too, not only further rows."""
+    """An entity with rows that it owns. ``fresh``: the entity itself is written too, not only more of its rows."""
 
     number: int
     line: EntityLine
@@ -30,17 +30,17 @@ class Group:
 
 
 def key_of(line: EntityLine) -> Key:
-    """Return what leads to an entity."""
+    """Return the key of an entity."""
     return line.names, (*line.under, line.family)
 
 
 def parent_key(line: EntityLine) -> Key:
-    """Return what leads to its parent."""
+    """Return the key of the entity's parent."""
     return line.names[:-1], line.under
 
 
 def chunks(lines: Iterable[tuple[int, Body]]) -> Iterator[list[Group]]:
-    """Yield the groups of a file. One with very many owned rows is divided."""
+    """Yield the groups of a file in chunks. A group with very many owned rows is divided."""
     chunk: list[Group] = []
     keys = set[Key]()
     count = size = 0

@@ -1,4 +1,4 @@
-"""From the tables, in one snapshot, to the lines of an export."""
+"""Read the tables in one snapshot, and yield the lines of an export."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _OWNED = ("owner_id", "kind", "name", "id", "version", "doc", *AUDIT)
 def lines_of(
     snapshot: TableSnapshot, root: GuardRow | None, header: Header, kept: Tally, unreadable: Unreadable | None
 ) -> Iterator[Body]:
-    """Yield the lines behind the header; of those that are kept only the last one, and what follows.
+    """Yield the lines after the header, from the last line that is kept on.
 
-    Raises UnreadableRow for a damaged row; with ``unreadable`` it is left out, and what stands below it too.
+    Raises UnreadableRow for a damaged row. With ``unreadable``, the row and everything below it are left out.
     """
     if not kept.operations:
         yield from _Tree(snapshot, header.ids, unreadable).lines(walk(snapshot, root, gone=header.history), kept)
@@ -52,7 +52,7 @@ def lines_of(
 
 
 class _Tree:
-    """The entities and what they own."""
+    """The lines of entities and of the rows that they own."""
 
     def __init__(self, snapshot: TableSnapshot, ids: bool, unreadable: Unreadable | None) -> None:
         self._snapshot, self._ids, self._unreadable = snapshot, ids, unreadable

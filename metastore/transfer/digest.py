@@ -1,7 +1,8 @@
 """The two hashes of an export: of what a user sees, and of the lines as they are.
 
-Sums modulo 2**256 of the SHA-256 of each part, so that the order does not count, and twice the same is not nothing.
-They find accidents and differences; they are no proof against somebody who makes up parts to get a sum.
+A hash is the sum of the SHA-256 of each part modulo 2**256: the order does not count, and equal parts do not cancel
+each other, as they would with XOR. The hashes find accidents and differences. They do not protect against an attacker
+that constructs parts with the same sum.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class Sum:
 
 
 def of_entity(names: Sequence[str], family: str, kind: str, in_use: bool, doc: Mapping[str, Any]) -> bytes:
-    """Return what a user sees of an entity, in one form."""
+    """Return what a user sees of an entity, as canonical bytes."""
     return _canonical([names, family, kind, in_use, doc]).encode()
 
 
 def of_owned(names: Sequence[str], family: str, kind: str, name: str, doc: Mapping[str, Any]) -> bytes:
-    """Return what a user sees of a row that the entity at ``names`` owns."""
+    """Return what a user sees of an owned row of the entity at ``names``, as canonical bytes."""
     return _canonical([names, family, kind, name, doc]).encode()

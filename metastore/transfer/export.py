@@ -1,9 +1,9 @@
-"""Export: all of it from one snapshot, at one instant, while others go on writing.
+"""Write an export from one snapshot, so that it shows one instant while others go on writing.
 
-Memory: an object for each entity that can have children, and a few hundred documents; never a table. On PostgreSQL a
-read-only transaction stays open meanwhile, which locks nothing.
+Memory: an object for each entity that can have children, and a few hundred documents; never a whole table. On
+PostgreSQL a read-only transaction stays open meanwhile, which takes no locks.
 
-An export that was stopped goes on behind the last whole line of its file, if the feed has not moved since.
+An export that was stopped goes on after the last whole line of its file, if the feed has not moved since.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from metastore.transfer.walk import GuardRow, batched, find
 __all__ = ["Progress", "export"]
 
 Progress = Callable[[int], None]
-"""Called with how many lines there are, now and then."""
+"""Called with the number of lines so far, from time to time."""
 
 _PATIENCE = 1.0
-"""How long is waited for those who write at the moment, so that the header can name a position (seconds)."""
+"""How long to wait for running writers, so that the header can name a position (seconds)."""
 _CHUNK = 500
 
 
@@ -50,10 +50,10 @@ def export(
 ) -> Exported:
     """Write ``target`` and all below it (None: everything); see the module.
 
-    With ``resume`` the stream is a file that may hold the beginning. Raises EntityNotFound, InvalidArgument.
+    With ``resume`` the stream may hold the beginning of an export. Raises EntityNotFound, InvalidArgument.
     """
     if target is not None and (ids or history):
-        raise InvalidArgument("ids and history are those of a whole database: export it without a path")
+        raise InvalidArgument("ids and history belong to a whole database; export without a path")
     watermark = _watermark(backend, clock)
     epoch, time = backend.feed_start()[0], utc(backend.now()).isoformat()
     with backend.snapshot() as snapshot:
@@ -85,7 +85,7 @@ def _cut(stream: BinaryIO, end: int) -> None:
 
 
 def _silent(_: int) -> None:
-    """Tell nobody."""
+    """Report no progress."""
 
 
 def _write(
@@ -106,7 +106,7 @@ def _write(
 
 
 def _watermark(backend: Backend, clock: Clock) -> Watermark | None:
-    """Return a position up to which everything is decided, hence in any later snapshot."""
+    """Return a position up to which all is decided, and so in later snapshots; None: writers took too long."""
     try:
         watermark = backend.watermark()
         ends = clock.monotonic() + _PATIENCE
@@ -134,11 +134,11 @@ def _version() -> str:
 
 
 class _Differs(Exception):
-    """What is in the file is not what would be written now."""
+    """The file differs from what would be written now."""
 
 
 class _Output:
-    """The stream, and the counts and sums of what is in it."""
+    """The stream, with the counts and sums of the lines in it."""
 
     def __init__(self, stream: BinaryIO, header: Header, kept: Kept | None, progress: Progress) -> None:
         self._stream, self._root, self._progress = stream, header.root, progress
@@ -148,7 +148,7 @@ class _Output:
             stream.write(write(header, None))
 
     def put(self, lines: Iterable[Body]) -> None:
-        """Write the lines, the first of them unless it is the last that is there already."""
+        """Write the lines. The first one must equal the last line that is kept, if there is one."""
         for chunk in batched(lines, _CHUNK):
             texts = [write(line, self._root) for line in chunk]
             if self._last is not None:

@@ -1,4 +1,4 @@
-"""Where an export goes to and an import comes from: a stream of bytes, or the name of a file."""
+"""Open the target of an export or the source of an import: a stream of bytes, or the name of a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from metastore.transfer.resume import require_export
 __all__ = ["PARTIAL", "Place", "reading", "writing"]
 
 PARTIAL = ".partial"
-"""What the name of an unfinished export ends in."""
+"""The end of the name of an unfinished export."""
 _PRIVATE = 0o600
 
 Place = BinaryIO | str | os.PathLike[str]
@@ -25,21 +25,21 @@ Place = BinaryIO | str | os.PathLike[str]
 
 @contextmanager
 def writing(to: Place) -> Iterator[tuple[BinaryIO, bool]]:
-    """Give a stream to write to, and whether it is a file that may hold the beginning of an export.
+    """Yield a stream to write to, and whether it is a file that may hold the beginning of an export.
 
-    A file is written beside the one that is there, and takes its place, with its mode, when all of it is on the disk.
+    A new file is written beside the existing one. It replaces that file, and takes its mode, when it is on the disk.
     """
     if not isinstance(to, str | os.PathLike):
         _require_binary(to, "write")
         yield to, False
         return
-    path = Path(os.path.realpath(to))  # what a link leads to is replaced, not the link
-    there = path.stat() if path.exists() else None
-    if there is not None and not stat.S_ISREG(there.st_mode):  # a pipe, or /dev/null
+    path = Path(os.path.realpath(to))  # replace the file that a link leads to, not the link
+    existing = path.stat() if path.exists() else None
+    if existing is not None and not stat.S_ISREG(existing.st_mode):  # a pipe, or /dev/null
         with path.open("wb") as stream:
             yield stream, False
         return
-    if there is not None:
+    if existing is not None:
         with path.open("rb") as stream:
             require_export(stream)
     beside = path.with_name(path.name + PARTIAL)
@@ -47,10 +47,10 @@ def writing(to: Place) -> Iterator[tuple[BinaryIO, bool]]:
         with os.fdopen(_private(beside), "r+b") as stream:
             yield stream, True
             stream.flush()
-            os.fchmod(stream.fileno(), _PRIVATE if there is None else stat.S_IMODE(there.st_mode))
+            os.fchmod(stream.fileno(), _PRIVATE if existing is None else stat.S_IMODE(existing.st_mode))
             os.fsync(stream.fileno())
     except BaseException:
-        if beside.exists() and not beside.stat().st_size:  # what has begun can go on
+        if beside.exists() and not beside.stat().st_size:  # keep a beginning: the next export goes on there
             beside.unlink()
         raise
     beside.replace(path)
@@ -58,7 +58,7 @@ def writing(to: Place) -> Iterator[tuple[BinaryIO, bool]]:
 
 
 def _private(path: Path) -> int:
-    """Open a file for its owner alone, and make it if it is not there."""
+    """Open a file that only its owner can read; create it if it is missing."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, _PRIVATE)
 
 
@@ -73,7 +73,7 @@ def _sync(folder: Path) -> None:
 
 @contextmanager
 def reading(source: Place) -> Iterator[BinaryIO]:
-    """Give a stream to read from."""
+    """Yield a stream to read from."""
     if not isinstance(source, str | os.PathLike):
         _require_binary(source, "read")
         yield source
@@ -84,4 +84,4 @@ def reading(source: Place) -> Iterator[BinaryIO]:
 
 def _require_binary(stream: object, what: str) -> None:
     if not callable(getattr(stream, what, None)) or hasattr(stream, "encoding"):
-        raise InvalidArgument(f"an export is bytes: give the name of a file or a binary stream, not {shown(stream)}")
+        raise InvalidArgument(f"an export is bytes; give the name of a file or a binary stream, not {shown(stream)}")

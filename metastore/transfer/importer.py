@@ -1,8 +1,8 @@
-"""Import without ids: commits like any other client's, into a store that others use meanwhile.
+"""Import a file without ids: commit its lines like any other client, into a store that others use meanwhile.
 
-Lines are committed in chunks, each all or nothing, guarded by all that is above them. What is there already with the
-same content is left alone, so that an import that was stopped is simply run again. What is to be disabled is disabled
-last, for nothing can be written below it then.
+Lines are committed in chunks. A chunk is all or nothing, and its commit requires that all ancestors stay as they are.
+An entity that exists with the same content is left as it is, so that an import that was stopped can be run again.
+Entities are disabled last, because nothing can be written below a disabled one.
 
 Memory: an object for each entity that can have children, and two chunks.
 """
@@ -30,7 +30,7 @@ from metastore.port.records import Lookup, Node, OwnedRecord, Record
 from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
 from metastore.transfer.lines import Header
 from metastore.transfer.outcomes import Imported
-from metastore.transfer.plan import Plan, Standing, plan
+from metastore.transfer.plan import ChunkWrites, Standing, plan
 from metastore.transfer.reader import Checked, Progress, body, check_below
 
 __all__ = ["import_lines"]
@@ -50,7 +50,7 @@ def import_lines(
 ) -> Imported:
     """Write the lines of a file that was checked.
 
-    Raises EntityNotFound for a missing parent, EntityAlreadyExists for what is there and differs, NotInUse.
+    Raises EntityNotFound for a missing parent, EntityAlreadyExists for an entity that exists and differs, NotInUse.
     """
     header, footer, top = checked
     parents = _parents(session, header, into)
@@ -73,7 +73,7 @@ def import_lines(
 def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> Nodes:
     """Return the nodes below which the file's first entity belongs."""
     if into is not None and header.root is None:
-        raise InvalidArgument("the file holds a whole database, and metalakes stand below nothing: leave into out")
+        raise InvalidArgument("the file holds a whole database, and metalakes have no parent; leave out into")
     names = (header.root or ("",))[:-1] if into is None else into
     if not names:
         return ()
@@ -84,7 +84,7 @@ def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> 
 
 
 class _Importer:
-    """One import: where what can have children was found or put, and what is left to do at the end."""
+    """One import: the places of the entities that can have children, and what to disable at the end."""
 
     def __init__(self, session: Session, top: Nodes, if_exists: IfExists) -> None:
         self._session, self._if_exists = session, if_exists
@@ -92,25 +92,25 @@ class _Importer:
         self._last: Nodes = ()
         """The entity of the last group, which may own what the next chunk begins with."""
         self._trusting = True
-        """That nothing of the file is there yet: so it was with the last chunk."""
+        """Whether to assume that nothing of the next chunk exists, as was true for the last one."""
         self._disable: list[Node] = []
         self.written = self.left = 0
 
     def write(self, chunk: list[Group]) -> None:
-        """Commit a chunk, or find that all of it is there."""
+        """Commit a chunk, or find that all of it exists."""
         reserved: list[int] = []
-        planned: list[tuple[Plan, list[Standing]]] = []
+        planned: list[tuple[ChunkWrites, list[Standing]]] = []
 
         def attempt(view: View) -> Proposal[None] | None:
-            standing = self._hope(chunk) if self._trusting and view.guess() else self._look(view, chunk)
+            standing = self._assume(chunk) if self._trusting and view.guess() else self._look(view, chunk)
             new = sum(there.own is None for there in standing)
             if new > len(reserved):
                 reserved.extend(self._session.backend.reserve_ids(new - len(reserved)))
-            found = plan(chunk, standing, iter(reserved), self._if_exists)
-            planned[:] = [(found, standing)]
-            if not found.writes:
+            made = plan(chunk, standing, iter(reserved), self._if_exists)
+            planned[:] = [(made, standing)]
+            if not made.writes:
                 return None
-            return Proposal(tuple(found.guards.values()), tuple(found.writes), lambda _: None)
+            return Proposal(tuple(made.guards.values()), tuple(made.writes), lambda _: None)
 
         def what() -> str:
             return f"import the lines from {chunk[0].number} on"
@@ -120,19 +120,19 @@ class _Importer:
         self._note(chunk, *planned[0])
 
     def disable(self) -> None:
-        """Disable what the file says is disabled, what is below first."""
+        """Disable what is disabled in the file, children before their parents."""
         while self._disable:
             self._set_in_use(self._disable.pop(), in_use=False)
 
-    def _hope(self, chunk: list[Group]) -> list[Standing]:
-        """Nothing of a chunk is there, and its parents are where they were put."""
+    def _assume(self, chunk: list[Group]) -> list[Standing]:
+        """Assume that nothing of a chunk exists, and that its parents are where they were."""
         return [Standing.nothing(g, self._above(g), None if g.fresh else self._last) for g in chunk]
 
     def _above(self, group: Group) -> Nodes:
         return self._places[parent_key(group.line)]
 
     def _look(self, view: View, chunk: list[Group]) -> list[Standing]:
-        """Read what is there of a chunk, and where its parents are now."""
+        """Read what exists of a chunk, and where its parents are now."""
         backend = view.backend
         seen = [self._above(g) if g.fresh else self._last for g in chunk]
         wanted = list({nodes[-1].id: format_path([n.name for n in nodes]) for nodes in seen if nodes}.items())
@@ -154,8 +154,8 @@ class _Importer:
             for record in [found[n]]
         ]
 
-    def _note(self, chunk: list[Group], made: Plan, standing: list[Standing]) -> None:
-        """Remember where things are, once a chunk is written."""
+    def _note(self, chunk: list[Group], made: ChunkWrites, standing: list[Standing]) -> None:
+        """Remember the places of a chunk that was written."""
         for group, there, chain in zip(chunk, standing, made.chains, strict=True):
             self._places[parent_key(group.line)] = there.parents
             if group.fresh and kind_named(group.line.kind).container:
@@ -194,7 +194,7 @@ class _Importer:
 def _owned_rows(
     backend: Reads, chunk: list[Group], found: Mapping[int, Record | None]
 ) -> list[list[OwnedRecord | None]]:
-    """Return what is there of each line's owned row, kind by kind."""
+    """Return the existing owned row of each line, or None."""
     rows: list[list[OwnedRecord | None]] = [[None] * len(group.owned) for group in chunk]
     wanted: dict[str, list[tuple[int, int, int, str]]] = {}
     for n, group in enumerate(chunk):

@@ -1,4 +1,4 @@
-"""The lines of an export as values, and how they are written. :mod:`metastore.transfer.parser` reads them back."""
+"""The lines of an export as values, and how to write them. :mod:`metastore.transfer.parser` reads them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MARKS: Final = ("dropped_at", "mark", "marked_at", "marked_until", "quiet_until"
 
 
 class Numbers(NamedTuple):
-    """What a database counts: the last id and position, what gc removed up to which position, and how old."""
+    """The counters of a database: last id, last position, and the position and time up to which gc removed history."""
 
     id: int
     seq: int
@@ -54,7 +54,7 @@ class Header:
     ids: bool
     history: bool
     position: str | None
-    """Where in the change feed to go on from this export; None: something was under way for too long."""
+    """The position from which the feed goes on after this export; None: a writer was running for too long."""
     time: str
     version: str
     numbers: Numbers | None
@@ -67,7 +67,7 @@ class Header:
 
 
 class EntityLine(NamedTuple):
-    """An entity. ``row``: with ids, the columns of its rows beyond those that every export has."""
+    """An entity. ``row``: in an export with ids, the other columns of its rows."""
 
     names: tuple[str, ...]
     under: tuple[str, ...]
@@ -109,7 +109,7 @@ class Footer:
 
     @property
     def lines(self) -> int:
-        """How many lines the file has."""
+        """The number of lines in the file."""
         return self.entities + self.owned + self.operations + 2
 
 
@@ -118,13 +118,13 @@ Line = Body | Footer
 
 
 def default_under(root: tuple[str, ...] | None, depth: int) -> tuple[str, ...]:
-    """Return the families of ``depth`` names, the first of them below the parent of ``root``, as most are."""
+    """Return the usual families of ``depth`` names, of which the first stands below the parent of ``root``."""
     above = len(root or ("",)) - 1
     return (("metalake", "catalog", *("schema",) * depth)[min(above, 2) :])[:depth]
 
 
 def write(line: Header | Line, root: tuple[str, ...] | None) -> bytes:
-    """Return a line with its end; ASCII, and the same for the same content."""
+    """Return a line with its line feed. It is ASCII, and the same for the same content."""
     if isinstance(line, Header):
         value: dict[str, Any] = line.as_json()
     elif isinstance(line, EntityLine):
@@ -145,6 +145,6 @@ def write(line: Header | Line, root: tuple[str, ...] | None) -> bytes:
 
 
 def entity_row(values: Sequence[Any]) -> dict[str, Any]:
-    """Return what an entity line has with ids: the columns of its rows, without those that are null."""
+    """Return the columns that an entity line has with ids, without those that are null."""
     row = dict(zip((*ROW, *MARKS), values, strict=True))
     return {name: value for name, value in row.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What an export and an import came to."""
+"""The results of an export and of an import."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ __all__ = ["Exported", "Imported"]
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export came to."""
+    """The result of an export."""
 
     lines: int
     entities: int
     owned: int
     operations: int
     hash: str
-    """Of what a user sees: the same in any database with the same content."""
+    """The hash of what a user sees: the same in any database with the same content."""
     checksum: str
-    """Of the lines as they are."""
+    """The hash of the lines as they are."""
     position: str | None
-    """From here the change feed goes on; None: something was under way for too long."""
+    """The change feed goes on from here; None: a writer was running for too long."""
     kept: int = 0
-    """How many lines were there already, from an export that was stopped."""
+    """How many lines came from an export that was stopped."""
     anew: str | None = None
-    """Why what was there was not kept."""
+    """Why the lines of an export that was stopped were not kept; None: they were, or there were none."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import came to."""
+    """The result of an import."""
 
     lines: int
     written: int
-    """Entities and owned rows that were created, or replaced."""
+    """How many entities and owned rows were created or replaced."""
     left: int
-    """Those that were left as they were: equal already, or not to be replaced."""
+    """How many were left as they were: they were equal, or not to be replaced."""
     hash: str
-    """Of what a user sees of the file's content: what the export said."""
+    """The content hash of the file, as the export computed it."""
     checksum: str
     restored: bool
-    """With ids: the database is what the exported one was."""
+    """Whether the file had ids, so that the database is now what the exported one was."""

@@ -1,6 +1,6 @@
-"""The lines of an export, read: what is none raises InvalidArgument.
+"""Parse the lines of an export. Raises InvalidArgument for anything else.
 
-What holds between lines (parents before children, counts, hashes) is checked by :mod:`metastore.transfer.reader`.
+:mod:`metastore.transfer.reader` checks what holds between lines: parents before children, counts, hashes.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ _FOOTER: Final[dict[str, Check]] = {
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -142,7 +142,7 @@ def _object_of(text: bytes) -> dict[str, Any]:
     try:
         value = _decoder.decode(text.decode())
     except (ValueError, RecursionError) as error:
-        raise InvalidArgument(f"this is no JSON: {' '.join(str(error).split())}") from None
+        raise InvalidArgument(f"this is not JSON: {' '.join(str(error).split())}") from None
     if not isinstance(value, dict):
         raise InvalidArgument(f"an export's lines are JSON objects, not {shown(value)}")
     return value
@@ -169,9 +169,9 @@ def parse_header(text: bytes) -> Header:
     try:
         value = _object_of(text)
     except InvalidArgument as error:
-        raise InvalidArgument(f"this is no export: {error}") from None
+        raise InvalidArgument(f"this is not an export: {error}") from None
     if value.get("metastore") != "export":
-        raise InvalidArgument('this is no export: an export begins with {"metastore": "export", …}')
+        raise InvalidArgument('this is not an export: an export begins with {"metastore": "export", …}')
     if value.get("format") != FORMAT:
         raise InvalidArgument(
             f"the export has format {shown(value.get('format'))}, and this program reads format {FORMAT}; "
@@ -183,7 +183,7 @@ def parse_header(text: bytes) -> Header:
         _checked(value["numbers"] or {}, dict.fromkeys(Numbers._fields, _integer), "numbers, in the header,")
         numbers = Numbers(*[value["numbers"][name] for name in Numbers._fields])
     if value["ids"] and value["root"] is not None:
-        raise InvalidArgument("the header has ids and a root: ids are those of a whole database")
+        raise InvalidArgument("the header has ids and a root; ids belong to a whole database")
     if value["history"] and not value["ids"]:
         raise InvalidArgument("the header has history without ids")
     root = None if value["root"] is None else tuple(value["root"])
@@ -191,7 +191,7 @@ def parse_header(text: bytes) -> Header:
 
 
 def parse_line(text: bytes, header: Header, *, checked: bool = False) -> Line:
-    """Return any other line; ``checked``: it was read before, and found good."""
+    """Return any line but the first. ``checked``: an earlier reading found it valid."""
     value = _object_of(text)
     if "path" in value:
         if not checked:
@@ -210,7 +210,7 @@ def parse_line(text: bytes, header: Header, *, checked: bool = False) -> Line:
     if "end" in value:
         _checked(value, _FOOTER, "the last line")
         return Footer(*[value[name] for name in _FOOTER])
-    raise InvalidArgument("this is no entity, no owned row, no operation and not the end")
+    raise InvalidArgument("this is neither an entity, an owned row, an operation nor the end")
 
 
 def _check_entity(value: dict[str, Any], header: Header) -> None:

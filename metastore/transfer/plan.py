@@ -1,4 +1,4 @@
-"""From a chunk of lines, and what is there, to the writes of one commit. Pure."""
+"""Decide the writes of one commit, from a chunk of lines and what exists of it. Pure."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from metastore.port.records import Node, OwnedRecord, Record
 from metastore.transfer.chunks import Group
 from metastore.transfer.lines import EntityLine
 
-__all__ = ["Plan", "Standing", "plan"]
+__all__ = ["ChunkWrites", "Standing", "plan"]
 
 Nodes = tuple[Node, ...]
 
 
 class Standing(NamedTuple):
-    """What is there of a group: the nodes above it; its own record; its owned rows, one for each line."""
+    """What exists of a group: the nodes above it, its record, and its owned rows, one for each line."""
 
     parents: Nodes
     own: Nodes | None
-    """The nodes down to the entity; None: it is not there."""
+    """The nodes down to the entity; None: it does not exist."""
     record: Record | None
     owned: Sequence[OwnedRecord | None]
 
     @classmethod
     def nothing(cls, group: Group, parents: Nodes, own: Nodes | None) -> Standing:
-        """Return what stands of a group of which nothing is there but ``own``."""
+        """Return the standing of a group of which nothing exists but ``own``."""
         return cls(parents, own, None, [None] * len(group.owned))
 
 
 @dataclass
-class Plan:
-    """The writes of a chunk, their guards, and what there is when they are done."""
+class ChunkWrites:
+    """The writes of a chunk, their guards, and the places of the entities after the commit."""
 
     guards: dict[int, Guard] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
     chains: list[Nodes] = field(default_factory=list)
-    """Of each group: the nodes down to its entity."""
+    """For each group, the nodes down to its entity."""
     left: int = 0
     enable: list[Node] = field(default_factory=list)
     disable: list[Node] = field(default_factory=list)
@@ -55,9 +55,9 @@ class Plan:
         self.guards |= {guard.id: guard for guard in guards}
 
 
-def plan(groups: Sequence[Group], standing: Sequence[Standing], ids: Iterator[int], if_exists: IfExists) -> Plan:
-    """Return what to write. Raises EntityAlreadyExists for what differs, InvalidArgument for what comes twice."""
-    made = Plan()
+def plan(groups: Sequence[Group], standing: Sequence[Standing], ids: Iterator[int], if_exists: IfExists) -> ChunkWrites:
+    """Return what to write. Raises EntityAlreadyExists if an entity differs, InvalidArgument if one comes twice."""
+    made = ChunkWrites()
     taken = set[tuple[int, str, str]]()
     for group, there in zip(groups, standing, strict=True):
         if there.own is None:
@@ -72,7 +72,7 @@ def plan(groups: Sequence[Group], standing: Sequence[Standing], ids: Iterator[in
     return made
 
 
-def _insert(made: Plan, group: Group, there: Standing, new: int, taken: set[tuple[int, str, str]]) -> Nodes:
+def _insert(made: ChunkWrites, group: Group, there: Standing, new: int, taken: set[tuple[int, str, str]]) -> Nodes:
     line, parent = group.line, root_or_last(there.parents)
     check_in_use(there.parents)
     names = (*[n.name for n in there.parents], line.names[-1])
@@ -90,8 +90,8 @@ def _insert(made: Plan, group: Group, there: Standing, new: int, taken: set[tupl
     return (*there.parents, own)
 
 
-def _meet(made: Plan, group: Group, record: Record, if_exists: IfExists) -> Nodes:
-    """Settle on an entity that is there."""
+def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists) -> Nodes:
+    """Decide what to do with an entity that exists."""
     line, own = group.line, record.chain[-1]
     path = format_path([n.name for n in record.chain])
     same = json.loads(record.doc) == line.doc
@@ -119,7 +119,7 @@ def _folds(line: EntityLine, own: Node) -> bool:
     return line.kind == "catalog" and bool(line.doc.get("fold_case")) != own.fold
 
 
-def _own(made: Plan, group: Group, there: Standing, chain: Nodes, if_exists: IfExists) -> None:
+def _own(made: ChunkWrites, group: Group, there: Standing, chain: Nodes, if_exists: IfExists) -> None:
     """Write the owned rows of a group."""
     names = [n.name for n in chain]
     for (number, line, doc), found in zip(group.owned, there.owned, strict=True):
@@ -141,6 +141,6 @@ def _own(made: Plan, group: Group, there: Standing, chain: Nodes, if_exists: IfE
 def _differs(number: int, path: str) -> EntityAlreadyExists:
     return EntityAlreadyExists(
         path,
-        f"line {number}: {path} already exists, and differs from the file; choose what becomes of such "
-        '(if_exists="return" leaves them, "replace" replaces them)',
+        f"line {number}: {path} already exists, and differs from the file; "
+        'choose if_exists="return" to leave such entities, or "replace" to replace them',
     )

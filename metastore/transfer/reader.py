@@ -1,4 +1,4 @@
-"""An export read back. It is read twice: once to check all of it, before anything is written, and once to write it.
+"""Read an export twice: once to check all of it before anything is written, and once to write it.
 
 Memory: an object for each entity that can have children, and one line.
 """
@@ -25,17 +25,17 @@ from metastore.verify.history import changes_problem, doc_problem, time_problem
 __all__ = ["Checked", "Progress", "body", "check", "check_below", "read_header", "step_problem"]
 
 _LONGEST: Final = 64 << 20
-"""The longest line that is read, in bytes: documents have at most a megabyte."""
+"""The longest line that is read (bytes). A document has at most a megabyte."""
 _TAIL: Final = 4096
-"""Where the last line of a whole file begins at the latest, counted from its end."""
+"""The last line of a whole file is at most this long (bytes)."""
 _TELL: Final = 1000
 
 Progress = Callable[[float], None]
-"""Called with how much of the file was read, from 0 to 1."""
+"""Called with the share of the file that was read, from 0 to 1."""
 
 
 class Checked(NamedTuple):
-    """An export that was found whole and true."""
+    """An export that is complete and correct."""
 
     header: Header
     footer: Footer
@@ -44,9 +44,11 @@ class Checked(NamedTuple):
 
 
 def read_header(stream: BinaryIO) -> Header:
-    """Return the header of an export; the stream stands behind it. Raises InvalidArgument."""
+    """Return the header of an export, and leave the stream after it. Raises InvalidArgument."""
     if not stream.seekable():
-        raise InvalidArgument("an import reads its file twice, and this one can only be read once: save it first")
+        raise InvalidArgument(
+            "an import reads its file twice, and this stream can be read only once; save it to a file first"
+        )
     stream.seek(0)
     try:
         return parse_header(_line(stream))
@@ -55,10 +57,10 @@ def read_header(stream: BinaryIO) -> Header:
 
 
 def check(stream: BinaryIO, progress: Progress) -> Checked:
-    """Read an export from its beginning to its end; raise InvalidArgument, with the number of the line, if it is bad.
+    """Read a whole export. Raises InvalidArgument, with the number of the line, if it is bad.
 
-    Checked are every line by itself, that each entity comes after its parent and fits below it, that its kind can
-    read its document, the counts and the checksum. A kind that this program does not know can be anything.
+    It checks every line by itself; that each entity comes after its parent and can stand below it; that its kind can
+    read its document; the counts and the checksum. Of an unknown kind it checks what all kinds have in common.
     """
     header = read_header(stream)
     _require_end(stream, header)
@@ -76,7 +78,7 @@ def check(stream: BinaryIO, progress: Progress) -> Checked:
 
 
 def body(stream: BinaryIO, header: Header, progress: Progress) -> Iterator[tuple[int, Body]]:
-    """Yield the lines behind the header, with their numbers, of a file that was checked."""
+    """Yield the lines after the header, with their numbers, of a file that was checked."""
     read_header(stream)
     for number, _, line in _lines(stream, header, progress, checked=True):
         if isinstance(line, Footer):
@@ -92,8 +94,8 @@ def _line(stream: BinaryIO) -> bytes:
     raw = stream.readline(_LONGEST)
     if raw and not raw.endswith(b"\n"):
         if len(raw) == _LONGEST:
-            raise InvalidArgument(f"it is longer than {_LONGEST} bytes: this is no export")
-        raise InvalidArgument("the file ends in the middle of it: it is not whole; export again, or copy it again")
+            raise InvalidArgument(f"it is longer than {_LONGEST} bytes, so this is not an export")
+        raise InvalidArgument("the file ends inside this line; export again, or copy the file again")
     return raw
 
 
@@ -119,7 +121,7 @@ def _lines(
 
 
 def _require_end(stream: BinaryIO, header: Header) -> None:
-    """Look at the last line first: a large file that was cut off is refused at once."""
+    """Read the last line first, so that a large file that was cut off is refused at once."""
     at = stream.tell()
     stream.seek(max(at, stream.seek(0, os.SEEK_END) - _TAIL))
     tail = stream.read()
@@ -131,22 +133,22 @@ def _require_end(stream: BinaryIO, header: Header) -> None:
         whole = False
     if not whole:
         raise InvalidArgument(
-            "the file is not whole: its last line is not the one with the counts; export again (the same command goes "
-            "on where it was stopped), or copy the file again"
+            "the file is not whole: its last line has no counts; export again (the same command goes on where it was "
+            "stopped), or copy the file again"
         )
 
 
-def _compare(number: int, said: Footer, found: Footer) -> None:
+def _compare(number: int, said: Footer, actual: Footer) -> None:
     for what in ("entities", "owned", "operations", "checksum", "hash"):
-        if getattr(said, what) != getattr(found, what):
+        if getattr(said, what) != getattr(actual, what):
             raise InvalidArgument(
                 f"line {number}: it says {what} {getattr(said, what)}, and the lines before it give "
-                f"{getattr(found, what)}: the file was changed or damaged; export again, or copy it again"
+                f"{getattr(actual, what)}; the file was changed or damaged: export again, or copy it again"
             )
 
 
 class _Structure:
-    """What holds between the lines."""
+    """Checks what holds between the lines."""
 
     def __init__(self, header: Header) -> None:
         self._header = header
@@ -157,7 +159,7 @@ class _Structure:
         self._in_operations = False
 
     def check(self, line: Body) -> None:
-        """Take one more line, or raise InvalidArgument."""
+        """Check one more line. Raises InvalidArgument."""
         if isinstance(line, OperationLine):
             if not self._header.history:
                 raise InvalidArgument("an operation, although the header says that there is no history")
@@ -202,7 +204,7 @@ class _Structure:
             self._kinds[key] = line.kind
 
     def _parent(self, line: EntityLine, path: str) -> str | None:
-        """Return the parent's kind; None of what stands below the root, or where it is not in the file."""
+        """Return the parent's kind; None: the parent is the root, or not in the file."""
         root = self._header.root
         if len(line.names) == 1:
             if root is not None and line.names[0] != root[-1]:
@@ -212,10 +214,10 @@ class _Structure:
             if not line.row or line.row["parent_id"] == ROOT_ID:
                 return None
         key = line.row["parent_id"] if line.row else (line.names[:-1], line.under)
-        found = self._kinds.get(key)
-        if found is None or (line.row and len(line.names) == 1):
+        parent = self._kinds.get(key)
+        if parent is None or (line.row and len(line.names) == 1):
             raise InvalidArgument(f"{path} comes before its parent, or without it")
-        return found
+        return parent
 
     def _check_id(self, row_id: int | None, path: str) -> None:
         numbers = self._header.numbers
@@ -240,8 +242,8 @@ def step_problem(line: OperationLine) -> str | None:
         *(_no_json(name, step[name]) for name in ("result", "fences")),
         *(_no_path(step[name]) for name in ("path_before", "path_after")),
     ]
-    found = next((problem for problem in problems if problem), None)
-    return found and f"write {step['ordinal']} of operation {step['operation_id']}: {found}"
+    first = next((problem for problem in problems if problem), None)
+    return first and f"write {step['ordinal']} of operation {step['operation_id']}: {first}"
 
 
 def _no_json(name: str, text: str | None) -> str | None:
@@ -267,14 +269,14 @@ def _check_row(line: EntityLine, path: str) -> None:
     if row["version"] < 1 or row["scope_version"] < 1:
         raise InvalidArgument(f"{path}: versions begin at 1")
     if row["state"] not in (LIVE, DROPPED, PURGING):
-        raise InvalidArgument(f"{path}: it has the state {row['state']}, which means nothing")
+        raise InvalidArgument(f"{path}: it has the state {row['state']}, which is not a state")
     if row["state"] != PURGING and (row.get("dropped_at") is None) != (row["state"] == LIVE):
         raise InvalidArgument(f"{path}: what is dropped, and nothing else, has a time of its drop")
 
 
 def _check_name(name: str) -> None:
     if clean_name(name) != name:
-        raise InvalidArgument(f"the name {name!r} is not in the form NFC")
+        raise InvalidArgument(f"the name {name!r} is not in the normal form NFC")
 
 
 def _check_doc(kind: str, line: EntityLine | OwnedLine, path: str) -> None:

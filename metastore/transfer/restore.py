@@ -1,10 +1,10 @@
-"""Import with ids: an empty database becomes what the exported one was, row by row.
+"""Import a file with ids: an empty database becomes a copy of the exported one, row by row.
 
-With history nothing differs but the epoch of the feed: positions of the one database mean nothing in the other.
-Without, only what is live was exported, and each row begins with one step of history, its present version, as if gc
-had taken away all before it.
+With history, only the epoch of the feed differs: positions of one database mean nothing in the other. Without history,
+only live entities were exported. Each row then has one step of history, its present version, as if gc had removed all
+earlier ones.
 
-A restore that was stopped goes on when it is run again with the same file; until it is finished, nobody can use the
+A restore that was stopped goes on when it is run again with the same file. Until it is finished, no client can use the
 database (see :mod:`metastore.port.restore`). Memory: the metalakes, and a chunk.
 """
 
@@ -33,11 +33,11 @@ Rows = dict[str, list[Row]]
 
 
 def restore(backend: Backend, clock: Clock, stream: BinaryIO, checked: Checked, progress: Progress) -> Imported:
-    """Restore a database from a file that was checked. Raises InvalidArgument for one that is not empty."""
+    """Restore a database from a file that was checked. Raises InvalidArgument if the database is not empty."""
     header, footer, _ = checked
     numbers = header.numbers
     assert numbers is not None
-    if not header.history:  # each line is a step, behind all that were
+    if not header.history:  # each line becomes a step, after all that gc removed
         collected = max(1, numbers.seq)
         numbers = Numbers(numbers.id, collected + footer.lines, collected, numbers.forgotten)
     token = footer.checksum
@@ -54,7 +54,7 @@ def restore(backend: Backend, clock: Clock, stream: BinaryIO, checked: Checked, 
 
 
 class _Lines:
-    """From lines to rows."""
+    """Turns lines into rows."""
 
     def __init__(self, seq: int | None, operation_id: UUID) -> None:
         self.top: list[Row] = []
@@ -65,7 +65,7 @@ class _Lines:
         self._owner: EntityLine | None = None
 
     def chunks(self, lines: Iterator[tuple[int, Body]], done: int) -> Iterator[tuple[int, Rows]]:
-        """Yield the rows of the lines after ``done`` in chunks, each with the number of its last line."""
+        """Yield the rows of the lines after line ``done`` in chunks, each with the number of its last line."""
         rows: Rows = {}
         count = size = number = 0
         for number, line in lines:
@@ -103,7 +103,7 @@ class _Lines:
         return rows + self._step(number, line.names, guard | entity)
 
     def _step(self, number: int, names: tuple[str, ...], values: dict[str, Any]) -> list[tuple[str, Row]]:
-        """Return the one step of a row without history."""
+        """Return the one step of history of a row, if the file has no history."""
         if self._seq is None:
             return []
         path, first = format_path(names), values["version"] == 1

@@ -1,4 +1,4 @@
-"""What is in the file of an export that was stopped, and whether the rest can be written behind it."""
+"""Read the file of an export that was stopped, and decide whether the export can go on after it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["Kept", "kept_lines", "require_export"]
 
 @dataclass(frozen=True)
 class Kept:
-    """The lines that stay: their header, their counts and sums, the last of them, and where it ends."""
+    """The lines that stay: the header, the counts and sums, the last line, and where it ends."""
 
     header: Header
     tally: Tally
     last: bytes | None
-    """None: there is only the header."""
+    """The last line; None: there is only the header."""
     end: int
 
 
 class _Useless(Exception):
-    """Why nothing is kept; without a word: it is whole, and another export takes its place."""
+    """Nothing is kept; the message says why. No message: the export is whole, and a new one replaces it."""
 
 
 def kept_lines(stream: BinaryIO, wanted: Header, now: str) -> tuple[Kept | None, str | None]:
-    """Return what is kept of a file, or None and, of an unfinished export, why nothing is.
+    """Return the lines to keep, or None with the reason if an unfinished export is not kept.
 
-    ``now`` is the feed's last position. Raises InvalidArgument for a file that is no export.
+    ``now`` is the feed's last position. Raises InvalidArgument if the file is not an export.
     """
     first = stream.readline()
     if not first:
@@ -39,15 +39,15 @@ def kept_lines(stream: BinaryIO, wanted: Header, now: str) -> tuple[Kept | None,
     try:
         if not first.endswith(b"\n") and _begins(first):
             raise _Useless("not even its first line was whole")
-        found = _read(stream, _header(first), len(first))
-        _compare(found.header, wanted, now)
+        kept = _read(stream, _header(first), len(first))
+        _compare(kept.header, wanted, now)
     except _Useless as why:
         return None, str(why) or None
-    return found, None
+    return kept, None
 
 
 def require_export(stream: BinaryIO) -> None:
-    """Raise InvalidArgument for a file that holds something else than an export, or the beginning of one."""
+    """Raise InvalidArgument if a file holds anything but an export, or the beginning of one."""
     first = stream.readline()
     if first and (first.endswith(b"\n") or not _begins(first)):
         _header(first)
@@ -61,7 +61,7 @@ def _header(first: bytes) -> Header:
     try:
         return parse_header(first)
     except InvalidArgument as error:
-        raise InvalidArgument(f"the file is there and is no export, choose another: {error}") from None
+        raise InvalidArgument(f"the file exists and is not an export; choose another name: {error}") from None
 
 
 def _read(stream: BinaryIO, header: Header, end: int) -> Kept:

@@ -1,4 +1,4 @@
-"""What is counted and summed over the lines of an export, while they are written and while they are read."""
+"""Count and sum the lines of an export, while they are written and while they are read."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["Tally"]
 
 
 class Tally:
-    """The counts and the two sums. Kept beside them: the ids of dropped entities that can have children."""
+    """The counts and the two sums, and the ids of dropped entities that can have children."""
 
     def __init__(self) -> None:
         self.entities = self.owned = self.operations = 0
         self.owned_after = 0
-        """How many owned rows there are since the last entity."""
+        """How many owned rows followed the last entity."""
         self._content, self._checksum = Sum(), Sum()
         self._dead: set[int] = set()
         self._owner: EntityLine | None = None
         self._live = True
 
     def add(self, line: Body, raw: bytes) -> None:
-        """Take one more line, and how it is written."""
+        """Count one more line; ``raw`` is its text."""
         self._checksum.add(raw)
         if isinstance(line, EntityLine):
             self._entity(line)
@@ -47,6 +47,6 @@ class Tally:
             self._dead.add(row["id"])
 
     def footer(self) -> Footer:
-        """Return the last line for what was taken."""
+        """Return the last line of the export, for the lines so far."""
         sums = self._content.hexdigest(), self._checksum.hexdigest()
         return Footer(self.entities, self.owned, self.operations, *sums)

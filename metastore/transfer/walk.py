@@ -1,6 +1,6 @@
-"""The tree in one snapshot, level by level: parents before their children, in chunks.
+"""Walk the tree in one snapshot, level by level: parents before their children, in chunks.
 
-What is kept is one object for each entity that can have children, of two levels at a time.
+Memory: one object for each entity that can have children, of two levels at a time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 _CHUNK = 500
 _PARENTS = 200
-"""How many parents are asked for their children at once."""
+"""How many parents' children one statement reads."""
 
 
 class GuardRow(NamedTuple):
-    """Where an entity stands."""
+    """The guard row of an entity: where it stands, and in which state."""
 
     id: int
     parent_id: int
@@ -45,7 +45,7 @@ class GuardRow(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """Where children hang: the names and the families that lead there."""
+    """An entity that can have children: the names and the families that lead there."""
 
     names: tuple[str, ...]
     families: tuple[str, ...]
@@ -75,7 +75,7 @@ def find(snapshot: TableSnapshot, entity_id: int, path: str) -> tuple[GuardRow, 
         row = next(iter(snapshot.rows("guard", GuardRow._fields, ("id",), [entity_id])), None)
         above = None if row is None else GuardRow(*row)
         if above is None or above.state != LIVE:
-            raise EntityNotFound(path, f"{path} was dropped meanwhile; look again")
+            raise EntityNotFound(path, f"{path} was dropped meanwhile; load it again")
         found = found or above
         names.append(above.name)
         if above.id in seen:
@@ -87,7 +87,7 @@ def find(snapshot: TableSnapshot, entity_id: int, path: str) -> tuple[GuardRow, 
 
 
 def walk(snapshot: TableSnapshot, root: GuardRow | None, *, gone: bool) -> Iterator[list[Visit]]:
-    """Yield ``root`` and all below it (None: the whole tree) in chunks, each by id; with ``gone``, dropped ones too."""
+    """Yield ``root`` and all below it (None: everything) in chunks, each by id. ``gone``: also dropped entities."""
     level = {ROOT_ID: _Spot((), ())}
     if root is not None:
         yield [Visit(root, (root.name,), ())]

@@ -1,4 +1,4 @@
-"""The history of one entity or owned row, read as a stream: is it a chain, and does it end at the row?"""
+"""Check that the history of an entity or owned row is a chain of versions that ends at the row. It is a stream."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "time_proble
 
 
 _SHALLOW = 2 * MAX_DEPTH
-"""A document that is no longer than this (bytes) cannot be too deep."""
+"""A document of at most this length (bytes) cannot be too deep."""
 _TOO_DEEP = f"lists and objects lie in each other more than {MAX_DEPTH} deep"
 
 
 class Link(NamedTuple):
-    """One row of the operation table, as far as it is looked at here."""
+    """One row of the operation table, with the columns that this module reads."""
 
     entity_id: int
     version: int | None
@@ -47,9 +47,9 @@ class Link(NamedTuple):
 
 
 class ChainReader:
-    """The steps of one id, by version, without those that were not applied. ``complete``: gc has removed none of any.
+    """Reads the applied steps of one id, by version. ``complete``: gc has removed no history in this database.
 
-    After the walk, ``last`` is the newest step, and ``waits_since`` the time of the oldest intent that is pending.
+    After the walk, ``last`` is the newest step, and ``waits_since`` is the time of the oldest pending intent.
     """
 
     def __init__(self, row_id: int, rows: Iterator[tuple[Any, ...]], *, complete: bool) -> None:
@@ -68,22 +68,22 @@ class ChainReader:
 
     @property
     def first_path(self) -> str | None:
-        """Where it stood at the first step that is kept."""
+        """The path at the first step that is kept."""
         return self._head and (self._head.path_after or self._head.path_before)
 
     @property
     def first_kind(self) -> str | None:
-        """What it was at the first step that is kept."""
+        """The kind at the first step that is kept."""
         return self._head and self._head.kind
 
     def links(self) -> Iterator[Link]:
-        """Yield all steps, unchecked."""
+        """Yield all steps without a check."""
         while self._head is not None:
             yield self._head
             self._head = next(self._links, None)
 
     def walk(self, path: str | None) -> Iterator[Violation]:
-        """Read to the end, and yield what breaks the chain."""
+        """Read to the end, and yield each violation of the chain."""
         link = self._head
         while link is not None:
             for invariant, message in (*_link_problems(link), *self._order_problems(link)):
@@ -117,9 +117,9 @@ class ChainReader:
             yield 8, f"at version {version} it becomes a {link.kind}, before it was a {last.kind}"
 
     def check(self, path: str, kind: str, version: int, doc: str, stands: Mapping[str, Any]) -> Iterator[Violation]:
-        """Read to the end, and compare it with the row: its kind, version, document, and how it stands.
+        """Read to the end, and compare the last step with the row: kind, version, document, and how the entity stands.
 
-        The scope version may be ahead of what the history says: a freeze and a mark that was cleared make no version.
+        The scope version may be ahead of the history: a freeze, or a mark that was cleared, makes no version.
         """
         yield from self.walk(path)
         last = self.last
@@ -157,7 +157,7 @@ def _link_problems(link: Link) -> Iterator[tuple[int, str]]:
 
 
 def _standing(link: Link) -> dict[str, Any]:
-    """Return what a step says of how its entity stands after it."""
+    """Return how an entity stands after a step."""
     try:
         name = parse_path(link.path_after or link.path_before)[-1]
     except InvalidArgument:
@@ -179,14 +179,14 @@ def _equal(one: str | None, other: str | None) -> bool:
 
 
 def doc_problem(kind: str, text: str | None) -> str | None:
-    """Return why a document cannot be read as one of ``kind``; an unknown kind has only what all have."""
+    """Return why a document cannot be read as one of ``kind``. For an unknown kind, only common fields are checked."""
     try:
         doc = json.loads(text or "")
         if len(text or "") > _SHALLOW and is_too_deep(doc):
             raise InvalidArgument(_TOO_DEEP)
         _check_base(doc)
         _decode(kind, text or "")
-    except Exception as error:  # noqa: BLE001  (whatever a decoder meets in a broken document)
+    except Exception as error:  # noqa: BLE001  (a broken document can raise anything in a decoder)
         return f"its document cannot be read: {reason(error)}"
     return None
 
@@ -205,17 +205,17 @@ def changes_problem(text: str | None) -> str | None:
         if is_too_deep(changes):
             raise InvalidArgument(_TOO_DEEP)
         decode(changes)
-    except Exception as error:  # noqa: BLE001  (whatever a decoder meets in broken changes)
+    except Exception as error:  # noqa: BLE001  (broken changes can raise anything in a decoder)
         return f"its changes cannot be read: {reason(error)}"
     return None
 
 
 def _check_base(doc: Any) -> None:
     if not isinstance(doc, dict):
-        raise InvalidArgument("it is no JSON object")
+        raise InvalidArgument("it is not a JSON object")
     comment, properties = doc["comment"], doc["properties"]
     if comment is not None and not isinstance(comment, str):
-        raise InvalidArgument("the comment is no string")
+        raise InvalidArgument("the comment is not a string")
     if not isinstance(properties, dict) or not all(isinstance(v, str) for v in properties.values()):
         raise InvalidArgument("the properties are not all strings")
 
@@ -223,13 +223,13 @@ def _check_base(doc: Any) -> None:
 def _decode(kind: str, doc: str) -> None:
     audit = (1, doc, None, 0, None, 0)
     if kind in OWNED_KINDS:
-        found: Any = OWNED_KINDS[kind].row(OwnedRecord(0, 0, kind, "", *audit))
+        decoded: Any = OWNED_KINDS[kind].row(OwnedRecord(0, 0, kind, "", *audit))
     elif kind in KINDS:
-        found = KINDS[kind].entity(Record((Node(0, kind, "", 1, True, False),), *audit))
+        decoded = KINDS[kind].entity(Record((Node(0, kind, "", 1, True, False),), *audit))
     else:
         return
-    for field in type(found).doc_fields:
-        value = getattr(found, field)
+    for field in type(decoded).doc_fields:
+        value = getattr(decoded, field)
         if isinstance(value, tuple):
             for column in value:
                 if isinstance(column, Column):

@@ -1,8 +1,8 @@
-"""Are the tokens of leases as they should be, and was nothing committed under a token that was not the lease's?
+"""Check the tokens of leases, and that each commit under a lease had its token.
 
-Invariant 9: in the order of the feed, every commit made under a token stands between the event that gave the token and
-the next event of the lease. Both draw their positions while they hold the lease's row, so that this order is the one
-in which the database decided. Memory: a few numbers for each lease.
+Invariant 9: in the order of the feed, every commit under a token stands between the event that gave the token and the
+next event of the lease. Both take their positions while they hold the lease's row, so that the feed has the order in
+which the database decided. Memory: a few numbers for each lease.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TAKEN = ("release", "break")
 
 
 class Fencing:
-    """Reads the feed, and compares what was committed under leases with their events."""
+    """Reads the feed, and compares the commits under leases with the events of the leases."""
 
     def __init__(self) -> None:
         self._tokens: dict[int, tuple[int, bool]] = {}  # by lease: the token, and whether a commit may carry it
@@ -40,13 +40,13 @@ class Fencing:
         self._tokens[lease_id] = token, action in _GIVEN
 
     def rest(self, *, complete: bool) -> Iterator[Violation]:
-        """After the whole feed: what was committed under leases that have no event at all."""
+        """Yield, after the whole feed, the commits under leases that have no event."""
         for lease_id, (token, position) in self._seen.items() if complete else ():
             message = f"position {position} was committed under token {token} of lease {lease_id}, which nothing gave"
             yield Violation(9, lease_id, None, message)
 
     def commit(self, seq: int, fences: str, path: str | None) -> Iterator[Violation]:
-        """Read a commit that was made under leases."""
+        """Read a commit under leases."""
         try:
             pairs = [(int(lease_id), int(token)) for lease_id, token in json.loads(fences)]
         except (TypeError, ValueError, OverflowError, RecursionError):
@@ -66,9 +66,9 @@ class Fencing:
 def check_lease(
     row_id: int, row: tuple[Any, ...] | None, links: Iterable[Link], *, complete: bool
 ) -> Iterator[Violation]:
-    """Check the events of one lease: its tokens grow by one, those that are noted from elsewhere by any number.
+    """Check that the tokens of one lease grow by one; a token that another book keeps grows by any number.
 
-    ``row``: name, token and owner; None: there is none, as in a database that was imported with its history.
+    ``row``: name, token and owner; None: the lease has no row, as in a database that was restored with its history.
     """
     last: Link | None = None
     for link in links:

@@ -1,4 +1,4 @@
-"""The rows of the operation table, one operation after the other: was each applied, or does its row say why not?"""
+"""Check that each operation was applied, or has one row that says why not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_operations"]
 
 
 class _Row(NamedTuple):
-    """One row of the operation table, as far as it says what became of the operation."""
+    """One row of the operation table, with the columns that tell the outcome of the operation."""
 
     operation_id: Any
     ordinal: int
@@ -36,7 +36,7 @@ class _Row(NamedTuple):
 
 
 def check_operations(snapshot: TableSnapshot) -> Iterator[Violation]:
-    """Check that an operation was applied, and is in the feed, or has one row that says what became of it."""
+    """Check that each operation was applied and is in the feed, or has one row that tells its outcome."""
     rows = (_Row(*row) for row in snapshot.rows("operation", _Row._fields, _Row._fields[:2]))
     for operation, group in groupby(rows, key=lambda row: row.operation_id):
         unapplied: str | None = None
@@ -72,7 +72,7 @@ def _problems(row: _Row) -> Iterator[tuple[int, str]]:
 
 
 def _unreadable(row: _Row) -> Iterator[tuple[int, str]]:
-    """Yield what of an operation that was not applied cannot be read; of the others, their entity's history says it."""
+    """Yield what cannot be read in an operation that was not applied. The history of the entity checks the others."""
     if row.action not in UNAPPLIED:
         return
     if problem := time_problem("noted", row.time):

@@ -1,7 +1,7 @@
-"""The change feed, replayed from its start: at every position each parent lives, at the end it gives the tables.
+"""Replay the change feed from its start: at every position each parent is live, and at the end it gives the tables.
 
-What is kept is bounded by the number of entities: for each that is there, where the feed has put it (eight bytes);
-for each that can have children, its name; the ids of those that were purged since.
+Memory is bounded by the number of entities: eight bytes for each, for its place in the feed; the name of each entity
+that can have children; the ids of purged entities.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Names = tuple[str, ...]
 
 
 def _dropped(parent_id: int) -> int:
-    """Return how it is noted that something was dropped below ``parent_id``."""
+    """Return the number that stands for a dropped entity below ``parent_id``."""
     return -2 - parent_id
 
 
 class Replay:
-    """The tree as the feed tells it, up to one position."""
+    """The tree that the feed gives, up to one position."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -51,7 +51,7 @@ class Replay:
         before: str | None,
         after: str | None,
     ) -> Iterator[Violation]:
-        """Take one event; yield what it breaks."""
+        """Apply one event, and yield the violations."""
         try:
             old, new = (None if path is None else parse_path(path) for path in (before, after))
         except InvalidArgument as error:
@@ -73,7 +73,7 @@ class Replay:
                 self._purged.add(entity_id)
 
     def differs(self, entity_id: int, parent_id: int) -> str | None:
-        """Return how an entity that stands below ``parent_id`` in the tables stands elsewhere in the feed."""
+        """Return how the feed differs on an entity that stands below ``parent_id`` in the tables; None: it does not."""
         stands = self._get(entity_id)
         said = stands if stands >= 0 else _dropped(stands)
         if said == _UNSEEN:
@@ -83,7 +83,7 @@ class Replay:
         return None
 
     def is_purged(self, entity_id: int) -> bool:
-        """Whether it, or something above it, was purged."""
+        """Return whether an entity, or one above it, was purged."""
         seen = set[int]()
         while entity_id > ROOT_ID and entity_id not in seen:
             if entity_id in self._purged:
@@ -115,25 +115,25 @@ class Replay:
             self._by_name[label] = entity_id
 
     def _forget(self, entity_id: int) -> None:
-        """Take a name away: no path leads through it any more."""
+        """Remove the name of an entity, so that no path leads through it."""
         label = self._labels.pop(entity_id, None)
         if label is not None and self._by_name.get(label) == entity_id:
             del self._by_name[label]
 
     def _parent(self, names: Names, kind: str = "") -> int | None:
-        """Follow a path over live containers to the parent of its last name; None: it does not lead there.
+        """Follow a path over live containers to the parent of its last name; None: a name leads nowhere.
 
-        A kind that is not known may stand below any other, and a schema is tried first.
+        An unknown kind can stand below any other; a schema is tried first.
         """
         families = families_of(kind_named(kind), len(names))
         here = ROOT_ID
         for depth, name in enumerate(names[:-1]):
             known = families or _UPPER
             those = known[depth : depth + 1] or tuple(self._families)
-            found = [child for family in those if (child := self._by_name.get((here, family, name))) is not None]
-            if not found:
+            children = [child for family in those if (child := self._by_name.get((here, family, name))) is not None]
+            if not children:
                 return None
-            here = found[0]
+            here = children[0]
         return here
 
     def _get(self, entity_id: int) -> int:

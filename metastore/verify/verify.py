@@ -1,15 +1,15 @@
-"""verify: is the database as the invariants of design 3 say?
+"""Check the invariants of the design over a whole database.
 
-Checked is what is a property of the content: 1 (version chains), 2 (no orphan, at no position of the feed either),
-3 (unique and well-formed names), 4 (as far as the feed shows it: what names a path commits while it leads there),
-6 (an operation was applied, or its one row says why not; never both), 7 (an intent can be applied or expires, a mark
-expires), 8 (the feed gives the tables), 9 (nothing was committed under a token that was not the lease's then), and that
-documents can be read. The feed is replayed only where gc has
-removed nothing of it. The others say how things happen, which no content shows.
+It checks the invariants that the content can show: 1 (version chains), 2 (no orphans, at no position of the feed), 3
+(unique and well-formed names), 4 (an operation by path commits while the path leads to its entity, as far as the feed
+shows it), 6 (an operation was applied, or its one row says why not), 7 (an intent can be applied or expires; a mark
+expires), 8 (a replay of the feed gives the tables), 9 (each commit under a lease has the token that the lease had
+then), and that documents can be read. The feed is replayed only if gc has removed nothing from it. The other
+invariants say how things happen, which the content does not show.
 
-All is read from one snapshot, so that what others write meanwhile raises no alarm, in streams ordered by key that
-are merged. Memory: about 24 bytes for each entity, an object for each that can have children (1 KB or so), and the
-violations; never a table. Writers are not kept waiting; on PostgreSQL, vacuum is while it runs.
+Everything is read from one snapshot, so that concurrent writes cause no false alarm. The streams are ordered by key,
+and merged. Memory: about 24 bytes for each entity, about 1 KB for each that can have children, and the violations;
+never a whole table. Writers do not wait; on PostgreSQL, vacuum cannot remove rows while verify runs.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _EVENT = (
     *("owner_id", "kind", "action", "path_before", "path_after"),
 )
 _LATE = 3_600_000_000
-"""How much older than a drop an intent must be that the drop has left pending (µs).
+"""How much older than a drop a pending intent must be to count as a violation (µs).
 
-One that is announced while the drop waits for its locks is invisible to the drop's statement, and may have the earlier
-time: its owner withdraws it.
+An intent that is announced while the drop waits for its locks is invisible to the drop's statement, and may have an
+earlier time. Its owner withdraws it.
 """
 
 
 def verify(backend: Backend) -> list[Violation]:
-    """Return every place where an invariant does not hold; none: the empty list. See the module's text."""
+    """Return every violation of an invariant; an empty list if there is none."""
     with backend.snapshot() as snapshot:
         return list(_violations(snapshot))
 
@@ -80,7 +80,7 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
 
 
 def _feed(snapshot: TableSnapshot, replay: Replay | None) -> Iterator[Violation]:
-    """Check the positions, and replay what stands at them."""
+    """Check the positions of the feed, and replay their events."""
     last, fencing = 0, Fencing()
     rows = snapshot.rows("operation", _EVENT, ("seq", "operation_id", "ordinal"))
     for seq, operation, entity_id, version, fences, *event in rows:
@@ -103,7 +103,7 @@ def _feed(snapshot: TableSnapshot, replay: Replay | None) -> Iterator[Violation]
 
 
 def _siblings(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
-    """Check that no two live entities have one name."""
+    """Check that no two live siblings have the same name."""
     columns = ("parent_id", "family", "key", "state", "id", "name")
     last: Row = ()
     for row in snapshot.rows("guard", columns, columns[:5]):
@@ -113,7 +113,7 @@ def _siblings(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
 
 
 class _Rows:
-    """What belongs to one id, checked together: the guard row, the entity or owned row, the history."""
+    """Checks all rows of one id together: the guard row, the entity or owned row, the history."""
 
     def __init__(self, snapshot: TableSnapshot, places: Places, replay: Replay | None) -> None:
         self._snapshot, self._places, self._replay = snapshot, places, replay
@@ -140,7 +140,7 @@ class _Rows:
         lease: Iterator[Row],
         history: Iterator[Row],
     ) -> Iterator[Violation]:
-        """Check what belongs to one id."""
+        """Check all rows of one id."""
         reader = ChainReader(row_id, history, complete=self._replay is not None)
         if row_id > self._drawn:
             message = f"its id is beyond {self._drawn}, the last that was drawn"
@@ -199,8 +199,8 @@ class _Rows:
         parent = self._places.containers.get(parent_id)
         wanted = KINDS[kind].parents or ("root",)
         if parent is None or (parent.kind not in wanted and parent.kind in (*KINDS, "root")):
-            found = "something that can have no children" if parent is None else f"a {parent.kind}"
-            yield 8, f"a {kind} stands below a {' or a '.join(wanted)}, not below {found}"
+            below = "an entity that can have no children" if parent is None else f"a {parent.kind}"
+            yield 8, f"a {kind} stands below a {' or a '.join(wanted)}, not below {below}"
         if family != KINDS[kind].family:
             yield 3, f"a {kind} is of the family {KINDS[kind].family}, not {family}"
 
@@ -219,7 +219,7 @@ class _Rows:
 
     def _state_problems(self, state: int, dropped_at: int | None) -> Iterator[tuple[int, str]]:
         if state not in (LIVE, DROPPED, PURGING):
-            yield 8, f"it has the state {state}, which means nothing"
+            yield 8, f"it has the state {state}, which is not a state"
         if state != PURGING and (dropped_at is None) != (state == LIVE):
             yield (
                 8,
@@ -241,7 +241,7 @@ class _Rows:
         if wanted != folds:
             yield 3, f"its fold flag is {folds} instead of {wanted}"
 
-    # --- owned rows, and what is no more
+    # --- owned rows, and ids without a row
 
     def _owned(self, row: Row, reader: ChainReader, second: Row | None) -> Iterator[Violation]:
         row_id, owner_id, kind, name, version, doc, *times = row
@@ -265,7 +265,7 @@ class _Rows:
         yield from reader.check(path, kind, version, doc, {"owner": owner_id, "name": name, "state": LIVE})
 
     def _gone(self, row_id: int, reader: ChainReader) -> Iterator[Violation]:
-        """Check the history of something that has no row any more."""
+        """Check the history of an id that has no row any more."""
         yield from reader.walk(reader.first_path)
         last = reader.last
         if last is None or last.action == "purge":
@@ -285,7 +285,7 @@ def _time_problems(row_id: int, path: str, times: Sequence[object]) -> Iterator[
 
 
 def _merged(*streams: Iterator[Row]) -> Iterator[tuple[int, list[Iterator[Row]]]]:
-    """Yield each id with its rows in every stream; what is not taken of them is skipped."""
+    """Yield each id with its rows in every stream; rows that the caller does not take are skipped."""
     heads: list[Row | None] = [next(stream, None) for stream in streams]
 
     def take(n: int, row_id: int) -> Iterator[Row]:

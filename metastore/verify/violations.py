@@ -1,4 +1,4 @@
-"""What ``verify`` finds, and what it remembers of the guard rows while it looks."""
+"""The violations that ``verify`` finds, and the guard rows that it remembers meanwhile."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ UNAPPLIED = (PENDING, "failed", "unchanged", *CLAIMABLE)
 
 @dataclass(frozen=True)
 class Violation:
-    """One place where the database is not as design 3 says.
+    """A place where the database violates an invariant.
 
-    ``invariant`` is its number there; ``path`` where the entity stands, or stood, as far as that is known.
+    ``invariant`` is its number in the design; ``path`` is where the entity stands or stood, as far as that is known.
     """
 
     invariant: int
@@ -37,19 +37,19 @@ _OF_A_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError
 
 
 def surviving(found: Iterable[Violation], entity_id: object, path: object) -> Iterator[Violation]:
-    """Yield the violations of one row; that the row is so broken that it cannot be checked is another."""
+    """Yield the violations of one row. If the row is too broken to be checked, that is a violation too."""
     try:
         yield from found
     except (*_OF_A_ROW, MetastoreError) as error:
         if isinstance(error, BackendUnavailable | DeadlineExceeded):
-            raise  # of the database, not of the row
+            raise  # the database failed, not the row
         known = entity_id if isinstance(entity_id, int) else None
         where = path if isinstance(path, str) else None
         yield Violation(8, known, where, f"a row of it cannot be checked: {reason(error)}")
 
 
 class Container(NamedTuple):
-    """What is remembered of an entity that can have children."""
+    """An entity that can have children, as far as verify remembers it."""
 
     parent_id: int
     kind: str
@@ -59,12 +59,12 @@ class Container(NamedTuple):
 
 
 def is_container(kind: str) -> bool:
-    """Whether a kind can have children; of one that this program does not know, it is assumed."""
+    """Return whether a kind can have children; an unknown kind is assumed to."""
     return kind not in KINDS or KINDS[kind].container
 
 
 class Places:
-    """Where every entity stands: sixteen bytes for each, and an object for each that can have children."""
+    """The place of every entity. Memory: sixteen bytes for each, and an object for each that can have children."""
 
     def __init__(self, guards: Iterable[tuple[int, int, str, str, bool, int]]) -> None:
         """Take (id, parent_id, kind, name, fold, state) of all guard rows, ordered by id."""
@@ -85,7 +85,7 @@ class Places:
         return self.index(entity_id) is not None
 
     def path(self, parent_id: int, name: str) -> str:
-        """Return the path of ``name`` below ``parent_id``, from where the chain of parents breaks off."""
+        """Return the path of ``name`` below ``parent_id``, as far up as the chain of parents is known."""
         names = [name]
         seen = set[int]()
         while parent_id != ROOT_ID and parent_id in self.containers and parent_id not in seen:

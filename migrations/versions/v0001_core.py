@@ -44,7 +44,7 @@ END"""
 
 
 def upgrade() -> None:
-    """Make the tables, the sequences, the trigger, the root and the database's epoch."""
+    """Create the tables, the sequences, the trigger, the root and the database's epoch."""
     dialect = op.get_bind().dialect.name
     op.create_table(
         "guard",
@@ -144,7 +144,7 @@ def _audit() -> list[sa.Column[object]]:
 
 
 def downgrade() -> None:
-    """Remove all of it."""
+    """Remove everything."""
     for table in ("info", "operation", "owned", "entity", "guard"):
         op.drop_table(table)
     if op.get_bind().dialect.name == "postgresql":

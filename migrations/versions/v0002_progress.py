@@ -1,6 +1,6 @@
 """Progress: intents, kept results and tombstones in the operation table; marks on guards.
 
-Programs of format 1 neither look for pending intents nor for marks, so that they must not go on.
+Programs of format 1 check neither pending intents nor marks, so that they must not use the database any more.
 
 Revision ID: 0002
 """
@@ -52,7 +52,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away again: intents that are pending are lost, their owners are told so."""
+    """Remove the columns and indexes. Pending intents are lost, and their owners get an error."""
     op.execute("DELETE FROM operation WHERE seq IS NULL AND action <> 'forbidden'")
     op.drop_index("operation_pending", "operation")
     op.drop_index("guard_marked", "guard")

@@ -1,7 +1,7 @@
-"""Leases: their tokens, who waits for them, what was staged under them; and under which leases a commit was made.
+"""Leases: their tokens, waiters and staged work; and the leases under which each commit was made.
 
-Programs of format 2 know no leases and can go on beside those that do: they make no commit under one, and collect
-what leases write into the operation table like everything else. Their ``verify`` does not know those rows.
+Programs of format 2 can go on to use the database. They do not know leases, so that they make no commit under one;
+their gc removes the rows of leases in the operation table like all others. Their ``verify`` does not know those rows.
 
 Revision ID: 0003
 """
@@ -66,7 +66,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away again: every lease is lost, what was staged is forgotten."""
+    """Remove the tables, the column and the index. Every lease and all staged work is lost."""
     op.drop_index("operation_fenced", "operation")
     op.drop_column("operation", "fences")
     for table in ("staged", "lease_waiter", "lease"):

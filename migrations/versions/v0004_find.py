@@ -1,7 +1,7 @@
-"""Finding by name: an index over the names of what is live.
+"""An index over the names of live entities, for ``find``.
 
-Programs of formats 2 and 3 know nothing of it and can go on. On PostgreSQL, writers wait while it is built (the index
-is narrow); readers do not.
+Programs of formats 2 and 3 do not need it, and can go on to use the database. On PostgreSQL, writers wait while the
+index is built, which is short because it is narrow; readers do not wait.
 
 Revision ID: 0004
 """
@@ -25,6 +25,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it away again."""
+    """Remove the index."""
     op.drop_index("guard_name", "guard")
     op.execute("UPDATE info SET format = 3, compatible_from = 2")

@@ -156,7 +156,7 @@ def test_a_circle_of_parents(url: str, ground: ms.Store, execute: Execute) -> No
 PLANTED: dict[str, tuple[int, dict[str, Any], str]] = {
     "a time beyond the calendar": (5, {"created_at": 1 << 60}, "line 5: .*before the year 10000"),
     "a key of another name": (5, {"key": "other"}, "line 5: .*is compared as"),
-    "a state that means nothing": (5, {"state": 7}, "line 5: .*means nothing"),
+    "a state that means nothing": (5, {"state": 7}, "line 5: .*not a state"),
     "a drop without a time": (5, {"state": 1}, "line 5: .*time of its drop"),
     "a version that is none": (5, {"version": 0}, "line 5: .*versions begin at 1"),
     "changes that are no JSON": (8, {"changes": "{"}, "line 8: .*changes cannot be read"),

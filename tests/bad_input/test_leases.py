@@ -193,7 +193,7 @@ def test_a_lease_that_was_released(furnished: ms.Store) -> None:
     with unchanged(furnished):
         for hold in (lease, several):
             for work in UNDER_A_LEASE.values():
-                refused(ms.LeaseLost, lambda w=work, h=hold: w(furnished, h), "released", "acquire it anew")  # type: ignore[misc]
+                refused(ms.LeaseLost, lambda w=work, h=hold: w(furnished, h), "released", "acquire it again")  # type: ignore[misc]
             refused(ms.LeaseLost, lambda h=hold: furnished.leases.renew(h))  # type: ignore[misc]
             assert furnished.leases.release(hold) is False
         table = furnished.tables.load(f"{S}.t")

@@ -97,7 +97,7 @@ def test_what_is_being_cleaned_up_cannot_be_staged(store: ms.Store, table: ms.Ta
 
     def clean_up(work: ms.LeftBehind) -> None:
         assert work.value == OLD
-        with pytest.raises(ms.InvalidArgument, match="being cleaned up"):
+        with pytest.raises(ms.InvalidArgument, match="is cleaning it up"):
             lease.stage(table, KEY, OLD)
         lease.stage(table, KEY, NEW)
 

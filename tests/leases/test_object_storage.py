@@ -16,7 +16,7 @@ import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.leases.objects.client import Refused, Unsettled
+from metastore.leases.objects.client import ConditionFailed, Unsettled
 from metastore.leases.objects.files import FileObjects
 from metastore.leases.objects.lock_file import HISTORY
 from tests.leases.worlds import ObjectWorld, Time, object_local, object_memory, object_s3, s3_options
@@ -188,7 +188,7 @@ def test_requests(locks_server: S3Server, bucket: str) -> None:
 def test_what_cannot_be_used_is_a_typed_error_at_once(locks_server: S3Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     texts = []
-    for bucket, word in (("forbidden", "refuses us"), ("no-such-bucket-here", "no such bucket")):
+    for bucket, word in (("forbidden", "denies access"), ("no-such-bucket-here", "no such bucket")):
         leases = ms.ObjectStoreLeases(f"s3://{bucket}/locks", clock=Time(), **s3_options(locks_server.url))
         with pytest.raises(ms.BackendUnavailable, match=word) as refused:
             leases.acquire("job")
@@ -290,7 +290,7 @@ def test_local_files_have_one_winner(tmp_path: Path) -> None:
         while True:
             try:
                 return objects[number].put(f"x{turn}" if etag is None else "x", f"{turn}-{number}".encode(), etag)
-            except Refused:
+            except ConditionFailed:
                 return None
             except Unsettled:  # busy
                 continue

@@ -41,9 +41,9 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     ("words", "message"),
     [
         (["--clients", "0"], "the number of clients is an integer of at least 1, not 0"),
-        (["--clients", "-1"], "clients are a number, or several: 8, or 1,2,4,8; not '-1'"),
-        (["--clients", "many"], "clients are a number"),
-        (["--clients", "1,2,"], "clients are a number"),
+        (["--clients", "-1"], "--clients takes one number or several, such as 8 or 1,2,4,8; not '-1'"),
+        (["--clients", "many"], "--clients takes one number"),
+        (["--clients", "1,2,"], "--clients takes one number"),
         (["--clients", "2,2"], "several different ones"),
         (["--seconds", "0"], "a run's length is a positive number of seconds"),
         (["--seconds", "-3"], "a run's length is a positive number of seconds"),

@@ -66,7 +66,7 @@ def partial(process: subprocess.Popen[str], out: Path) -> tuple[str, str]:
     """Return what it printed; what it leaves is whole, and says that it was interrupted."""
     text, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (130, "metastore: interrupted\n"), text
-    assert "It was interrupted: this is what there was by then." in text
+    assert "It was interrupted: the figures are those up to then." in text
     assert "No contradiction" in text
     assert json.loads((out / "run.json").read_text())["state"] == "interrupted"
     summary = json.loads((out / "summary.json").read_text())

@@ -70,7 +70,7 @@ def doc(at: int, **fields: Any) -> Callable[[Lines], None]:
 
 
 BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
-    "no header": (dropped(1), "line 1: this is no export"),
+    "no header": (dropped(1), "line 1: this is not an export"),
     "an unknown format": (changed(1, format=2), "line 1: .*format 2, and this program reads format 1"),
     "a header without a field": (changed(1, history=...), "line 1: the header has no 'history'"),
     "history without ids": (changed(1, history=True), "line 1: .*history without ids"),
@@ -81,10 +81,10 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a path that is none": (changed(5, path="lake.c.s.t"), "line 5: .*it must be a list of names"),
     "an empty path": (changed(5, path=[]), "line 5: .*it must be a list of names"),
     "a name that is none": (changed(5, path=["lake", "c", "s", "a\u0007"]), "line 5: .*control character"),
-    "a name not in NFC": (changed(5, path=["lake", "c", "s", "a\u0308"]), "line 5: .*not in the form NFC"),
+    "a name not in NFC": (changed(5, path=["lake", "c", "s", "a\u0308"]), "line 5: .*not in the normal form NFC"),
     "a time before 1970": (changed(5, created_at=-1), "line 5: .*'created_at' -1"),
     "a number that no database holds": (changed(5, created_at=1 << 63), "line 5: .*'created_at'"),
-    "neither entity nor row": (changed(5, path=...), "line 5: this is no entity"),
+    "neither entity nor row": (changed(5, path=...), "line 5: this is neither an entity"),
     "a child before its parent": (moved(4, 5), "line 4: .*comes before its parent, or without it"),
     "a child without its parent": (dropped(3), "line 3: lake.c.s comes before its parent, or without it"),
     "a container twice": (lambda lines: lines.insert(4, lines[3]), "line 5: lake.c.s comes twice"),
@@ -157,19 +157,19 @@ def test_damaged_files() -> None:
     data = stream.getvalue()
     lines = data.splitlines(keepends=True)
     for length in (0, 1, len(lines[0]), len(lines[0]) + 1, len(data) - len(lines[-1]), len(data) - 1):
-        refused(data[:length], "not whole|no export")
+        refused(data[:length], "not whole|inside this line|not an export")
     refused(data.replace(b"a comment", b"b comment"), r"line 3: it says checksum .* the file was changed or damaged")
     refused(
         data.replace(b'"entities":1', b'"entities":2'), "line 3: it says entities 2, and the lines before it give 1"
     )
     refused(data.replace(b'"hash":"', b'"hash":"0'), "line 3: it says hash 0")
-    refused(data.replace(lines[1], b"\xff\xfe\n"), "line 2: this is no JSON")
-    refused(data.replace(lines[1], b"[" * 100_000 + b"\n"), "line 2: this is no JSON")
-    refused(data.replace(b"1", b"1" * 5000, 1), "line 1: this is no export")
-    refused(data.replace(lines[1], b'{"path":["lake"],"doc":{"n":NaN}}\n'), "line 2: this is no JSON: NaN")
+    refused(data.replace(lines[1], b"\xff\xfe\n"), "line 2: this is not JSON")
+    refused(data.replace(lines[1], b"[" * 100_000 + b"\n"), "line 2: this is not JSON")
+    refused(data.replace(b"1", b"1" * 5000, 1), "line 1: this is not an export")
+    refused(data.replace(lines[1], b'{"path":["lake"],"doc":{"n":NaN}}\n'), "line 2: this is not JSON: NaN")
     refused(lines[0], "not whole")
-    refused(b"not JSON lines\n" * 3, "line 1: this is no export: this is no JSON")
-    refused(b"[]\n", "line 1: this is no export: an export's lines are JSON objects")
+    refused(b"not JSON lines\n" * 3, "line 1: this is not an export: this is not JSON")
+    refused(b"[]\n", "line 1: this is not an export: an export's lines are JSON objects")
 
 
 def test_wrong_calls(tmp_path: Path) -> None:
@@ -185,13 +185,13 @@ def test_wrong_calls(tmp_path: Path) -> None:
         with pytest.raises(ms.EntityNotFound):
             store.export_to(tmp_path / "never", "lake.none")
         assert not (tmp_path / "never").exists()
-        with pytest.raises(ms.InvalidArgument, match="stand below nothing"):
+        with pytest.raises(ms.InvalidArgument, match="have no parent"):
             empty.import_from(whole, into="lake")
         with pytest.raises(ms.EntityNotFound):
             empty.import_from(part)
         with pytest.raises(ms.InvalidArgument, match="stands below a metalake"):
             store.import_from(part, into="lake.c")
-        with pytest.raises(ms.InvalidArgument, match="leave into"):
+        with pytest.raises(ms.InvalidArgument, match="leave out into"):
             empty.import_from(with_ids, into="lake")
         with pytest.raises(ms.InvalidArgument, match="empty database"):
             store.import_from(with_ids)
@@ -205,6 +205,6 @@ def test_wrong_calls(tmp_path: Path) -> None:
             empty.import_from(tmp_path / "none")
         read, write_end = os.pipe()
         os.close(write_end)
-        with os.fdopen(read, "rb") as once, pytest.raises(ms.InvalidArgument, match="read once"):
+        with os.fdopen(read, "rb") as once, pytest.raises(ms.InvalidArgument, match="only once"):
             empty.import_from(once)
         assert list(empty.metalakes.list()) == []

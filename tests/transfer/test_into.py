@@ -180,7 +180,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert "is not whole" in done.stderr
     (tmp_path / "e.jsonl").rename(tmp_path / "e.jsonl.partial")
     done = call(url, "export", "--history", "-o", file)
-    assert "Started anew: it was begun with other options" in done.stdout
+    assert "Started again from the first line: it was begun with other options" in done.stdout
     third = f"sqlite:///{tmp_path}/c.db"
     assert "Restored" in call(third, "import", file).stdout
     assert "No violations" in call(third, "verify").stdout

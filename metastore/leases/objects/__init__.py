@@ -1,1 +1,1 @@
-"""Leases kept as objects in a bucket or a folder."""
+"""The book of leases as objects with conditional writes, in a bucket or a folder."""

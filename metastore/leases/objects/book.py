@@ -1,9 +1,8 @@
 """The book of leases as objects with conditional writes: one lock file per name, changed by compare-and-swap.
 
-Acquiring reads and writes, renewing and releasing write: one request each, as long as nobody else wrote meanwhile.
-Lock files are never deleted, so that tokens never go back. To let a store's commits be fenced by such a lease, its
-token is noted there (``mirror``) before anybody is told that he has it, and the next one when it is given back or
-broken.
+To acquire is one read and one write; to renew or release is one write, if no other process wrote meanwhile. Lock files
+are never deleted, so that tokens never go back. To fence a store's commits, the token is noted in the store
+(``mirror``) before the caller gets the lease, and the next token when the lease is released or broken.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Mirror = Callable[[str, "int | None", str, str], "LeaseToken | None"]
 _MICROS = 1_000_000
 _DEADLINE = 30.0
 _GRACE = 5.0
-"""How long it is tried to give back what was taken in vain (seconds)."""
+"""The time to try to release leases that were taken in vain (seconds)."""
 
 
 class ObjectBook:
@@ -46,7 +45,7 @@ class ObjectBook:
     def __init__(
         self, objects: Objects, form: Format, place: str, clock: Clock, max_drift: float, mirror: Mirror | None = None
     ) -> None:
-        """Keep lock files among ``objects``, which lie at the URL ``place`` (without secrets)."""
+        """Keep lock files among ``objects``. ``place``: their URL, without secrets, for messages."""
         self._form, self._place, self._clock, self._mirror = form, place, clock, mirror
         self._watch = Watch(clock, max_drift)
         self._cells = Cells(objects, form, place, clock, self._watch.note)
@@ -61,7 +60,7 @@ class ObjectBook:
         for name in want.names:
             self._form.key(name)
             self._mirrored_name(name)
-        if len(want.names) > 1:  # look first: taking and giving back disturbs others
+        if len(want.names) > 1:  # look first: to take and release a name disturbs others
             for name in want.names:
                 refusal = self._refusal(name, self._cells.read(name, ends), want)
                 if refusal is not None:
@@ -101,7 +100,7 @@ class ObjectBook:
         return self._fenced(self._grant(found), want)
 
     def _refusal(self, name: str, file: LockFile | None, want: Want) -> Refusal | None:
-        """Say why a lease cannot be had; None: it can."""
+        """Return why a lease cannot be taken; None: it can."""
         if file is None:
             return None
         held = file.holding
@@ -134,7 +133,7 @@ class ObjectBook:
         if self._mirror is not None and len(full) > MAX_NAME:
             raise InvalidArgument(
                 f"the store would know this lease as {full[:60]!r}…, which has {len(full)} code points; at most "
-                f"{MAX_NAME} are allowed: take a shorter name, or a shorter URL"
+                f"{MAX_NAME} are allowed; take a shorter name, or a shorter URL"
             )
         return full
 
@@ -144,7 +143,7 @@ class ObjectBook:
                 self._release(grant, incarnation, self._clock.monotonic() + _GRACE)
             except MetastoreError as error:
                 self._cells.abandon({grant.mark})
-                _log.warning("the lease %r was taken in vain, and ends with its ttl: %s", grant.name, error)
+                _log.warning("the lease %r was taken in vain, and expires with its ttl: %s", grant.name, error)
 
     # --- keeping, giving back, breaking
 
@@ -171,7 +170,7 @@ class ObjectBook:
         for grant in grants:
             try:
                 given_back |= self._release(grant, incarnation, ends)
-            except MetastoreError as error:  # the others are given back all the same
+            except MetastoreError as error:  # still release the others
                 errors.append(error)
         if errors:
             raise errors[0]
@@ -189,7 +188,7 @@ class ObjectBook:
 
         if self._cells.change(grant.name, decide, ends) is False:
             return False
-        if self._mirror is not None and grant.fence is not None:  # if somebody has it by now, his token is as great
+        if self._mirror is not None and grant.fence is not None:  # a next holder has at least this token
             self._mirror(self._mirrored_name(grant.name), grant.fence.token + 1, owner or "nobody", incarnation)
         return True
 
@@ -198,17 +197,17 @@ class ObjectBook:
         while True:
             file = self._cells.read(name, ends)
             if self._mirror is not None and file is not None and file.holding is not None and not self._form.own:
-                # where the store counts, the fence goes first: afterwards it might be the next holder's
+                # where the store counts, fence first: after the break, the token might be the next holder's
                 self._mirror(self._mirrored_name(name), None, "nobody", breaker)
             broken = self._break(name, file, ends)
             if broken is None:
                 continue
-            if self._mirror is not None and self._form.own and broken[1]:  # once more when it is called again
+            if self._mirror is not None and self._form.own and broken[1]:  # a second call does this again
                 self._mirror(self._mirrored_name(name), broken[1], "nobody", breaker)
             return broken[0]
 
     def _break(self, name: str, found: LockFile | None, ends: float) -> tuple[bool, int] | None:
-        """Return whether it was broken, and the token after it; None: it has another holder by now."""
+        """Return whether the lease was broken, and its token then; None: it has another holder by now."""
         whose = None if found is None or found.holding is None else found.holding.id
 
         def decide(
@@ -234,8 +233,8 @@ class ObjectBook:
             files = list(self._cells.all(self._ends()))
         else:
             raise InvalidArgument(
-                "Hudi's lock files lie in the folders of tables, and to find them would be to list the whole lake; "
-                "ask for one table: holder(name)"
+                "Hudi's lock files lie in the folders of tables, so that to find them is to list the whole lake; "
+                "look at one table: holder(name)"
             )
         held = [self._holder(file) for file in files if file is not None and file.holding is not None]
         yield from sorted(held, key=lambda holder: holder.name)

@@ -1,16 +1,16 @@
-"""Compare-and-swap on lock files, settled: what is returned is decided, whatever became of single requests.
+"""Settled compare-and-swap on lock files: what a call returns is decided, whatever happened to single requests.
 
-A change is a function of what is there. If its write is refused, or its answer lost, what is there is read again and
-the function decides anew; it is given the nonces of the writes that it has tried, each of which may have been applied.
-So a write that was applied and answered 500, or not at all, is found, and not taken for a lost race; and nothing is
-believed because of an answer that somebody else's write may have caused.
+A change is a function of the lock file as it is. If its write is refused, or the answer is lost, the file is read
+again, and the function decides again. It gets the nonces of all writes that it has tried, because each may have been
+applied. So a write that was applied and answered with 500, or not at all, is recognised, and does not look like a lost
+race. No decision rests on an answer that another process's write may have caused.
 
-A write may rest on what this process wrote or read before, which saves the read: its condition is the version that it
-rests on. An answer without a write never does.
+A write may rest on a version that this process wrote or read before, which saves a read: that version is its
+condition. An answer without a write never rests on an old version.
 
-A write whose answer was lost may still be on its way when one gives up. If it lands, it lands on exactly the version
-that it was made for, or nowhere. The nonces are kept (:meth:`Cells.abandoned`), so that this process knows a lease
-that nobody holds when it meets it; for others it lasts for its ttl.
+A write without an answer may still be on its way when the call gives up. It is applied to exactly the version that it
+was made for, or not at all. The nonces are kept (:meth:`Cells.abandoned`), so that this process recognises a lease
+without a holder; for others that lease lasts for its ttl.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from metastore.clock import Clock
 from metastore.errors import BackendUnavailable, DeadlineExceeded
-from metastore.leases.objects.client import Objects, Refused, Unsettled
+from metastore.leases.objects.client import ConditionFailed, Objects, Unsettled
 from metastore.leases.objects.format import Format
 from metastore.leases.objects.lock_file import LockFile, unreadable
 
@@ -38,13 +38,13 @@ _MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """There is nothing to write."""
+    """The decision to write nothing, and the answer."""
 
     answer: T
 
 
 Decide = Callable[[LockFile | None, AbstractSet[str], str], "LockFile | Done[T]"]
-"""From what is there (None: nothing yet), the nonces of the writes that were tried, and one for the next write."""
+"""Called with the lock file (None: there is none yet), the nonces of the writes that were tried, and a new nonce."""
 
 
 class _Seen(NamedTuple):
@@ -106,7 +106,7 @@ class Cells:
         self._seen.pop(name, None)
         try:
             new = self._objects.put(self._form.key(name), self._form.encode(file), etag)
-        except Refused:
+        except ConditionFailed:
             if fresh:  # others are quicker
                 effort.pause()
             return False
@@ -158,7 +158,7 @@ class Cells:
 
 
 class _Effort:
-    """The time that a call may take, and the waits between its requests."""
+    """The deadline of a call, and the waits between its requests."""
 
     def __init__(self, clock: Clock, place: str, ends: float) -> None:
         self._clock, self._place, self._ends = clock, place, ends
@@ -179,7 +179,7 @@ class _Effort:
 
     def _over(self) -> BackendUnavailable | DeadlineExceeded:
         if self._trouble is None:
-            return DeadlineExceeded(f"{self._place}: others were quicker until the deadline; call again")
+            return DeadlineExceeded(f"{self._place}: other processes wrote first until the deadline; call again")
         unavailable = BackendUnavailable(
             f"{self._place} gave no usable answer until the deadline ({self._trouble}); call again when it does"
         )
@@ -188,9 +188,9 @@ class _Effort:
 
 
 def _put(entries: dict[str, V], key: str, value: V) -> None:
-    """Keep the newest thousand."""
+    """Add an entry, and keep the newest thousand."""
     entries.pop(key, None)
     entries[key] = value
-    with suppress(StopIteration, RuntimeError):  # another thread is at it
+    with suppress(StopIteration, RuntimeError):  # another thread removes entries too
         while len(entries) > _MOST:
             entries.pop(next(iter(entries)), None)

@@ -1,15 +1,15 @@
-"""Objects that are read, created and replaced on a condition: what leases need of a bucket, on the library obstore.
+"""Read objects, and create or replace them on a condition, with the library obstore.
 
-Its own retries are off: with them, a write that was applied and whose answer was lost comes back as a failed
-condition. Here each call sends one request, and says what is known afterwards:
+Obstore's own retries are off: with them, a write that was applied, but whose answer was lost, returns as a failed
+condition. Here each call sends one request, and reports what is known afterwards:
 
 * ``put`` returns: the object is what was sent;
-* :class:`Refused`: a condition does not hold, as far as the answer goes. It may be our own write of a moment ago, sent
-  twice on the way, and a server answers a race with the same (409): look at what is there;
-* :class:`Unsettled`: nothing is known: look at what is there, and again later.
+* :class:`ConditionFailed`: the answer says that the condition does not hold. The cause may be this process's own write
+  that the network sent twice, or a race (409): read the object;
+* :class:`Unsettled`: nothing is known: read the object, again and again.
 
-What no repetition changes (no permission, no such bucket) is a BackendUnavailable at once. Its text never shows what
-the library says: that may hold a signed URL.
+An error that no repetition changes (no permission, no such bucket) raises BackendUnavailable at once. Its text never
+shows the library's message, which may hold a signed URL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from metastore.errors import BackendUnavailable
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["Found", "Objects", "ObstoreObjects", "Refused", "Unsettled"]
+__all__ = ["ConditionFailed", "Found", "Objects", "ObstoreObjects", "Unsettled"]
 
 _first_used_by: dict[str, int] = {}
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -38,25 +38,25 @@ class Found(NamedTuple):
     etag: str
 
 
-class Refused(Exception):
+class ConditionFailed(Exception):
     """The condition of a write does not hold."""
 
 
 class Unsettled(Exception):
-    """No answer, or one that says nothing."""
+    """There was no answer, or one from which nothing follows."""
 
 
 class Objects(Protocol):
-    """What keeps lock files. All of it may be called by any thread."""
+    """Storage for lock files. Any thread may call any method."""
 
     def get(self, key: str) -> Found | None:
-        """Return an object as it is now; None: there is none. Raises Unsettled."""
+        """Return an object as it is now; None: it does not exist. Raises Unsettled."""
         ...
 
     def put(self, key: str, data: bytes, etag: str | None) -> str | None:
         """Replace the version ``etag`` of an object, or (None) create it; return its new tag, if that is known.
 
-        Raises Refused and Unsettled.
+        Raises ConditionFailed and Unsettled.
         """
         ...
 
@@ -73,7 +73,7 @@ class ObstoreObjects:
 
     @property
     def _store(self) -> ObjectStore:
-        """The store, unless it would wait for ever: obstore's threads do not come along when a process forks."""
+        """The obstore store. Raises BackendUnavailable after a fork: without its threads, obstore would hang."""
         if _first_used_by.setdefault("pid", os.getpid()) != os.getpid():
             raise BackendUnavailable(
                 f"{self._place} cannot be used in this process, which was forked from one that had used obstore; start "
@@ -89,10 +89,10 @@ class ObstoreObjects:
             return None
         except BackendUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001  (whatever it is, it is classified)
+        except Exception as error:  # noqa: BLE001  (_explain classifies every error)
             self._explain(error)
         if etag is None:
-            raise BackendUnavailable(f"{self._place} gives its objects no ETag, which leases need")
+            raise BackendUnavailable(f"{self._place} returns no ETag for its objects; leases need one")
         return Found(data, etag)
 
     def put(self, key: str, data: bytes, etag: str | None) -> str | None:
@@ -120,18 +120,18 @@ class ObstoreObjects:
             self._explain(error)
 
     def _explain(self, error: Exception, *, writing: bool = False) -> NoReturn:
-        from obstore import exceptions  # noqa: PLC0415  (it is loaded by now)
+        from obstore import exceptions  # noqa: PLC0415  (a store is open, so it is loaded already)
 
         if writing and isinstance(error, exceptions.AlreadyExistsError | exceptions.PreconditionError):
-            raise Refused from None
+            raise ConditionFailed from None
         status = found[1] if (found := _STATUS.search(str(error))) else None
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
             raise BackendUnavailable(
-                f"{self._place} refuses us ({status or 'no permission'}): leases need valid credentials which may get, "
-                "put and list objects there"
+                f"{self._place} denies access ({status or 'no permission'}): leases need credentials that may get, put "
+                "and list objects there"
             ) from None
         if isinstance(error, NotImplementedError | exceptions.NotSupportedError):
-            raise BackendUnavailable(f"{self._place} knows no conditional writes, which leases need") from None
+            raise BackendUnavailable(f"{self._place} has no conditional writes; leases need them") from None
         if isinstance(error, exceptions.BaseError | OSError):
             raise Unsettled(f"HTTP {status}" if status else "no answer") from None
         raise BackendUnavailable(f"{self._place} cannot be used: {type(error).__name__}") from None

@@ -1,14 +1,14 @@
-"""Objects as local files, replaced by an atomic rename with a check.
+"""Objects as local files, replaced by a check and an atomic rename.
 
-Read without a lock: a file is only ever replaced as a whole. To create is to link a complete file to a name that must
-be free. To replace is to open the file, to lock it (flock, without waiting: busy is an answer like any other), to look
-whether the name still leads to it and it is still the version that is expected, and to rename the new file over it.
-Only who has the lock of the file that the name leads to may rename, so that exactly one of several does. The lock is
-held for these few system calls and ends with the process; a process that is stopped in between keeps others from
-this one lease until it goes on or ends.
+A read takes no lock, because a file is only ever replaced as a whole. To create a file is to link a complete draft to
+a name that must be free. To replace a file takes four steps: open it; lock it (flock, which does not wait: a busy file
+is Unsettled); check that the name still leads to it, and that it is the expected version; rename the draft over it.
+Only the process that has the lock of the current file may rename, so that exactly one of several does. The lock lasts
+for these few system calls, and ends with the process. A process that is stopped between them blocks this one lease
+until it goes on or ends.
 
-Exact on a local POSIX file system, between processes of one kernel. Not on NFS, SMB, FUSE or what is mounted by
-several machines: renames are not atomic, or locks not shared, everywhere there.
+This is exact on a local POSIX file system, between processes of one kernel. It is not on NFS, SMB, FUSE or a file
+system that several machines mount: there, renames may not be atomic, or locks not shared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from metastore.clock import Clock
 from metastore.errors import BackendUnavailable
-from metastore.leases.objects.client import Found, Refused, Unsettled
+from metastore.leases.objects.client import ConditionFailed, Found, Unsettled
 
 __all__ = ["FileObjects"]
 
@@ -57,7 +57,7 @@ class FileObjects:
                     else:
                         _replace(path, draft, etag)
                 except (FileExistsError, FileNotFoundError):
-                    raise Refused from None
+                    raise ConditionFailed from None
             finally:
                 with suppress(FileNotFoundError):
                     draft.unlink()
@@ -100,12 +100,12 @@ def _replace(path: Path, draft: Path, etag: str) -> None:
             raise Unsettled("another process is replacing the file") from None
         try:
             if not _leads_to(path, current.fileno()):
-                raise Refused
+                raise ConditionFailed
             if _etag(current.read()) != etag:
-                raise Refused
+                raise ConditionFailed
             draft.replace(path)
         finally:
-            fcntl.flock(current, fcntl.LOCK_UN)  # at once, also if a fork has a copy of the descriptor
+            fcntl.flock(current, fcntl.LOCK_UN)  # now, even if a forked child has a copy of the descriptor
 
 
 def _leads_to(path: Path, descriptor: int) -> bool:
@@ -113,7 +113,7 @@ def _leads_to(path: Path, descriptor: int) -> bool:
 
 
 def _sync(folder: Path) -> None:
-    """Make the new name last, where the file system can."""
+    """Write the folder to disk, so that the new name survives a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What is written into an object, and where it lies: our own lock files, or Hudi's."""
+"""The formats of lock files, ours and Hudi's: the key of the object, and how it is encoded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from metastore.leases.objects.lock_file import LockFile
 __all__ = ["FORMATS", "Format"]
 
 _LONGEST = 180
-"""Keys have at most 1024 bytes on S3, and file names 255: longer names are shortened, and told apart by their hash."""
+"""The longest quoted name. S3 allows keys of 1024 bytes, file systems names of 255; a hash replaces the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``own``: it has a token, a queue, a history and the name in it."""
+    """One format. ``own``: the file holds a token, a queue, a history and its name."""
 
     own: bool
     key: Callable[[str], str]

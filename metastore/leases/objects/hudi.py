@@ -4,10 +4,10 @@ One for each table, at ``<base path>/.hoodie/.locks/table_lock.json``::
 
     {"owner": "…", "validUntil": 1767225630000, "expired": false}
 
-That is how Hudi itself writes it (its class StorageLockData); the RFC's text says ``expiration`` instead, which is
-read too. It is held unless it is ``expired``, or ``validUntil`` (ms since 1970) lies in the past by more than the
-clocks may differ. Hudi passes over what it does not know, so that our writes add what a lock file of ours would say;
-what a Hudi writer wrote says nothing of it. There is no token, no queue and no history.
+Hudi itself writes it so (its class StorageLockData); the text of the RFC says ``expiration`` instead, which is read
+too. The lock is held unless it is ``expired``, or ``validUntil`` (ms since 1970) is past by more than the clocks may
+differ. Hudi ignores unknown fields, so that our writes add the fields of our own lock files; a Hudi writer leaves them
+out. There is no token, no queue and no history.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def key(name: str) -> str:
 
 
 def encode(file: LockFile) -> bytes:
-    """Write it down, as Hudi reads it. A lease that nobody holds is an expired one."""
+    """Return the file as Hudi reads it. A lease without a holder is an expired one."""
     held = file.holding
     document: dict[str, Any] = {"expired": held is None, "nonce": file.nonce}
     if held is None:
@@ -54,7 +54,7 @@ def encode(file: LockFile) -> bytes:
 
 
 def decode(name: str | None, data: bytes, where: str) -> LockFile:
-    """Read it. Raises BackendUnavailable for what is no lock file of Hudi's."""
+    """Return the lock file. Raises BackendUnavailable for other data."""
     try:
         document = json.loads(data)
         until = document["validUntil"] if "validUntil" in document else document["expiration"]
@@ -62,7 +62,7 @@ def decode(name: str | None, data: bytes, where: str) -> LockFile:
         if not isinstance(owner, str) or not isinstance(expired, bool) or isinstance(until, bool):
             raise TypeError
         expires_at = int(until) * 1000
-        utc(expires_at)  # a time that there is
+        utc(expires_at)  # raises for a time beyond the calendar
         nonce = str(document.get("nonce", ""))
         if expired:
             return LockFile(name or "", 0, nonce)

@@ -1,25 +1,46 @@
-"""Leases on object storage: the same as ``store.leases``, without a database."""
+"""Leases on object storage, with the methods of ``store.leases``, but without a database."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from metastore.arguments import positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
 from metastore.leases.book import LeaseEvent
+from metastore.leases.lease import Staging
 from metastore.leases.leases import Leases
 from metastore.leases.objects.book import ObjectBook
 from metastore.leases.objects.format import FORMATS
 from metastore.leases.objects.urls import open_objects
+from metastore.port.commit import LeaseToken
 
-if TYPE_CHECKING:
-    from metastore.store import Store
+__all__ = ["FencedStore", "ObjectStoreLeases"]
 
-__all__ = ["ObjectStoreLeases"]
+
+class StoreLeases(Protocol):
+    """What object leases use of ``store.leases``."""
+
+    @property
+    def staging(self) -> Staging:
+        """Stage and publish work in the store."""
+        ...
+
+    def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
+        """Note a token, so that commits in the store can require it; None: a newer one is noted already."""
+        ...
+
+
+class FencedStore(Protocol):
+    """A store whose commits object leases fence: any ``ms.Store``."""
+
+    @property
+    def leases(self) -> StoreLeases:
+        """Where the tokens are noted."""
+        ...
 
 
 class ObjectStoreLeases(Leases):
@@ -30,9 +51,9 @@ class ObjectStoreLeases(Leases):
     ``options``, which are those of obstore (``endpoint``, ``region``, ``access_key_id`` …).
 
     ``store``: the store whose commits these leases fence; each acquisition is noted there. Without it, a lease excludes
-    others, and no commit can require it. ``format="hudi"``: Hudi's own lock files, where a name is the base path of a
-    table below the URL. ``max_drift``: by how much clocks may differ; ``request_timeout``: how long one request may
-    take, by which a call may last longer than its deadline. Both are in seconds.
+    others, but no commit can require it. ``format="hudi"``: the lock files of Apache Hudi, where a name is the base
+    path of a table below the URL. ``max_drift``: how much clocks may differ. ``request_timeout``: how long one request
+    may take; a call may exceed its deadline by that much. Both are in seconds.
 
     Raises InvalidArgument; BackendUnavailable where obstore is not installed. Nothing is sent before the first call.
     """
@@ -41,7 +62,7 @@ class ObjectStoreLeases(Leases):
         self,
         url: str | Path,
         *,
-        store: Store | None = None,
+        store: FencedStore | None = None,
         format: str = "metastore",
         max_drift: float = 1.0,
         request_timeout: float = 5.0,
@@ -68,9 +89,9 @@ class ObjectStoreLeases(Leases):
         self.close()
 
     def audit(self, name: str) -> Iterator[LeaseEvent]:
-        """Yield who acquired, took over, released and broke a lease, oldest first: the last 32 times.
+        """Yield the last 32 events of a lease, oldest first.
 
-        What was committed under it is in the audit of the store that it fences. Raises InvalidArgument for Hudi's.
+        The commits under it are in the audit of the store that it fences. Raises InvalidArgument for Hudi's files.
         """
         return super().audit(name)
 

@@ -1,4 +1,4 @@
-"""A lock file: what one object says of one lease, and how that changes. Pure: it asks neither time nor storage.
+"""A lock file, which is one object for one lease, and its changes. Pure: it uses neither clock nor storage.
 
 ::
 
@@ -8,11 +8,11 @@
      "waiting": [{"ticket": "…", "owner": "…", "until": "…"}],
      "history": [{"action": "acquire", "token": 7, "time": "…", "owner": "…", "incarnation": "…", "nonce": "…"}]}
 
-Of a lease that nobody holds, what belongs to the holder is null. Each write has a ``nonce`` of its own; the one that
-acquired the lease stays as ``acquisition``, and those of the last changes of hands in ``history``: so that whoever
-wrote something and got no answer finds out later whether it was applied, also if others have written since.
+If a lease has no holder, the holder's fields are null. Each write has a new ``nonce``. The nonce that acquired the
+lease stays as ``acquisition``, and those of the last changes of the holder stay in ``history``. So a writer without an
+answer finds out later whether its write was applied, even if others have written since.
 
-Times are microseconds since 1970 here, by the wall clock of who wrote them.
+In memory, times are microseconds since 1970, by the wall clock of the writer.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ __all__ = ["HISTORY", "Holding", "LockFile", "Past", "Waiter", "decode", "encode
 FORMAT = "metastore-lease/1"
 _FAMILY = "metastore-lease/"
 HISTORY = 32
-"""How many changes of hands a lock file remembers."""
+"""How many changes of the holder a lock file remembers."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Who holds the lease. ``id`` is the nonce of the write that acquired it; ``ttl`` is in microseconds."""
+    """The holder of the lease. ``id`` is the nonce of the write that acquired it; ``ttl`` is in microseconds."""
 
     id: str
     owner: str
     incarnation: str
     ttl: int | None
-    """None: it is not known (what Hudi wrote does not say it)."""
+    """None: unknown, because Hudi wrote the file."""
     acquired_at: int
     expires_at: int
     renewals: int = 0
@@ -51,7 +51,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """One who waits, and counts as alive until ``until``. Tickets sort in the order of arrival."""
+    """A process that waits, and counts as alive until ``until``. Tickets sort in the order of arrival."""
 
     ticket: str
     owner: str
@@ -60,7 +60,7 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A change of hands: acquire, takeover, release or break. ``nonce`` is that of the write."""
+    """A change of the holder: acquire, takeover, release or break. ``nonce`` is that of the write."""
 
     action: str
     token: int
@@ -82,15 +82,15 @@ class LockFile:
     history: tuple[Past, ...] = ()
 
     def bears(self, nonces: AbstractSet[str]) -> bool:
-        """Whether one of these writes was applied: it is this one, or what it did is part of the history."""
+        """Return whether one of these writes was applied: it wrote this version, or is in the history."""
         return self.nonce in nonces or any(past.nonce in nonces for past in self.history)
 
     def taken(self, holding: Holding, action: str) -> LockFile:
-        """Give it to a new holder."""
+        """Return the file with a new holder, and the next token."""
         return self._handed(holding.id, holding, holding, action, holding.acquired_at)
 
     def freed(self, nonce: str, action: str, now: int) -> LockFile:
-        """Take it away from its holder."""
+        """Return the file without a holder, and with the next token."""
         assert self.holding is not None
         return self._handed(nonce, None, self.holding, action, now)
 
@@ -101,19 +101,19 @@ class LockFile:
         return replace(self, token=token, nonce=nonce, holding=after, history=history)
 
     def renewed(self, nonce: str, ttl: int, now: int) -> LockFile:
-        """Let its holder have it for longer."""
+        """Return the file with a later expiry."""
         held = self.holding
         assert held is not None
         longer = replace(held, ttl=ttl, expires_at=now + ttl, renewals=held.renewals + 1)
         return replace(self, nonce=nonce, holding=longer)
 
     def queued(self, nonce: str, waiting: tuple[Waiter, ...]) -> LockFile:
-        """Change who waits for it."""
+        """Return the file with these waiters."""
         return replace(self, nonce=nonce, waiting=tuple(sorted(waiting, key=lambda waiter: waiter.ticket)))
 
 
 def encode(file: LockFile) -> bytes:
-    """Write it down."""
+    """Return the file as JSON."""
     held = file.holding
     document = {
         "format": FORMAT,
@@ -144,23 +144,23 @@ def encode(file: LockFile) -> bytes:
 
 
 def decode(name: str | None, data: bytes, where: str) -> LockFile:
-    """Read it; ``name`` None: that of any lease.
+    """Return the lock file of the lease ``name``; None: of any lease.
 
-    Raises BackendUnavailable for what is no lock file of this lease, MigrationNeeded for a newer format.
+    Raises BackendUnavailable for other data, MigrationNeeded for a newer format.
     """
     try:
         document = json.loads(data)
-        found = document["format"]
+        form = document["format"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise unreadable(where, "it is not a lock file, or a part of one") from None
-    if found != FORMAT:
-        if isinstance(found, str) and found.startswith(_FAMILY):
-            raise MigrationNeeded(f"{where} has the format {found[:40]!r}; this program knows {FORMAT}: upgrade it")
+        raise unreadable(where, "it is not a lock file, or only a part of one") from None
+    if form != FORMAT:
+        if isinstance(form, str) and form.startswith(_FAMILY):
+            raise MigrationNeeded(f"{where} has the format {form[:40]!r}; this program knows {FORMAT}: upgrade it")
         raise unreadable(where, f"its format is not {FORMAT}")
     try:
         file = _read(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise unreadable(where, f"something is missing, or not as it should be, in this {FORMAT}") from None
+        raise unreadable(where, f"a field of this {FORMAT} is missing or malformed") from None
     if name not in (None, file.name):
         raise unreadable(where, f"it is the lock file of {file.name!r}")
     return file
@@ -169,7 +169,7 @@ def decode(name: str | None, data: bytes, where: str) -> LockFile:
 def unreadable(where: str, why: str) -> BackendUnavailable:
     """Return the error for an object that is not what it should be."""
     return BackendUnavailable(
-        f"{where} was left as it is: {why}; look at it, and remove it if no holder is at work, or keep leases elsewhere"
+        f"{where} was left as it is: {why}; look at it, and remove it if no holder is active, or keep leases elsewhere"
     )
 
 

@@ -1,11 +1,11 @@
-"""Waiting for leases in the order of arrival: the queue is part of each lock file.
+"""Wait for leases in the order of arrival. The queue is a part of each lock file.
 
-A waiter has one ticket, made when it enters the first of its files: the time, and behind the tickets of those who
-wait there. It stands with the same ticket in all files that it waits for, so that two waiters are never each before
-the other; where clocks differ, the order over several names is that of the tickets. It writes again every few seconds
-that it is alive, and looks in between: after a tenth of the time that it has waited, at most a second.
+A waiter has one ticket, which it makes when it enters the first of its files: the time, or a later one than that of
+all tickets there. It has the same ticket in all its files, so that two waiters are never each before the other. Where
+clocks differ, the order over several names is that of the tickets. The waiter writes every few seconds that it is
+alive, and reads in between: after a tenth of the time that it has waited, at most a second.
 
-Where there is no queue (Hudi's files), waiters only look, at random times, and whoever is first has it.
+Hudi's files have no queue. There, waiters only read, at random times, and the first one gets the lease.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["ObjectQueue"]
 
 _SHOW = ALIVE / 3
 _LEAST, _SHARE, _MOST = 0.05, 0.1, 1.0
-"""A look comes after this share of the time waited, between these (seconds)."""
+"""The next read comes after ``_SHARE`` of the time waited, within these limits (seconds)."""
 _LEAVING = 2.0
 _MICROS = 1_000_000
 
@@ -72,7 +72,7 @@ class ObjectQueue:
             self._leave()
 
     def _show(self, name: str, ends: float) -> None:
-        """Stand in the queue of a name, and be alive."""
+        """Stand in the queue of a name, and keep the ticket alive."""
 
         def decide(file: LockFile | None, tried: AbstractSet[str], nonce: str) -> LockFile | Done[LockFile | None]:
             if file is None or file.nonce in tried:
@@ -95,7 +95,7 @@ class ObjectQueue:
         return f"{max(now, last + 1):016x}-{self._end}"
 
     def _leave(self) -> None:
-        """Stand in no queue any more. Who does not succeed counts as dead soon."""
+        """Leave all queues. A waiter that fails to leave counts as dead soon after."""
 
         def decide(file: LockFile | None, _: AbstractSet[str], nonce: str) -> LockFile | Done[None]:
             if file is None or self._found(file) is None:

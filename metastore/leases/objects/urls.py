@@ -1,4 +1,4 @@
-"""Where lock files are kept, by its URL: which are understood, how they are opened, and how they are shown."""
+"""Open the storage of lock files by its URL, and return the URL without secrets."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["open_objects"]
 
 _REMOTE = ("s3", "s3a", "az", "abfs", "abfss", "gs")
 _SECRET_USERS = ("s3", "s3a", "gs", "az")
-"""Schemes whose user is a key; of the others it is a container."""
+"""Schemes in which the user of a URL is a key; in the others it is a container."""
 _KNOWN = "s3://bucket/prefix, az://container/prefix, abfss://…, gs://bucket/prefix, memory://name, or a local folder"
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 
 _memories: dict[str, MemoryStore] = {}
-"""What memory:// URLs lead to: one for each name, for as long as the process lives."""
+"""The storage of memory:// URLs: one for each name, for as long as the process lives."""
 
 
 def open_objects(url: object, request_timeout: float, options: Mapping[str, Any], clock: Clock) -> tuple[Objects, str]:
-    """Return the objects below ``url``, and the URL as it may be shown to anybody.
+    """Return the objects below ``url``, and the URL without secrets, for messages.
 
-    ``options`` are those of obstore's ``from_url``; what they leave open, the environment says. Raises
-    InvalidArgument, which shows neither the values of options nor what in a URL may be a secret.
+    ``options`` are those of obstore's ``from_url``; the environment supplies the rest. Raises InvalidArgument, which
+    shows neither the values of options nor the parts of a URL that may be secret.
     """
     if isinstance(url, os.PathLike):
         url = os.fspath(url)
@@ -44,7 +44,7 @@ def open_objects(url: object, request_timeout: float, options: Mapping[str, Any]
         port = parts.port
     except ValueError:
         raise InvalidArgument(f"the URL for leases cannot be parsed; write {_KNOWN}") from None
-    if parts.scheme in _REMOTE and ("://" not in url or port is not None):  # a part of a key may look like a port
+    if parts.scheme in _REMOTE and ("://" not in url or port is not None):  # part of a key may look like a port
         raise InvalidArgument(f"the URL for leases names no bucket; write {_KNOWN}")
     if "://" not in url or parts.scheme == "file":
         return _files(url if "://" not in url else unquote(parts.path), parts, options, clock)
@@ -68,7 +68,7 @@ def _files(path: str, parts: SplitResult, options: Mapping[str, Any], clock: Clo
     if "://" in path or (parts.scheme == "file" and parts.netloc not in ("", "localhost")) or not path:
         raise InvalidArgument("local lock files have a URL such as file:///var/lib/locks, or the path of a folder")
     _no_options(options, "local lock files")
-    folder = Path(os.path.abspath(path))  # noqa: PTH100  (without .. in it)
+    folder = Path(os.path.abspath(path))  # noqa: PTH100  (removes ..)
     return FileObjects(folder, clock), folder.as_uri()
 
 
@@ -111,7 +111,7 @@ def _remote(url: str, request_timeout: float, options: Mapping[str, Any]) -> Any
 
 
 def _is_plain_http(config: Mapping[str, Any]) -> bool:
-    """Whether the endpoint that was named is one without TLS: then that is what is meant."""
+    """Return whether the endpoint is given without TLS; then TLS is not required."""
     named = [str(value) for option, value in config.items() if "endpoint" in option.lower()]
     named = named or [os.environ.get(variable, "") for variable in _ENDPOINTS]
     return any(value.startswith("http://") for value in named)

@@ -1,12 +1,12 @@
-"""What one process saw of others' lock files, and who may be passed over because of it.
+"""Remember what this process read in lock files, and decide which holders and waiters are dead.
 
-Two clocks judge. By the wall clock a lease is over when its expiry has passed by more than ``max_drift``: whoever
-looks for the first time can say so, if clocks differ by less. By the monotonic clock it is over when its holder did
-not renew it for its ttl and ``max_drift``, counted from when we saw it first: whatever the wall clocks say. Either
-is enough: they only say who may take over. The server's clock is never asked.
+Two clocks decide; either suffices, because they only say who may take over. By the wall clock, a lease is over when it
+expired more than ``max_drift`` ago; this holds at the first look, if clocks differ by less. By the monotonic clock, it
+is over when this process has seen no renewal for the ttl and ``max_drift``, whatever the wall clocks say. The server's
+clock is not used.
 
-Waiters likewise; but one whose time lies further ahead than waiters write it is not believed at all, so that a wrong
-clock keeps nobody waiting.
+The same holds for waiters. A waiter whose time is further ahead than waiters write it counts as dead, so that a wrong
+clock blocks no other waiter.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class _Sight(NamedTuple):
     holder: tuple[str, int, int] | None
     holder_since: float
     waiters: dict[str, tuple[int, float]]
-    """By ticket: until when, and since when we know it."""
+    """By ticket: the waiter's ``until``, and when this process first read it."""
 
 
 class Watch:
-    """The sights of one process."""
+    """What one process has read in lock files."""
 
     def __init__(self, clock: Clock, max_drift: float) -> None:
         self._clock, self._drift = clock, max_drift
         self._sights: dict[str, _Sight] = {}
 
     def note(self, file: LockFile) -> None:
-        """Remember what was read just now."""
+        """Remember a file that was read just now."""
         now, before = self._clock.monotonic(), self._sights.pop(file.name, None)
         holder = None if file.holding is None else _pulse(file.holding)
         known = before is not None and before.holder == holder
@@ -51,12 +51,12 @@ class Watch:
         }
         since = before.holder_since if known and before is not None else now
         self._sights[file.name] = _Sight(holder, since, waiters)
-        with suppress(StopIteration, RuntimeError):  # another thread is at it
+        with suppress(StopIteration, RuntimeError):  # another thread removes entries too
             while len(self._sights) > _MOST:
                 self._sights.pop(next(iter(self._sights)), None)
 
     def left(self, name: str, held: Holding) -> float:
-        """Return how many seconds the holder has left; 0 or less: whoever asks may take over."""
+        """Return the seconds that the holder has left; 0 or less: the next process may take over."""
         left = (held.expires_at - self._clock.micros()) / _MICROS + self._drift
         sight = self._sights.get(name)
         if held.ttl is not None and sight is not None and sight.holder == _pulse(held):
@@ -65,7 +65,7 @@ class Watch:
         return left
 
     def alive(self, file: LockFile) -> tuple[Waiter, ...]:
-        """Return those who wait and are alive, in the order of arrival."""
+        """Return the waiters that are alive, in the order of arrival."""
         return tuple([waiter for waiter in file.waiting if self._is_alive(file.name, waiter)])
 
     def _is_alive(self, name: str, waiter: Waiter) -> bool:
