@@ -168,6 +168,6 @@ def test_a_database_that_is_away_at_the_end(
     out = tmp_path / "out"
     assert loadtest(sqlite_url, out, "--scenario", "siblings", seconds="0.3") == 1
     told = capsys.readouterr().err.replace("\n", " ")
-    assert f"nobody is there; what the clients were told is in {out / 'log'}" in told
+    assert f"nobody is there; the clients' records are in {out / 'log'}" in told
     assert json.loads((out / "run.json").read_text())["state"] == "unchecked"
     assert len([*recorded(out)]) > 0

@@ -174,7 +174,7 @@ def test_a_table_that_fails_stops_nothing(reader: Reader) -> None:
     assert isinstance(broken, Failure)
     assert "x.parquet" in broken.reason
     assert "\n" not in broken.reason
-    assert gone == Failure(f"{INTO}.s.gone", "cannot be profiled: there is no such table any more")
+    assert gone == Failure(f"{INTO}.s.gone", "cannot be profiled: the table does not exist any more")
 
 
 def test_a_wide_table(reader: Reader) -> None:
