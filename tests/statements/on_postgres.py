@@ -99,6 +99,7 @@ class PostgresDatabase:
         """Return the backend of a process; it has forgotten what it knew of the feed."""
         while len(self._backends) <= number:
             self._backends.append(PostgresBackend(self._url, 30.0))
+            self._backends[-1].identify()  # as at open: no schedule has this read, then
         backend = self._backends[number]
         backend._decided, backend._watermark = 0, None
         return backend

@@ -41,6 +41,7 @@ class SqliteDatabase:
         self._backends: list[SqliteBackend] = []
         self.backend(0)
         self._backends[0].migrate()
+        self._backends[0].identify()  # as at open: no schedule has this read, then
         self._admin = DRIVER.connect(str(self._file), isolation_level=None)
         self._admin.execute("PRAGMA synchronous = OFF")
         self._admin.execute("ATTACH ':memory:' AS seed")
@@ -61,6 +62,8 @@ class SqliteDatabase:
         while len(self._backends) <= number:
             clock = WorkerClock(self.time, len(self._backends))
             self._backends.append(SqliteBackend(str(self._file), 30.0, clock))
+            if number:
+                self._backends[-1].identify()
         return self._backends[number]
 
     def change(self, text: str) -> None:
