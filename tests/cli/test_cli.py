@@ -321,7 +321,7 @@ def test_a_file_that_cannot_be_written(open_folder: Path) -> None:
         metastore.cli.main()"""
     words = [sys.executable, "-c", script, "--url", f"sqlite:///{file}"]
     options: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "env": environment(), "cwd": "/"}
-    refused(subprocess.run([*words, "gc", "--retention", "0s"], check=False, **options), str(file.name))
+    refused(subprocess.run([*words, "gc", "--retention", "0s"], check=False, **options), "make the file and its folder")
     open_folder.chmod(0o755)
 
 
