@@ -67,7 +67,8 @@ def run(fault: Fault, copy: Path) -> Run:
         test, _, why = _first_failed(done.stdout).partition(" - ")
         late = "Timeout" in why  # a busy machine does that too
         return Run(fault, not late, seconds, test=test, problem=why if late else "")
-    problem = "" if done.returncode == 0 else (done.stdout + done.stderr).strip()[-2000:]
+    said = f"{(done.stdout + done.stderr).strip()[-2000:]}\npytest ended with {done.returncode}"
+    problem = "" if done.returncode == 0 else said
     return Run(fault, False, seconds, problem=problem)
 
 
