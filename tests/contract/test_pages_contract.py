@@ -161,6 +161,7 @@ def test_versions_of_a_model(ground: Ground) -> None:
 def test_changes_of_some_kinds_and_below_a_path(many: Ground) -> None:
     store = many.store
     store.tables.rename("m.c.two.z", "m.c.one.moved")
+    store.schemas.create("m.c.one_more")  # its path begins as that of another schema
     every = list(store.changes())
 
     def below(change: ms.Change, scope: str) -> bool:

@@ -294,9 +294,10 @@ _OF_LEASES = (
     Fault(
         "PostgreSQL: a commit under a lease that is lost",
         _PG,
-        "\n    AND token = (%(lease_tokens)s::bigint[])[array_position(%(lease_names)s::text[], name)]",
+        "    AND token = (%(lease_tokens)s::bigint[])[array_position(%(lease_names)s::text[], name)]\n"
+        "    AND incarnation = (%(lease_incarnations)s::text[])[array_position(%(lease_names)s::text[], name)]\n",
         "",
-        "tests/leases/test_with_everything.py tests/leases/test_row_locks.py",
+        "tests/leases/test_row_locks.py tests/leases/test_races.py",
     ),
     Fault(
         "PostgreSQL: a commit does not hold its lease",
@@ -329,8 +330,8 @@ _OF_LEASES = (
     Fault(
         "SQLite: what a live holder staged is cleaned up",
         _LITE,
-        "AND state <> {PUBLISHED} AND {_GONE} ORDER BY id LIMIT :limit",
-        "AND state <> {PUBLISHED} ORDER BY id LIMIT :limit",
+        "SET state = {DOOMED} WHERE id = ? AND state <> {PUBLISHED} AND {_GONE}",
+        "SET state = {DOOMED} WHERE id = ? AND state <> {PUBLISHED}",
         "tests/leases/test_left_behind.py -k sqlite",
     ),
 )
@@ -343,13 +344,6 @@ _FEED = (
         "if oldest <= transaction:",
         "if False:",
         "tests/concurrency/test_feed.py",
-    ),
-    Fault(
-        "gc deletes what still has children",
-        _SQL,
-        "\n    AND NOT EXISTS (SELECT 1 FROM guard c WHERE c.parent_id = guard.id AND c.state <> 0)",
-        "",
-        f"{_COLLECTED} tests/concurrency/test_field_cases_upkeep.py -k sqlite",
     ),
     Fault(
         "gc deletes the newest step",

@@ -64,8 +64,11 @@ def run(fault: Fault, copy: Path) -> Run:
         file.write_text(sound)
     seconds = monotonic() - began
     if done.returncode == _TESTS_FAILED:
-        return Run(fault, True, seconds, test=_first_failed(done.stdout))
-    problem = "" if done.returncode == 0 else (done.stdout + done.stderr).strip()[-2000:]
+        test, _, why = _first_failed(done.stdout).partition(" - ")
+        late = "Timeout" in why  # a busy machine does that too
+        return Run(fault, not late, seconds, test=test, problem=why if late else "")
+    said = f"{(done.stdout + done.stderr).strip()[-2000:]}\npytest ended with {done.returncode}"
+    problem = "" if done.returncode == 0 else said
     return Run(fault, False, seconds, problem=problem)
 
 
@@ -85,4 +88,4 @@ def _tests(fault: Fault, copy: Path) -> subprocess.CompletedProcess[str]:
 
 def _first_failed(output: str) -> str:
     lines = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return lines[0].split(" ", 1)[1].split(" - ")[0] if lines else ""
+    return lines[0].split(" ", 1)[1] if lines else ""
