@@ -158,7 +158,7 @@ def test_bad_options(sqlite_url: str, capfd: pytest.CaptureFixture[str]) -> None
         ("x", {"timeout": "-1"}, "a timeout"),
         ("x", {"ttl": 3, "renew_every": 1}, "less than a third"),
         ("x", {"grace": "0"}, "a grace period"),
-        ("x", {"owner": " "}, "an owner"),
+        ("x", {"owner": "\n"}, "an owner"),
         ("", {}, "a lease needs a name"),
         ("a\nb", {}, "control character"),
     ):
