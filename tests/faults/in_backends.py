@@ -292,14 +292,6 @@ _OF_LEASES = (
         "tests/leases/test_with_everything.py -k sqlite",
     ),
     Fault(
-        "PostgreSQL: a commit under a lease that is lost",
-        _PG,
-        "    AND token = (%(lease_tokens)s::bigint[])[array_position(%(lease_names)s::text[], name)]\n"
-        "    AND incarnation = (%(lease_incarnations)s::text[])[array_position(%(lease_names)s::text[], name)]\n",
-        "",
-        "tests/leases/test_row_locks.py tests/leases/test_races.py",
-    ),
-    Fault(
         "PostgreSQL: a commit does not hold its lease",
         _PG,
         "ORDER BY name FOR KEY SHARE)",
@@ -326,13 +318,6 @@ _OF_LEASES = (
         "return now + ttl if all(done) else None",
         "return now + ttl",
         f"{_LEASES} -k 'sqlite and (43 or 44)'",
-    ),
-    Fault(
-        "SQLite: what a live holder staged is cleaned up",
-        _LITE,
-        "SET state = {DOOMED} WHERE id = ? AND state <> {PUBLISHED} AND {_GONE}",
-        "SET state = {DOOMED} WHERE id = ? AND state <> {PUBLISHED}",
-        "tests/leases/test_left_behind.py -k sqlite",
     ),
 )
 
