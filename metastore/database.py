@@ -27,7 +27,7 @@ def connect(
     of :func:`metastore.open`. With ``restoring``, an import may be unfinished. Raises MigrationNeeded,
     BackendUnavailable, InvalidArgument.
     """
-    positive_integer(pool_size, "pool_size")
+    pool_size = positive_integer(pool_size, "pool_size")
     limits = Limits(pool_size, None if max_wait is None else positive_seconds(max_wait, "max_wait"))
     backend = _backend(url, deadline, limits)
     try:

@@ -55,7 +55,7 @@ def collect(session: Session, retention: timedelta, keep_versions: int) -> Colle
     """
     if not isinstance(retention, timedelta) or retention < timedelta(0):
         raise InvalidArgument(f"the retention is a timedelta of zero or more, not {shown(retention)}")
-    positive_integer(keep_versions, "keep_versions")
+    keep_versions = positive_integer(keep_versions, "keep_versions")
     backend = session.backend
     # The earlier of two clocks: one that is ahead must not make gc forget what a caller may still ask for.
     now = min(backend.now(), session.clock.micros())

@@ -68,7 +68,7 @@ def changes(
     """
     check_unreadable(unreadable)
     if limit is not None:
-        positive_integer(limit, "a limit", least=0)
+        limit = positive_integer(limit, "a limit", least=0)
     epoch, collected = backend.feed_start()
     seq = 0
     if after is not None:

@@ -40,7 +40,7 @@ class StoreLeases(Leases):
         InvalidArgument.
         """
         if token is not None:
-            positive_integer(token, "a token")
+            token = positive_integer(token, "a token")
         if not clean_text(incarnation, "an incarnation") or "\x00" in incarnation:
             raise InvalidArgument("an incarnation is a non-empty string without NUL")
         return self._database.mirror(clean_lease(name), token, clean_owner(owner), incarnation)

@@ -33,7 +33,7 @@ def check_version(record: Record, expected: int | None) -> None:
     """Raise VersionConflict if the caller expects another version."""
     if expected is None:
         return
-    positive_integer(expected, "a version")
+    expected = positive_integer(expected, "a version")
     if record.version != expected:
         raise VersionConflict(_path(record), expected, record.version)
 

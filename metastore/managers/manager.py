@@ -218,7 +218,7 @@ class Manager(Generic[E]):
         Raises EntityNotFound, or EntityAlreadyExists if the name is taken.
         """
         if id is not None:
-            integer(id, "an id")
+            id = integer(id, "an id")
         call = call_of(options)
         actor = actor_of(self._session, call)
         return self._changed(

@@ -66,7 +66,7 @@ class OwnedManager(Generic[O]):
         damaged row raises UnreadableRow.
         """
         check_unreadable(unreadable)
-        positive_integer(page_size, "a page size")
+        page_size = positive_integer(page_size, "a page size")
         backend, kind = self._session.backend, self._kind.name
 
         def read(above: Node, last: OwnedRecord | None, guards: Any) -> tuple[RowPage[OwnedRecord], int]:

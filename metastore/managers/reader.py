@@ -49,7 +49,7 @@ class Reader(Generic[E]):
         origin = self._backend.origin
         if version is None:
             return cast(E, self._kind.entity(record, origin))
-        positive_integer(version, "a version")
+        version = positive_integer(version, "a version")
         for step in self._backend.history(record.chain[-1].id, version - 1, 1):
             entity = entity_at(step, origin=origin)
             if step.version == version and entity is not None:
@@ -77,7 +77,7 @@ class Reader(Generic[E]):
     def children(self, parent: Target | None, state: int, page_size: int, unreadable: Unreadable | None) -> Iterator[E]:
         """Yield the children in ``state``, by name, then oldest first."""
         check_unreadable(unreadable)
-        positive_integer(page_size, "a page size")
+        page_size = positive_integer(page_size, "a page size")
         backend, kind = self._backend, self._kind
 
         def read(above: Node, last: Child | None, guards: Guards) -> tuple[Rows[Child], int]:
@@ -91,7 +91,7 @@ class Reader(Generic[E]):
 
     def names(self, parent: Target | None, page_size: int) -> Iterator[str]:
         """Yield the children's names, ordered by code point."""
-        positive_integer(page_size, "a page size")
+        page_size = positive_integer(page_size, "a page size")
         backend, kind = self._backend, self._kind
 
         def read(above: Node, last: NameRow | None, guards: Guards) -> tuple[Rows[NameRow], int]:

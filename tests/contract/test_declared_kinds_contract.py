@@ -75,7 +75,7 @@ def test_unknown_and_missing_fields(ground: Ground) -> None:
     manager = ground.store.manager("board")
     for fields, says in (
         ({}, "needs owner"),
-        ({"owner": "a", "colour": "red"}, "has no field 'colour'"),
+        ({"owner": "a", "colour": "red"}, "has no field colour"),
         ({"owner": 1}, "of the type str"),
         ({"owner": "a", "width": True}, "of the type int"),
         ({"owner": "a", "panels": [{"name": "p"}]}, "a name and a query"),
