@@ -302,3 +302,18 @@ class TestAnotherDatabase:
             second = first if empty.startswith("memory") else stack.enter_context(ms.open(empty))
             second.import_from(tmp_path / "export")
             assert first.tables.alter(second.tables.load("m.c.one.t"), LATER).version == 2
+
+
+def test_an_entity_of_another_store_of_the_same_database_costs_no_question(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers hand entities to each other: the database is asked who it is only where that may have changed."""
+    with ms.open(sqlite_url) as one, ms.open(sqlite_url) as other:
+        one.metalakes.create("lake")
+        catalog = one.catalogs.create("lake.c", type="relational")
+
+        def asked(*_: object) -> None:
+            raise AssertionError("the database was asked who it is")
+
+        monkeypatch.setattr(type(other._session.backend), "identify", asked)
+        assert other.catalogs.alter(catalog, ms.SetComment("mine")).comment == "mine"
