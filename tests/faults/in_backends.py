@@ -22,8 +22,8 @@ _VERSIONS = (
     Fault(
         "PostgreSQL: an alter without its version",
         _PG,
-        "WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{holds}",
-        "WHERE id = %(id)s::bigint AND {ALL_GUARDED}{holds}",
+        "WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{lease.holds}",
+        "WHERE id = %(id)s::bigint AND {ALL_GUARDED}{lease.holds}",
         "tests/contract/test_alter_contract.py tests/contract/test_commit_contract.py -k postgres",
     ),
     Fault(
@@ -36,8 +36,8 @@ _VERSIONS = (
     Fault(
         "PostgreSQL: intents are applied to any version",
         _PG,
-        "WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {sql.ALL_GUARDED}",
-        "WHERE id = %(id)s::bigint AND {sql.ALL_GUARDED}",
+        "SELECT id FROM entity WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}",
+        "SELECT id FROM entity WHERE id = %(id)s::bigint AND {ALL_GUARDED}",
         f"{_INTENTS} -k postgres",
     ),
     Fault(
@@ -81,8 +81,8 @@ _GUARDS = (
     Fault(
         "PostgreSQL: a guard without its scope version",
         _PG,
-        "AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]\n    AND (m",
-        "AND (m",
+        "    AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]\n",
+        "",
         f"{_COMMIT} -k postgres",
     ),
     Fault(
@@ -192,7 +192,7 @@ _OF_INTENTS = (
     Fault(
         "PostgreSQL: an alter overlooks what is pending",
         _PG,
-        '\n    AND NOT {_PENDING_ON.format("%(id)s::bigint")}',
+        '\n    AND NOT {pending_on("%(id)s::bigint")}',
         "",
         f"{_INTENTS} -k postgres",
     ),
@@ -206,15 +206,15 @@ _OF_INTENTS = (
     Fault(
         "SQLite: what is not pending is applied",
         _LITE,
-        'raise Refused("pending", help_.id)',
+        'raise PreconditionFailed("pending", help_.id)',
         "pass",
         f"{_INTENTS} -k sqlite",
     ),
     Fault(
         "PostgreSQL: what is not pending is applied",
         _PG,
-        "WHERE (SELECT count(*) FROM mine) = cardinality(%(r_ids)s::uuid[]) AND {sql.DURABLE})",
-        "WHERE {sql.DURABLE})",
+        "WHERE (SELECT count(*) FROM mine) = cardinality(%(r_ids)s::uuid[]) AND {DURABLE})",
+        "WHERE {DURABLE})",
         f"{_INTENTS} -k postgres",
     ),
     Fault(
@@ -244,7 +244,7 @@ _TOMBSTONES = (
         "    return rows[0][0] if rows else 1",
         f"{_CLAIMS} tests/contract/test_lost_answers_contract.py -k sqlite",
     ),
-    Fault("SQLite: any claim holds", _LITE, 'raise Refused("claim")', "pass", f"{_CLAIMS} -k sqlite"),
+    Fault("SQLite: any claim holds", _LITE, 'raise PreconditionFailed("claim")', "pass", f"{_CLAIMS} -k sqlite"),
     Fault(
         "SQLite: a claim that writes nothing is given up",
         _LITE,
@@ -255,28 +255,28 @@ _TOMBSTONES = (
     Fault(
         "PostgreSQL: a claim that writes nothing is given up",
         _PG,
-        'kept=f",\\n{_KEPT}" if skip_existing and claimed else "",',
+        'kept=f",\\n{_KEPT}" if shape.skip_existing and shape.claimed else "",',
         'kept="",',
         f"{_CLAIMS} tests/contract/test_writes_contract.py -k postgres",
     ),
     Fault(
         "PostgreSQL: what was applied may be claimed",
         _PG,
-        "AND ordinal = 0 AND action IN ({_CLAIMABLE}) AND {sql.DURABLE}",
-        "AND ordinal = 0 AND {sql.DURABLE}",
+        "AND ordinal = 0 AND action IN ({_CLAIMABLE}) AND {DURABLE}",
+        "AND ordinal = 0 AND {DURABLE}",
         f"{_CLAIMS} tests/contract/test_lost_answers_contract.py -k postgres",
     ),
     Fault(
         "SQLite: an id that gc has forgotten is taken",
         _LITE,
-        'raise Refused("stale_id")',
+        'raise PreconditionFailed("stale_id")',
         "pass",
         "tests/contract/test_keys_contract.py tests/progress/test_replays.py -k 'sqlite and (gc or future or ahead)'",
     ),
     Fault(
         "PostgreSQL: a tombstone where gc may have deleted the row",
         _PG,
-        "WHERE forgotten <= {sql.NOW} - %(life)s::bigint FOR SHARE)",
+        "WHERE forgotten <= {NOW} - %(life)s::bigint FOR SHARE)",
         "FOR SHARE)",
         "tests/contract/test_short_retention_contract.py -k postgres",
     ),
@@ -287,7 +287,7 @@ _OF_LEASES = (
     Fault(
         "SQLite: a commit under a lease that is lost",
         _LITE,
-        'raise Refused("lease")',
+        'raise PreconditionFailed("lease")',
         "pass",
         "tests/leases/test_with_everything.py -k sqlite",
     ),
