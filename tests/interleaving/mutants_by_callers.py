@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.memory.tables import Stand
-from metastore.managers import manager, target
+from metastore.managers import mutation, target
 from metastore.port.commit import Children, Commit, Committed, Delete, Expect, Listing, Newest, Outcome, Put
 from metastore.transaction.overlay import Overlay
 from tests.interleaving.mutant import Mutant
@@ -89,7 +89,7 @@ def _trusts_transactions() -> Iterator[None]:
 @contextmanager
 def _trusts_strangers() -> Iterator[None]:
     """An entity is not asked which database it is of."""
-    with patch.object(manager, "committed", _yes), patch("metastore.operation.request.committed", _yes):
+    with patch.object(mutation, "committed", _yes), patch("metastore.operation.request.committed", _yes):
         yield
 
 
