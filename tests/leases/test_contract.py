@@ -410,7 +410,7 @@ def test_a_process_below_joins_by_the_token(world: World) -> None:
         ({"ttl": 9.0, "renew_every": 3.0}, "renew_every"),
         ({"timeout": -1}, "timeout"),
         ({"name": ""}, "name"),
-        ({"name": " x"}, "name"),
+        ({"name": "x\n"}, "name"),
         ({"owner": ""}, "owner"),
     ],
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 import metastore as ms
+from metastore import database
 from metastore import store as opening
 from metastore.clock import Clock
 from tests.leases.kinds_of_work import S, furnish, picture
@@ -40,7 +41,8 @@ class Moved(Clock):
 def opened(url: str, clock: Clock) -> ms.Store:
     """Open a store that goes by a clock of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "SYSTEM", clock)
+        for module in (opening, database):
+            patch.setattr(module, "SYSTEM", clock)
         return ms.open(url)
 
 
