@@ -271,7 +271,8 @@ def _try(name: str, store: ms.Store, value: Any) -> None:
         message, late = str(error), type(error) is ms.DeadlineExceeded
     else:
         message, late = "none", False
-    assert not late, "nobody is in the way: the value is refused, or taken"
+    # a deadline of less than the call takes is a deadline all the same
+    assert not late or "deadline" in name, "nobody is in the way: the value is refused, or taken"
     assert len(message.splitlines()) == 1
     message.encode()  # it can be shown
 
