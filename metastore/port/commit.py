@@ -75,7 +75,7 @@ class Guard:
 
     Shared, unless ``exclusive``: then it waits for all sharers and makes new ones wait, so that
     what is looked at afterwards (absent names, listings) can not change before the commit. It
-    does not bump the scope version: whoever waited may go on.
+    does not bump the scope version: a commit that waited for it may go on.
     """
 
     id: int

@@ -317,3 +317,15 @@ def test_an_entity_of_another_store_of_the_same_database_costs_no_question(
 
         monkeypatch.setattr(type(other._session.backend), "identify", asked)
         assert other.catalogs.alter(catalog, ms.SetComment("mine")).comment == "mine"
+
+
+def test_a_position_of_another_database_is_refused() -> None:
+    """Equal numbers in two databases are different changes: the epoch tells them apart."""
+    with ms.open("memory://") as one, ms.open("memory://") as other:
+        for store in (one, other):
+            store.metalakes.create("lake")
+        (position,) = [change.position for change in one.changes()]
+        without_mark = position[:-8]  # as programs before this one gave it: nothing but the epoch tells
+        for foreign in (position, without_mark):
+            with pytest.raises(ms.InvalidArgument, match="of another database"):
+                list(other.changes(after=foreign))

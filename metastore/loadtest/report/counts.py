@@ -40,7 +40,7 @@ class Counts:
 
 
 def count(operations: DataFrame, spans: Spans) -> Counts:
-    """Count the operations of runs of which is known when they were."""
+    """Count the operations of the runs whose times are known."""
     lengths = {run: _nice_length(seconds) for run, (_, seconds) in spans.items()}
     lasts = {run: max(0, round(spans[run][1] / length) - 1) for run, length in lengths.items()}
     applied, write = F.col("outcome") == "applied", ~F.col("looks")
