@@ -19,7 +19,7 @@ from uuid import UUID
 from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.field import DocField, decoded
 from metastore.names import format_path
-from metastore.plain import plain
+from metastore.plain import plain, read_only
 from metastore.port.records import Origin, OwnedRecord, Record
 
 __all__ = ["Change", "Entity", "Owned", "Version", "utc"]
@@ -73,7 +73,7 @@ class _Stored:
     @cached_property
     def doc(self) -> Mapping[str, Any]:
         """The document that the database holds, as JSON values. Raises UnreadableRow, as each field does."""
-        return self._read(lambda: MappingProxyType(json.loads(self.record.doc)))
+        return self._read(lambda: read_only(json.loads(self.record.doc)))
 
     @property
     def comment(self) -> str | None:
@@ -82,7 +82,7 @@ class _Stored:
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        return self._read(lambda: MappingProxyType(self.doc["properties"]))
+        return self._read(lambda: read_only(self.doc["properties"]))
 
     @property
     def created_by(self) -> str | None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Owned
 from metastore.kinds.field import doc_field
 from metastore.kinds.kind import MAX_DEPTH, OwnedKind, is_too_deep
+from metastore.plain import read_only
 
 __all__ = ["STATISTIC", "Statistic"]
 
@@ -33,7 +33,7 @@ def _clean_values(values: Any) -> dict[str, Any]:
 class Statistic(Owned):
     """A named set of figures: ``values`` is any JSON object."""
 
-    values: Mapping[str, Any] = doc_field(_clean_values, decode=MappingProxyType)
+    values: Mapping[str, Any] = doc_field(_clean_values, decode=read_only)
 
 
 STATISTIC = OwnedKind("statistic", Statistic)
