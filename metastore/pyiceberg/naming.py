@@ -1,0 +1,71 @@
+"""PyIceberg's identifiers as paths of the store, and the store's errors as PyIceberg's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    ServiceUnavailableError,
+)
+from pyiceberg.typedef import Identifier, Properties
+from sqlalchemy.exc import IntegrityError
+
+from metastore.errors import (
+    BackendRefused,
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    NotInUse,
+    OutcomeUnknown,
+    RetriesExhausted,
+    ScopeFrozen,
+    VersionConflict,
+)
+
+__all__ = ["InvalidProperty", "errors_of_iceberg", "parts", "property_texts", "shown"]
+
+
+class InvalidProperty(ValueError, IntegrityError):
+    """A property has no key or no value. PyIceberg's SQL catalog raises the second class, and its users catch that."""
+
+    def __init__(self, message: str) -> None:
+        """Say what is wrong, as any ValueError does."""
+        IntegrityError.__init__(self, message, None, Exception(message))
+
+
+def parts(identifier: str | Identifier) -> Identifier:
+    """Return the names of an identifier. A string is cut at its dots; a tuple is taken as it is."""
+    return identifier if isinstance(identifier, tuple) else tuple(identifier.split("."))
+
+
+def shown(identifier: Identifier) -> str:
+    """Return an identifier as PyIceberg's messages write it."""
+    return ".".join(identifier)
+
+
+@contextmanager
+def errors_of_iceberg() -> Iterator[None]:
+    """Raise the errors of the store that mean the same to every call as those that users of PyIceberg catch."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise ValueError(str(error)) from error
+    except OutcomeUnknown as error:
+        raise CommitStateUnknownException(str(error)) from error
+    except BackendRefused as error:
+        raise ForbiddenError(str(error)) from error
+    except (VersionConflict, RetriesExhausted, ScopeFrozen, NotInUse, DeadlineExceeded) as error:
+        raise CommitFailedException(str(error)) from error
+    except BackendUnavailable as error:
+        raise ServiceUnavailableError(str(error)) from error
+
+
+def property_texts(properties: Properties) -> dict[str, str]:
+    """Return properties as texts. Raises InvalidProperty if a key or a value is None."""
+    if any(key is None or value is None for key, value in properties.items()):
+        raise InvalidProperty("a property needs a key and a value; None is neither")
+    return {str(key): str(value) for key, value in properties.items()}
