@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import LOCATION, URI, WAREHOUSE_LOCATION, PropertiesUpdateSummary
 from pyiceberg.catalog import MetastoreCatalog as _PyIcebergBase
 from pyiceberg.exceptions import (
-    NamespaceAlreadyExistsError,
-    NamespaceNotEmptyError,
     NoSuchIcebergTableError,
     NoSuchNamespaceError,
     NoSuchPropertyException,
     NoSuchTableError,
-    NoSuchViewError,
     TableAlreadyExistsError,
-    ViewAlreadyExistsError,
 )
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -32,16 +26,23 @@ from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
 
 import metastore
-from metastore.errors import EntityAlreadyExists, EntityNotFound, MigrationNeeded, NotEmpty
-from metastore.kinds.change import RemoveProperty, SetProperty
-from metastore.kinds.schema import Schema as StoredSchema
+from metastore.errors import EntityAlreadyExists, MigrationNeeded
 from metastore.kinds.table.kind import Table as StoredTable
-from metastore.kinds.view.kind import View as StoredView
 from metastore.pyiceberg.commits import Commits, Current, TableCommit
 from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, pointer_changes, pointer_of, schema_changes
 from metastore.pyiceberg.files import delete_quietly, read_metadata, write_metadata
-from metastore.pyiceberg.naming import errors_of_iceberg, parts, property_texts, shown
-from metastore.pyiceberg.views import new_view_metadata, read_view, view_fields, view_pointer, write_view
+from metastore.pyiceberg.namespaces import Namespaces
+from metastore.pyiceberg.naming import (
+    errors_of_iceberg,
+    missing_raises,
+    namespace_names,
+    no_namespace,
+    no_table,
+    parts,
+    property_texts,
+    shown,
+)
+from metastore.pyiceberg.views import Views, new_view_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,8 +53,6 @@ __all__ = ["MetastoreCatalog"]
 
 _METALAKE = "metalake"
 _CATALOG = "catalog"
-_EMPTY_NAMESPACE = {"exists": "true"}
-"""What PyIceberg's SQL catalog shows of a namespace without properties."""
 
 
 class MetastoreCatalog(_PyIcebergBase):
@@ -77,6 +76,8 @@ class MetastoreCatalog(_PyIcebergBase):
             self._store = _opened(uri)
             self._root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
             self._make_root()
+        self._namespaces = Namespaces(self._store, self._root)
+        self._views = Views(self._store, self._root, self._io)
         self._commits = Commits(self._store, self._io)
 
     def create_tables(self) -> None:
@@ -100,45 +101,23 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         """Create a namespace, and those above it that are missing. Raises NamespaceAlreadyExistsError, ValueError."""
-        names = _namespace(namespace)
-        with errors_of_iceberg():
-            try:
-                self._store.schemas.create((*self._root, *names), properties=property_texts(properties), parents=True)
-            except EntityAlreadyExists as error:
-                raise NamespaceAlreadyExistsError(f"Namespace {shown(names)} already exists") from error
+        self._namespaces.create(namespace_names(namespace), property_texts(properties))
 
     def drop_namespace(self, namespace: str | Identifier) -> None:
         """Drop an empty namespace. Raises NoSuchNamespaceError, NamespaceNotEmptyError."""
-        names = _namespace(namespace)
-        with errors_of_iceberg():
-            try:
-                dropped = self._store.schemas.drop((*self._root, *names))
-            except NotEmpty as error:
-                raise NamespaceNotEmptyError(f"Namespace {shown(names)} is not empty. {error}") from error
-        if not dropped:
-            raise _no_namespace(names)
+        self._namespaces.drop(namespace_names(namespace))
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         """Return the namespaces directly below one, or at the top. Raises NoSuchNamespaceError."""
-        names = _namespace(namespace) if namespace else ()
-        with errors_of_iceberg(), _missing(_no_namespace(names)):
-            return [(*names, name) for name in self._store.schemas.names((*self._root, *names))]
+        return self._namespaces.list(namespace_names(namespace) if namespace else ())
 
     def namespace_exists(self, namespace: str | Identifier) -> bool:
         """Whether there is such a namespace."""
-        with errors_of_iceberg():
-            return self._store.schemas.exists((*self._root, *_namespace(namespace)))
+        return self._namespaces.exists(namespace_names(namespace))
 
     def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
         """Return a namespace's properties. Raises NoSuchNamespaceError."""
-        return dict(self._load_namespace(namespace).properties) or dict(_EMPTY_NAMESPACE)
-
-    def _load_namespace(self, namespace: str | Identifier) -> StoredSchema:
-        names = _namespace(namespace)
-        # PyIceberg's SQL catalog writes it like this, and programs match the text
-        missing = NoSuchNamespaceError(f"Namespace {shown(names)} does not exists")
-        with errors_of_iceberg(), _missing(missing):
-            return self._store.schemas.load((*self._root, *names))
+        return self._namespaces.properties(namespace_names(namespace))
 
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
@@ -147,13 +126,8 @@ class MetastoreCatalog(_PyIcebergBase):
 
         Raises NoSuchNamespaceError; ValueError if a key is removed and set.
         """
-        schema = self._load_namespace(namespace)
-        summary, _ = self._get_updated_props_and_update_summary(dict(schema.properties), removals, updates)
-        removed = [RemoveProperty(key) for key in summary.removed]
-        added = [SetProperty(key, value) for key, value in property_texts(updates).items()]
-        with errors_of_iceberg(), _missing(_no_namespace(parts(namespace))):
-            self._store.schemas.alter(schema, *removed, *added)
-        return summary
+        self._check_for_overlap(removals, updates)
+        return self._namespaces.update(namespace_names(namespace), removals or set(), property_texts(updates))
 
     # Tables
 
@@ -205,7 +179,7 @@ class MetastoreCatalog(_PyIcebergBase):
     def _create(self, names: Identifier, metadata: TableMetadata, location: str) -> None:
         """Write the metadata file of a new table and create the table; delete the file if that fails."""
         if not self.namespace_exists(names[:-1]):
-            raise _no_namespace(names[:-1])
+            raise no_namespace(names[:-1])
         io = self._io(metadata.properties, location)
         write_metadata(io, metadata, location)
         try:
@@ -215,7 +189,7 @@ class MetastoreCatalog(_PyIcebergBase):
             raise
 
     def _create_entity(self, names: Identifier, metadata: TableMetadata, location: str) -> None:
-        with errors_of_iceberg(), _missing(_no_namespace(names[:-1])):
+        with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])):
             try:
                 self._store.tables.create((*self._root, *names), **fields_of(metadata, location))
             except EntityAlreadyExists as error:
@@ -229,7 +203,7 @@ class MetastoreCatalog(_PyIcebergBase):
         names = parts(identifier)
         metadata = read_metadata(self._io(EMPTY_DICT, metadata_location), metadata_location)
         if not self.namespace_exists(names[:-1]):
-            raise _no_namespace(names[:-1])
+            raise no_namespace(names[:-1])
         try:
             self._create_entity(names, metadata, metadata_location)
         except TableAlreadyExistsError:
@@ -261,8 +235,8 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         """Return the Iceberg tables of a namespace. Raises NoSuchNamespaceError."""
-        names = _namespace(namespace)
-        with errors_of_iceberg(), _missing(_no_namespace(names)):
+        names = namespace_names(namespace)
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
             tables = self._store.tables.list((*self._root, *names))
             return [(*names, table.name) for table in tables if pointer_of(table)]
 
@@ -271,7 +245,7 @@ class MetastoreCatalog(_PyIcebergBase):
         names = parts(identifier)
         with errors_of_iceberg():
             if not self._store.tables.drop(self._entity(names)):
-                raise _no_table(names)
+                raise no_table(names)
 
     def purge_table(self, identifier: str | Identifier) -> None:
         """Drop a table for good and delete its files. Raises NoSuchTableError."""
@@ -290,8 +264,8 @@ class MetastoreCatalog(_PyIcebergBase):
         old, new = parts(from_identifier), parts(to_identifier)
         entity = self._entity(old)
         if not self.namespace_exists(new[:-1]):
-            raise _no_namespace(new[:-1])
-        with errors_of_iceberg(), _missing(_no_table(old)):
+            raise no_namespace(new[:-1])
+        with errors_of_iceberg(), missing_raises(no_table(old)):
             try:
                 self._store.tables.rename(entity, (*self._root, *new))
             except EntityAlreadyExists as error:
@@ -349,69 +323,36 @@ class MetastoreCatalog(_PyIcebergBase):
         """Create a view. Raises ViewAlreadyExistsError (also for a table of that name), NoSuchNamespaceError."""
         names = parts(identifier)
         if not self.namespace_exists(names[:-1]):
-            raise _no_namespace(names[:-1])
+            raise no_namespace(names[:-1])
         place = location.rstrip("/") if location else self._default_location(names)
-        metadata = new_view_metadata(
-            place, self._convert_schema_if_needed(schema), view_version, property_texts(properties)
-        )
-        io = self._io(EMPTY_DICT, place)
-        file = write_view(io, metadata)
-        try:
-            self._create_view_entity(names, view_fields(metadata, file))
-        except (ViewAlreadyExistsError, NoSuchNamespaceError, ValueError):
-            delete_quietly(io, [file])
-            raise
-        return View(names, metadata)
-
-    def _create_view_entity(self, names: Identifier, fields: dict[str, Any]) -> None:
-        with errors_of_iceberg(), _missing(_no_namespace(names[:-1])):
-            try:
-                self._store.views.create((*self._root, *names), **fields)
-            except EntityAlreadyExists as error:
-                raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
+        converted = self._convert_schema_if_needed(schema)
+        return self._views.create(names, new_view_metadata(place, converted, view_version, property_texts(properties)))
 
     def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
         """Create a view from its metadata file. Raises ViewAlreadyExistsError, NoSuchNamespaceError."""
-        names = parts(identifier)
-        metadata = read_view(self._io(EMPTY_DICT, metadata_location), metadata_location)
-        self._create_view_entity(names, view_fields(metadata, metadata_location))
-        return View(names, metadata)
+        return self._views.register(parts(identifier), metadata_location)
 
     def load_view(self, identifier: str | Identifier) -> View:
         """Return a view. Raises NoSuchViewError."""
-        names = parts(identifier)
-        location = view_pointer(self._view_entity(names))
-        if location is None:
-            raise NoSuchViewError(f"View is not an Iceberg view: {shown(names)}")
-        return View(names, read_view(self._io(EMPTY_DICT, location), location))
+        return self._views.load(parts(identifier))
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         """Whether there is such a view."""
-        with errors_of_iceberg():
-            return self._store.views.exists((*self._root, *parts(identifier)))
+        return self._views.exists(parts(identifier))
 
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
         """Return the views of a namespace. Raises NoSuchNamespaceError."""
-        names = _namespace(namespace)
-        with errors_of_iceberg(), _missing(_no_namespace(names)):
-            return [(*names, name) for name in self._store.views.names((*self._root, *names))]
+        return self._views.list(namespace_names(namespace))
 
     def drop_view(self, identifier: str | Identifier) -> None:
         """Drop a view. Raises NoSuchViewError."""
-        names = parts(identifier)
-        with errors_of_iceberg():
-            if not self._store.views.drop((*self._root, *names)):
-                raise NoSuchViewError(f"View does not exist: {shown(names)}")
-
-    def _view_entity(self, names: Identifier) -> StoredView:
-        with errors_of_iceberg(), _missing(NoSuchViewError(f"View does not exist: {shown(names)}")):
-            return self._store.views.load((*self._root, *names))
+        self._views.drop(parts(identifier))
 
     # What the parts share
 
     def _entity(self, names: Identifier) -> StoredTable:
-        _namespace(names[:-1])
-        with errors_of_iceberg(), _missing(_no_table(names)):
+        namespace_names(names[:-1])
+        with errors_of_iceberg(), missing_raises(no_table(names)):
             entity = self._store.tables.load((*self._root, *names))
         if entity.format != FORMAT:
             raise NoSuchIcebergTableError(f"Table is not an Iceberg table: {shown(names)}")
@@ -461,33 +402,6 @@ def _url(uri: str) -> str:
     return uri.replace("postgresql+psycopg2:", "postgresql+psycopg:", 1)
 
 
-def _namespace(namespace: str | Identifier) -> Identifier:
-    """Return the names of a namespace. Raises NoSuchNamespaceError if there is none, or an empty one among them."""
-    names = parts(namespace)
-    if not names:
-        raise NoSuchNamespaceError("Empty namespace identifier")
-    if any(not name.strip() for name in names):
-        raise NoSuchNamespaceError("Namespace identifier contains an empty segment or a segment with only whitespace")
-    return names
-
-
-@contextmanager
-def _missing(error: Exception) -> Iterator[None]:
-    """Raise ``error`` for what the store does not have."""
-    try:
-        yield
-    except EntityNotFound as missing:
-        raise error from missing
-
-
 def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
     fields: dict[str, Any] = {"metadata": metadata, "metadata-location": location}
     return CommitTableResponse(**fields)
-
-
-def _no_namespace(names: Identifier) -> NoSuchNamespaceError:
-    return NoSuchNamespaceError(f"Namespace does not exist: {shown(names)}")
-
-
-def _no_table(names: Identifier) -> NoSuchTableError:
-    return NoSuchTableError(f"Table does not exist: {shown(names)}")

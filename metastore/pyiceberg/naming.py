@@ -9,6 +9,8 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
     ServiceUnavailableError,
 )
 from pyiceberg.typedef import Identifier, Properties
@@ -18,6 +20,7 @@ from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
     DeadlineExceeded,
+    EntityNotFound,
     InvalidArgument,
     NotInUse,
     OutcomeUnknown,
@@ -26,7 +29,17 @@ from metastore.errors import (
     VersionConflict,
 )
 
-__all__ = ["InvalidProperty", "errors_of_iceberg", "parts", "property_texts", "shown"]
+__all__ = [
+    "InvalidProperty",
+    "errors_of_iceberg",
+    "missing_raises",
+    "namespace_names",
+    "no_namespace",
+    "no_table",
+    "parts",
+    "property_texts",
+    "shown",
+]
 
 
 class InvalidProperty(ValueError, IntegrityError):
@@ -45,6 +58,35 @@ def parts(identifier: str | Identifier) -> Identifier:
 def shown(identifier: Identifier) -> str:
     """Return an identifier as PyIceberg's messages write it."""
     return ".".join(identifier)
+
+
+def namespace_names(namespace: str | Identifier) -> Identifier:
+    """Return the names of a namespace. Raises NoSuchNamespaceError if there is none, or an empty one among them."""
+    names = parts(namespace)
+    if not names:
+        raise NoSuchNamespaceError("Empty namespace identifier")
+    if any(not name.strip() for name in names):
+        raise NoSuchNamespaceError("Namespace identifier contains an empty segment or a segment with only whitespace")
+    return names
+
+
+def no_namespace(names: Identifier) -> NoSuchNamespaceError:
+    """Return the error for a namespace that is not there."""
+    return NoSuchNamespaceError(f"Namespace does not exist: {shown(names)}")
+
+
+def no_table(names: Identifier) -> NoSuchTableError:
+    """Return the error for a table that is not there."""
+    return NoSuchTableError(f"Table does not exist: {shown(names)}")
+
+
+@contextmanager
+def missing_raises(error: Exception) -> Iterator[None]:
+    """Raise ``error`` for what the store does not have."""
+    try:
+        yield
+    except EntityNotFound as missing:
+        raise error from missing
 
 
 @contextmanager

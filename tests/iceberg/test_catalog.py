@@ -201,8 +201,8 @@ def test_a_staged_table_in_a_nested_namespace(catalog: MetastoreCatalog) -> None
 
 def test_views(catalog: MetastoreCatalog) -> None:
     catalog.create_namespace("a")
-    version = ViewVersion(
-        **{
+    version = ViewVersion.model_validate(
+        {
             "schema-id": 0,
             "representations": [{"type": "sql", "sql": "SELECT 1 AS id", "dialect": "spark"}],
             "default-namespace": ("a",),

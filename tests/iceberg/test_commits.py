@@ -89,7 +89,7 @@ def test_a_stale_schema_id_fails_at_once(catalog: MetastoreCatalog, table: Table
     ):
         catalog.commit_table(
             table,
-            (AssertCurrentSchemaId(**{"current-schema-id": 7}),),
+            (AssertCurrentSchemaId.model_validate({"type": "assert-current-schema-id", "current-schema-id": 7}),),
             (SetPropertiesUpdate(updates={"k": "v"}),),
         )
     assert "k" not in catalog.load_table("a.t").properties
