@@ -19,6 +19,7 @@ from metastore.errors import (
     NotInUse,
     OperationIdReused,
     OutcomeUnknown,
+    PermissionDenied,
     PoolExhausted,
     RetriesExhausted,
     ScopeFrozen,
@@ -49,6 +50,7 @@ from metastore.kinds.model.version import ModelVersion
 from metastore.kinds.partition import Partition
 from metastore.kinds.read_changes import change_from_dict, changes_from_list
 from metastore.kinds.schema import Schema
+from metastore.kinds.secret import Secret, secret
 from metastore.kinds.statistic import Statistic
 from metastore.kinds.table.changes import (
     FIRST,
@@ -145,6 +147,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "PermissionDenied",
     "PoolExhausted",
     "PoolUse",
     "RemoveProperty",
@@ -155,6 +158,7 @@ __all__ = [
     "RetypeColumn",
     "Schema",
     "ScopeFrozen",
+    "Secret",
     "SetAutoIncrement",
     "SetColumnComment",
     "SetColumnDefault",
@@ -188,4 +192,5 @@ __all__ = [
     "new_operation_id",
     "open",
     "restore",
+    "secret",
 ]
