@@ -71,7 +71,7 @@ def as_secret(value: str) -> Secret | None:
 def properties_shown(properties: Mapping[str, str]) -> Mapping[str, str]:
     """Return the properties of a document as an entity shows them: secrets as :class:`Secret`."""
     if not any(value.startswith(PREFIX) for value in properties.values()):
-        return MappingProxyType(properties)  # type: ignore[arg-type]  # a document's properties are a dict
+        return MappingProxyType(properties)
     return MappingProxyType({key: as_secret(value) or value for key, value in properties.items()})
 
 
