@@ -48,6 +48,8 @@ from metastore.kinds.model.changes import RemoveUri, SetUri
 from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import ModelVersion
 from metastore.kinds.partition import Partition
+from metastore.kinds.policy import Policy, SetContent, SetEnabled, SetSupports
+from metastore.kinds.principal import Group, Role, SetExternalId, User
 from metastore.kinds.read_changes import change_from_dict, changes_from_list
 from metastore.kinds.schema import Schema
 from metastore.kinds.secret import Secret, secret
@@ -70,6 +72,7 @@ from metastore.kinds.table.changes import (
 )
 from metastore.kinds.table.kind import Table
 from metastore.kinds.table.layout import Index
+from metastore.kinds.tag import SetAllowedValues, Tag
 from metastore.kinds.topic import Topic
 from metastore.kinds.view.changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
 from metastore.kinds.view.document import SQL
@@ -120,6 +123,7 @@ __all__ = [
     "Field",
     "Fileset",
     "Function",
+    "Group",
     "Holder",
     "Implementation",
     "Imported",
@@ -148,6 +152,7 @@ __all__ = [
     "Page",
     "Partition",
     "PermissionDenied",
+    "Policy",
     "PoolExhausted",
     "PoolUse",
     "RemoveProperty",
@@ -156,21 +161,27 @@ __all__ = [
     "RenameColumn",
     "RetriesExhausted",
     "RetypeColumn",
+    "Role",
     "Schema",
     "ScopeFrozen",
     "Secret",
+    "SetAllowedValues",
     "SetAutoIncrement",
     "SetColumnComment",
     "SetColumnDefault",
     "SetColumnNullable",
     "SetComment",
+    "SetContent",
     "SetDefaultCatalog",
     "SetDefaultSchema",
+    "SetEnabled",
+    "SetExternalId",
     "SetFormat",
     "SetImplementation",
     "SetLocation",
     "SetProperty",
     "SetRepresentation",
+    "SetSupports",
     "SetUri",
     "Snapshot",
     "Statistic",
@@ -178,8 +189,10 @@ __all__ = [
     "Store",
     "StoreClosed",
     "Table",
+    "Tag",
     "Topic",
     "UnreadableRow",
+    "User",
     "Version",
     "VersionConflict",
     "View",

@@ -63,6 +63,8 @@ class Kind:
     container: bool = False
     can_be_disabled: bool = False
     since: int = 1
+    stays: bool = False
+    """It never moves to another parent."""
     check_doc: Callable[[Doc, Doc], None] | None = None
     """Gets the document after changes and the one before; raises InvalidArgument for a wrong result. Built-in kinds
     have none: their changes check what they write."""
