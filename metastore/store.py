@@ -28,6 +28,7 @@ from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
+from metastore.managers.reveal import reveal
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path
@@ -225,6 +226,14 @@ class Store(Managers):
         """
         backend = self._session.backend
         return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
+
+    def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
+        """Return the secret that the property ``key`` of ``target`` refers to; this process reads it now.
+
+        ``kind`` says what a path means; None: what is there, a container first. Raises EntityNotFound; InvalidArgument
+        if the property is no secret, or its variable or file cannot be read here. Keep the result out of logs.
+        """
+        return reveal(self._session, target, key, kind)
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""
