@@ -37,6 +37,8 @@ class ManagerSession:
     recent: Recent = field(default_factory=Recent)
     outer: Session | None = None
     """The store's session, of a transaction's."""
+    bounds_reads: bool = False
+    """A view's own deadline holds for its reads too. (A store's deadline holds for them in the backend.)"""
     _epoch: str | None = None
 
     def epoch(self) -> str:
@@ -72,7 +74,8 @@ class Session(ManagerSession):
         """Return a session with another principal or deadline that shares all else: the backend, what is remembered."""
         bound = copy(self)
         bound.principal = self.principal if principal is None else principal
-        bound.policy = self.policy if deadline is None else replace(self.policy, deadline=float(deadline))
+        if deadline is not None:
+            bound.policy, bound.bounds_reads = replace(self.policy, deadline=float(deadline)), True
         return bound
 
     def epoch(self) -> str:
