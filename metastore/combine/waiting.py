@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 from uuid import UUID
 
 from metastore.combine.lane import Resign
 from metastore.combine.reads import below
 from metastore.errors import DeadlineExceeded, InvalidArgument
+from metastore.kinds.entity import Entity
 from metastore.metrics import Decided
 from metastore.operation.operation import Begun, Operation
 from metastore.operation.request import Call, Proposal, Request, View, committed
 from metastore.operation.session import Session
+from metastore.port.backend import Reads
 from metastore.port.batches import Below
 from metastore.port.commit import LIVE, Unknown
 from metastore.port.records import ROOT, Known, Lookup, Node, Origin, Record, Resolved
@@ -121,11 +123,19 @@ class _Seen(View):
     """A view that shows one entity, and nothing else."""
 
     def __init__(self, session: Session, below: Below | None, found: Record | None) -> None:
-        super().__init__(_One(session, below, found), False, session.recent)  # type: ignore[arg-type]
+        self._one = _One(session, below, found)
+        super().__init__(cast(Reads, self._one), False, session.recent)
 
     def follow(self, path: Lookup) -> tuple[Node, ...] | None:
         """Return where a path led last: the commit's guards check it."""
         return None if self._recent is None else self._recent.at(path)
+
+    def trusts(self, entity: Entity) -> bool:
+        """Whether the attempt may use an entity in hand: a new entity's parent, which the commit's guards check."""
+        if self._one.shows(entity.id) or not (committed(self.backend, entity) and entity.record.live):
+            return False
+        self.guessed = True
+        return True
 
 
 class _One:
@@ -135,6 +145,9 @@ class _One:
         self._session = session
         self._below = below
         self._found = found
+
+    def shows(self, entity_id: int) -> bool:
+        return self._found is not None and self._found.chain[-1].id == entity_id
 
     @property
     def origin(self) -> Origin:
@@ -147,7 +160,7 @@ class _One:
         return [Resolved(self._below.parents if found is None else found.chain, found)]
 
     def by_id(self, ids: list[int]) -> list[Known | None]:
-        if self._found is None or ids != [self._found.chain[-1].id]:
+        if self._found is None or not self.shows(ids[0]):
             raise Left
         return [Known(self._found, LIVE, True, False)]
 

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 
 from metastore.combine.alters import Alters
 from metastore.combine.lane import Handle, Lane, Tell
+from metastore.combine.singles import Creates, Drops
 from metastore.combine.waiting import AGAIN, ROUNDS, Waiting, waiting
 from metastore.deadlines import until
 from metastore.operation.request import Call, Request
@@ -30,7 +31,7 @@ __all__ = ["KINDS", "Writes"]
 T = TypeVar("T")
 Waiter = Handle[Waiting[Any], Any]
 
-KINDS: Final = ("alter",)
+KINDS: Final = ("alter", "create", "drop")
 """What travels together: the requests' verbs."""
 
 
@@ -39,7 +40,11 @@ class Writes:
 
     def __init__(self, backend: Batches, lane: Lane[Waiting[Any], Any]) -> None:
         self._lane = lane
-        self._together: dict[str, Callable[[Sequence[Waiter]], Tell]] = {"alter": Alters(backend).send}
+        self._together: dict[str, Callable[[Sequence[Waiter]], Tell]] = {
+            "alter": Alters(backend).send,
+            "create": Creates(backend).send,
+            "drop": Drops(backend).send,
+        }
 
     def waiting(self, session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
         """Return a request as one that may travel with others; None if it cannot."""

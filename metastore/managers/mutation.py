@@ -55,7 +55,7 @@ class Mutation(Generic[T]):
             arguments=all_arguments,
             merge=self.merge,
             exclusive=self.exclusive,
-            where=None if self.exclusive else lambda: place_of(kind, target),
+            where=None if kind.container and self.exclusive else lambda: place_of(kind, target),
         )
         return perform(session, request, call)
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
-from metastore.port.commit import Conflicted, Guard, Unknown
+from metastore.port.commit import Conflicted, Guard, Insert, Result, Unknown, Update
 from metastore.port.records import Node, Record
 
-__all__ = ["AlterStep", "AlterTogether", "Altered", "Batches", "Below"]
+__all__ = ["AlterStep", "AlterTogether", "Altered", "Batches", "Below", "Results", "Single"]
 
 
 class Below(NamedTuple):
@@ -60,6 +60,15 @@ class Altered(NamedTuple):
     modified_at: int = 0
 
 
+class Single(NamedTuple):
+    """One operation with one write: a new entity, or an exclusive update that keeps the document."""
+
+    guards: tuple[Guard, ...]
+    write: Insert | Update
+    operation_id: UUID
+    principal: str | None
+
+
 @runtime_checkable
 class Batches(Protocol):
     """A backend for which one message for many requests is cheaper than a message for each."""
@@ -80,3 +89,20 @@ class Batches(Protocol):
         over what is locked. Conflicted: nothing of it was applied.
         """
         ...
+
+    def create_together(self, inserts: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
+        """Make each of these entities by itself, in one transaction; no two have one name. One attempt.
+
+        A result for each; None: it was not made, because its name is taken or a guard does not hold.
+        """
+        ...
+
+    def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
+        """Apply each of these exclusive updates by itself, in one transaction; each entity stands there once.
+
+        A result for each; None: it was not applied, because a precondition does not hold or its row was locked.
+        """
+        ...
+
+
+Results = list[Result | None]

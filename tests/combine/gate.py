@@ -15,7 +15,7 @@ from metastore import Store
 from metastore.combine.combiner import Combiner
 from metastore.combine.lane import Lane, Term
 
-__all__ = ["always_together", "batches_of", "lanes", "together"]
+__all__ = ["always_together", "batches_of", "full_operations", "lanes", "together"]
 
 LONGEST = 60.0
 """How long a test waits for its requests (seconds)."""
@@ -92,7 +92,6 @@ def batches_of(lane: Lane[Any, Any]) -> Iterator[list[int]]:
 def always_together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let no request go alone at once: each leads a batch, of itself at least. Return the list of their sizes."""
     sizes: list[int] = []
-    lead = Lane._lead
 
     def run(self: Any, kind: Any, request: Any, ends: Any, alone: Any, send: Any, expired: Any = TimeoutError) -> Any:
         def counted(handles: Sequence[Any]) -> Any:
@@ -101,6 +100,16 @@ def always_together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return self.result(self.submit(kind, request, ends), alone, counted, expired)
 
-    assert lead is Lane._lead
     monkeypatch.setattr(Lane, "run", run)
     return sizes
+
+
+@contextmanager
+def full_operations(store: Store) -> Iterator[None]:
+    """Let every request go past the lanes: for tests that stand between an operation and its backend."""
+    session = store._session
+    combiner, session.combiner = session.combiner, None
+    try:
+        yield
+    finally:
+        session.combiner = combiner

@@ -241,3 +241,104 @@ def test_a_lost_answer_is_resolved_by_each_operation_id(
     resolved = store.metrics().ambiguous
     assert resolved == {"applied" if applied else "not_applied": 6}
     assert store.verify() == []
+
+
+def test_creates_of_one_batch(store: Store) -> None:
+    _, writes = lanes(store)
+    schema = store.schemas.load(SCHEMA)
+    calls: list[Call] = [
+        lambda n=n: store.tables.create(f"{SCHEMA}.n{n}", comment=str(n), principal=f"p{n}")  # type: ignore[misc]
+        for n in (3, 1, 2)
+    ]
+    calls += [lambda: store.tables.create(f"{SCHEMA}.n1"), lambda: store.tables.create(path(0))]
+    calls += [lambda: store.tables.create("n4", parent=schema), lambda: store.views.create(f"{SCHEMA}.v", columns=[])]
+    calls += [lambda: store.tables.create(f"{SCHEMA}.nul", comment="\x00"), lambda: store.schemas.create("lake.c.s2")]
+    with batches_of(writes) as sizes:
+        found = together(writes, calls[:6] + calls[7:])
+    assert sizes == [8]
+    names = [getattr(one, "name", type(one).__name__) for one in found]
+    assert names == ["n3", "n1", "n2", "EntityAlreadyExists", "EntityAlreadyExists", "n4", "nul", "s2"]
+    for n, table in zip((3, 1, 2), found, strict=False):
+        assert (table.comment, table.created_by, table.version) == (str(n), f"p{n}", 1)
+        assert store.tables.load(table.path) == table
+        (made,) = store.tables.history(table.path)
+        assert made.entity == table
+        assert store.outcome(made.operation_id) == ms.Outcome("committed", table)
+    assert store.verify() == []
+
+
+def test_drops_of_one_batch(store: Store, url: str) -> None:
+    _, writes = lanes(store)
+    in_hand = store.tables.load(path(2))
+    old = store.tables.load(path(3))
+    store.tables.alter(old, ms.SetComment("newer"))
+    calls: list[Call] = [lambda n=n: store.tables.drop(path(n), principal=f"p{n}") for n in (0, 1, 0)]  # type: ignore[misc]
+    calls += [lambda: store.tables.drop(in_hand), lambda: store.tables.drop(old), lambda: store.views.drop(path(4))]
+    calls += [lambda: store.tables.drop(f"{SCHEMA}.none"), lambda: store.tables.drop(path(5), expected_version=9)]
+    with batches_of(writes) as sizes:
+        found = together(writes, calls)
+    assert sizes == [8]
+    assert sorted(found[:3]) == [False, True, True]
+    assert found[3:7] == [True, True, False, False]
+    assert isinstance(found[7], ms.VersionConflict)
+    assert list(store.tables.names(SCHEMA)) == ["t4", "t5", "t6", "t7"]
+    assert store.tables.restore(path(0)).version == 3
+    dropped = [c for c in store.changes() if c.action == "drop"]
+    assert {(c.path_before, c.principal) for c in dropped[:2]} == {(path(0), "p0"), (path(1), "p1")}
+    assert store.verify() == []
+
+
+def test_a_drop_waits_for_nobody_and_hurts_nobody(store: Store, url: str) -> None:
+    """A batch passes over a row that another transaction holds; its owner waits for it alone."""
+    _, writes = lanes(store)
+    locked = store.tables.load(path(0)).id
+    others, ended = threading.Event(), threading.Event()
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        connection.execute("SELECT 1 FROM guard WHERE id = %s FOR UPDATE", [locked])
+
+        def drop(n: int) -> bool:
+            done = store.tables.drop(path(n))
+            if n:
+                others.set()
+            return done
+
+        def free() -> None:
+            others.wait(60)
+            connection.rollback()
+            ended.set()
+
+        thread = threading.Thread(target=free)
+        thread.start()
+        found = together(writes, [lambda: drop(0), lambda: drop(1)])
+        thread.join()
+    assert found == [True, True]
+    assert ended.is_set()
+    assert store.verify() == []
+
+
+def test_an_intent_that_is_pending_stops_a_batch_and_is_helped(store: Store) -> None:
+    from metastore.port.commit import Entry
+
+    _, writes = lanes(store)
+    table = store.tables.load(path(0))
+    backend, own = store._session.backend, ms.new_operation_id()
+    change = '[{"change": "SetProperty", "key": "theirs", "value": "1"}]'
+    backend.write_down(Entry(own, "pending", "other", table.id, "table", path(0), change, format=1, seconds=60.0))
+    found = together(writes, [set_in(store, 0, "mine"), set_in(store, 1, "mine")])
+    assert [t.version for t in found] == [3, 2]
+    assert set(found[0].properties) == {"theirs", "mine"}
+    assert store.outcome(own).state == "committed"
+    assert store.verify() == []
+
+
+def test_a_frozen_schema_stops_a_batch(store: Store, url: str) -> None:
+    _, writes = lanes(store)
+    with ms.open(url) as other, other.schemas.exclusive(SCHEMA, ttl=60.0):
+        calls: list[Call] = [
+            set_in(store, 0, "k", deadline=0.5),
+            lambda: store.tables.create(f"{SCHEMA}.new", deadline=0.5),
+            lambda: store.tables.drop(path(1), deadline=0.5),
+        ]
+        found = [together(writes, [call])[0] for call in calls]
+    assert [type(one) for one in found] == [ms.ScopeFrozen] * 3
+    assert [t.version for t in store.tables.list(SCHEMA)] == [1] * 8

@@ -31,7 +31,7 @@ from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
-from metastore.port.batches import Altered, AlterTogether, Below
+from metastore.port.batches import Altered, AlterTogether, Below, Results, Single
 from metastore.port.commit import (
     Commit,
     Conflicted,
@@ -133,15 +133,25 @@ class PostgresBackend(PostgresReads):
     def alter_together(
         self, alters: Sequence[AlterTogether], patience: int | None
     ) -> list[Altered] | Conflicted | Unknown:
-        statement = together.alter_statement(alters, patience)
+        rows = self._together(together.alter_statement(alters, patience), patience)
+        return together.altered(alters, rows) if isinstance(rows, list) else rows
+
+    def create_together(self, inserts: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
+        rows = self._together(together.create_statement(inserts, patience), patience)
+        return together.results(len(inserts), rows) if isinstance(rows, list) else rows
+
+    def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
+        rows = self._together(together.exclusive_statement(updates, patience), patience)
+        return together.results(len(updates), rows) if isinstance(rows, list) else rows
+
+    def _together(self, statement: Statement, patience: int | None) -> list[Row] | Conflicted | Unknown:
         try:
             with self.pool.connection() as connection:
-                rows = _rows_of_writes(connection, [statement])
+                return _rows_of_writes(connection, [statement])
         except psycopg.errors.LockNotAvailable as error:
             return self._failed(error) if patience is None else Conflicted("busy")
         except psycopg.Error as error:
             return self._failed(error)
-        return together.altered(alters, rows)
 
     # --- operations that are written down, and marks
 
