@@ -183,7 +183,7 @@ class DatabaseBook:
             yield LeaseEvent("commit", token, *when, event.operation_id, position, event.path)
 
     def _events(self, lease_id: int) -> Iterator[tuple[int, LeaseEvent]]:
-        for step in steps_of(self._session.backend, lease_id):
+        for step in steps_of(self._session.backend.history, lease_id):
             changes = decode(json.loads(step.changes or "[]"))
             who = next((c for c in changes if isinstance(c, LeaseHolder)), LeaseHolder(None, None))
             event = LeaseEvent(

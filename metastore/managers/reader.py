@@ -19,6 +19,7 @@ from metastore.operation.guards import lookup
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import View
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import timing
 from metastore.port.backend import Reads
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Node, Record
@@ -83,10 +84,11 @@ class Reader(Generic[E]):
         check_unreadable(unreadable)
         page_size = positive_integer(page_size, "a page size")
         backend, kind = self._backend, self._kind
+        ask = timing(self._session, "list" if state == LIVE else "dropped", backend.children)
 
         def read(above: Node, last: Child | None, guards: Guards) -> tuple[Rows[Child], int]:
             after = ("", 0) if last is None else (last.key, last.node.id)
-            return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
+            return ask(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
 
         for nodes, child in pages(backend, kind, parent, read):
             entity = self._entity(state, nodes, child)
@@ -97,10 +99,11 @@ class Reader(Generic[E]):
         """Yield the children's names, ordered by code point."""
         page_size = positive_integer(page_size, "a page size")
         backend, kind = self._backend, self._kind
+        ask = timing(self._session, "names", backend.names)
 
         def read(above: Node, last: NameRow | None, guards: Guards) -> tuple[Rows[NameRow], int]:
             after = "" if last is None else last[0]
-            return backend.names(above.id, kind.name, kind.family, after, page_size, guards), page_size
+            return ask(above.id, kind.name, kind.family, after, page_size, guards), page_size
 
         for _, (_, name) in pages(backend, kind, parent, read):
             yield name
