@@ -14,6 +14,7 @@ from metastore import gc as collecting
 from metastore import stats
 from metastore.arguments import items, positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
+from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument
 from metastore.feed import feed
@@ -28,6 +29,7 @@ from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
+from metastore.managers.reveal import reveal
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path
@@ -66,7 +68,9 @@ class Store(Managers):
 
     def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
         self._url = url
-        self._stand_on(Session(backend, clock, policy, Call(principal).principal))
+        session = Session(backend, clock, policy, Call(principal).principal)
+        session.combiner = Combiner.of(session)
+        self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
     def _stand_on(self, session: Session) -> None:
@@ -225,6 +229,14 @@ class Store(Managers):
         """
         backend = self._session.backend
         return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
+
+    def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
+        """Return the secret that the property ``key`` of ``target`` refers to; this process reads it now.
+
+        ``kind`` says what a path means; None: what is there, a container first. Raises EntityNotFound; InvalidArgument
+        if the property is no secret, or its variable or file cannot be read here. Keep the result out of logs.
+        """
+        return reveal(self._session, target, key, kind)
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""
