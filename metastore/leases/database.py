@@ -189,7 +189,7 @@ class DatabaseBook:
                 yield commit
 
     def _events(self, lease_id: int, epoch: str, unreadable: Unreadable | None) -> Iterator[tuple[int, LeaseEvent]]:
-        for step in steps_of(self._session.backend, lease_id):
+        for step in steps_of(self._session.backend.history, lease_id):
             position = position_of(epoch, step.seq or 0, step.operation_id)
             event = told(partial(_event, step, position), unreadable)
             if event is not None:

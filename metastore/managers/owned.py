@@ -32,6 +32,7 @@ from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Proposal, Request, Results, View
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import timed, timing
 from metastore.port.backend import Reads
 from metastore.port.commit import Absent, Delete, Event, Expect, Put, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
@@ -69,12 +70,12 @@ class OwnedManager(Generic[O]):
         """
         check_unreadable(unreadable)
         page_size = positive_integer(page_size, "a page size")
-        backend, kind = self._session.backend, self._kind.name
+        ask, kind = timing(self._session, "list", self._session.backend.owned), self._kind.name
 
         def read(above: Node, last: OwnedRecord | None, guards: Any) -> tuple[RowPage[OwnedRecord], int]:
-            return backend.owned(above.id, kind, "" if last is None else last.name, page_size, guards), page_size
+            return ask(above.id, kind, "" if last is None else last.name, page_size, guards), page_size
 
-        for _, record in owner_pages(backend, self._owner, owner, read):
+        for _, record in owner_pages(self._session.backend, self._owner, owner, read):
             row = kept(partial(self._kind.row, record), unreadable)
             if row is not None:
                 yield cast(O, row)
@@ -112,6 +113,9 @@ class OwnedManager(Generic[O]):
 
     def load(self, owner: Target, name: str) -> O:
         """Return one row. Raises EntityNotFound."""
+        return timed(self._session, "load", self._load, owner, name)
+
+    def _load(self, owner: Target, name: str) -> O:
         backend, name = self._session.backend, clean_name(name)
         while True:
             nodes = find(View(backend, False), self._owner, owner).chain
