@@ -27,6 +27,7 @@ from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.transaction.changed import Changed
+from metastore.transaction.one_at_a_time import OneAtATime
 from metastore.transaction.overlay import Overlay
 
 __all__ = ["Transaction", "effort_of", "run_transaction"]
@@ -47,8 +48,9 @@ _NOT_OPEN = cast(Reads, _NotOpen())
 class Transaction(Managers):
     """The managers of a store, whose operations become one commit when the block ends.
 
-    Times and versions of what it returns are provisional until then. Raises VersionConflict at
-    the end if something that was read has changed; an exception in the block writes nothing.
+    Times and versions of what it returns are provisional until then. Several threads may use it in turns; two at the
+    same moment are refused with InvalidArgument. Raises VersionConflict at the end if something that was read has
+    changed; an exception in the block writes nothing.
     """
 
     def __init__(self, session: Session, call: Call) -> None:
@@ -71,7 +73,7 @@ class Transaction(Managers):
     def __enter__(self) -> Self:
         self._check_new()
         self._begun = True
-        self._inner.backend = self._overlay
+        self._inner.backend = cast(Reads, OneAtATime(self._overlay))
         return self
 
     def _check_new(self) -> None:
