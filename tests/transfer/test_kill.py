@@ -17,7 +17,7 @@ from tests.transfer.world import UNKNOWN, build, difference, numbers, opened, po
 
 NewUrl = Callable[[str], str]
 _SPAWN = multiprocessing.get_context("spawn")
-TABLES = 6000
+TABLES = 4000
 END = Ending((), 3, 0, "0000000000abcd")
 
 
