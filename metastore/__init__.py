@@ -19,6 +19,7 @@ from metastore.errors import (
     NotInUse,
     OperationIdReused,
     OutcomeUnknown,
+    PermissionDenied,
     PoolExhausted,
     RetriesExhausted,
     ScopeFrozen,
@@ -47,8 +48,11 @@ from metastore.kinds.model.changes import RemoveUri, SetUri
 from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import ModelVersion
 from metastore.kinds.partition import Partition
+from metastore.kinds.policy import Policy, SetContent, SetEnabled, SetSupports
+from metastore.kinds.principal import Group, Role, SetExternalId, User
 from metastore.kinds.read_changes import change_from_dict, changes_from_list
 from metastore.kinds.schema import Schema
+from metastore.kinds.secret import Secret, secret
 from metastore.kinds.statistic import Statistic
 from metastore.kinds.table.changes import (
     FIRST,
@@ -68,6 +72,7 @@ from metastore.kinds.table.changes import (
 )
 from metastore.kinds.table.kind import Table
 from metastore.kinds.table.layout import Index
+from metastore.kinds.tag import SetAllowedValues, Tag
 from metastore.kinds.topic import Topic
 from metastore.kinds.view.changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
 from metastore.kinds.view.document import SQL
@@ -118,6 +123,7 @@ __all__ = [
     "Field",
     "Fileset",
     "Function",
+    "Group",
     "Holder",
     "Implementation",
     "Imported",
@@ -145,6 +151,8 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "PermissionDenied",
+    "Policy",
     "PoolExhausted",
     "PoolUse",
     "RemoveProperty",
@@ -153,20 +161,27 @@ __all__ = [
     "RenameColumn",
     "RetriesExhausted",
     "RetypeColumn",
+    "Role",
     "Schema",
     "ScopeFrozen",
+    "Secret",
+    "SetAllowedValues",
     "SetAutoIncrement",
     "SetColumnComment",
     "SetColumnDefault",
     "SetColumnNullable",
     "SetComment",
+    "SetContent",
     "SetDefaultCatalog",
     "SetDefaultSchema",
+    "SetEnabled",
+    "SetExternalId",
     "SetFormat",
     "SetImplementation",
     "SetLocation",
     "SetProperty",
     "SetRepresentation",
+    "SetSupports",
     "SetUri",
     "Snapshot",
     "Statistic",
@@ -174,8 +189,10 @@ __all__ = [
     "Store",
     "StoreClosed",
     "Table",
+    "Tag",
     "Topic",
     "UnreadableRow",
+    "User",
     "Version",
     "VersionConflict",
     "View",
@@ -188,4 +205,5 @@ __all__ = [
     "new_operation_id",
     "open",
     "restore",
+    "secret",
 ]

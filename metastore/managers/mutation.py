@@ -8,12 +8,12 @@ from typing import Any, Generic, TypeVar, cast
 
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, OwnedKind
-from metastore.managers.target import Target, shown
+from metastore.managers.target import Target, place_of, shown
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Merge, Request, committed
 from metastore.operation.session import ManagerSession
-from metastore.port.records import Step
+from metastore.port.records import Lookup, Step
 
 __all__ = ["Mutation", "actor_of", "first_entity"]
 
@@ -36,6 +36,8 @@ class Mutation(Generic[T]):
     merge: Merge | None = None
     exclusive: bool = True
     """It bumps the entity's scope version."""
+    owned_rows: bool = False
+    """It writes rows that the entity owns, beside the entity."""
 
     def run(self, session: ManagerSession, kind: Kind | OwnedKind, call: Call) -> T:
         """Return the result. Raises what the attempt raises, and what ends the retries."""
@@ -58,8 +60,15 @@ class Mutation(Generic[T]):
             arguments=all_arguments,
             merge=self.merge,
             exclusive=self.exclusive,
+            where=self._where(kind),
         )
         return perform(session, request, call)
+
+    def _where(self, kind: Kind | OwnedKind) -> Callable[[], Lookup | Entity] | None:
+        """Return how to find what it changes; None: it does not travel with other requests."""
+        if isinstance(kind, OwnedKind) or self.owned_rows or (kind.container and self.exclusive):
+            return None
+        return lambda: place_of(kind, self.target)
 
 
 def actor_of(session: ManagerSession, call: Call) -> str | None:
