@@ -8,6 +8,7 @@ PostgreSQL or Spark is marked ``postgres`` or ``spark`` by itself: ``-m "not spa
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -36,6 +37,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 settings.load_profile("busy")
+
+# A JVM of a test lives for seconds: the second compiler and a parallel collector cost more than they bring.
+# The variables are those of Spark's own scripts, so that what a test starts in a process of its own has them too.
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JVM)
 
 MARKED_BY_FIXTURE = {"postgres": ("postgres_server", "postgres_databases"), "spark": ("spark",)}
 
@@ -87,8 +94,24 @@ def postgres_url(postgres_databases: Databases, postgres_template: str) -> Itera
     postgres_databases.drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make an empty, migrated file to copy: to migrate takes longer than most tests."""
+    import metastore
+
+    path = tmp_path_factory.mktemp("template") / "metastore.db"
+    metastore.open(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """Give the URL of a fresh, migrated file."""
+    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'metastore.db')}"
+
+
+@pytest.fixture
+def absent_sqlite_url(tmp_path: Path) -> str:
     """Give the URL of a file that does not exist yet: the embedded default migrates itself."""
     return f"sqlite:///{tmp_path / 'metastore.db'}"
 

@@ -22,15 +22,15 @@ from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
+from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, check_standing, find, shown
+from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
-from metastore.operation.request import Attempt, Call, Proposal, Request, Results, View
+from metastore.operation.request import Attempt, Call, Proposal, Results, View
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
 from metastore.port.backend import Reads
@@ -174,14 +174,10 @@ class OwnedManager(Generic[O]):
         replay: Callable[[Sequence[Step]], T],
         arguments: Callable[[], Any],
     ) -> T:
-        def what() -> str:
-            return f"{verb} {self._kind.name} {name!r}"
-
-        def all_arguments() -> Any:
-            return [self._kind.name, shown(owner), name, arguments()]
-
-        request = Request(verb=verb, what=what, attempt=attempt, replay=replay, arguments=all_arguments)
-        return perform(self._session, request, call)
+        mutation = Mutation(
+            verb=verb, target=owner, name=name, attempt=attempt, replay=replay, arguments=arguments, exclusive=False
+        )
+        return mutation.run(self._session, self._kind, call)
 
     @shows_options(CallOptions)
     def put_many(

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
 
-import metastore as ms
 from metastore import Store
 from metastore.port.backend import Backend
 from tests.combine.gate import always_together
 from tests.contract.ground import Ground, prepare
-
-
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make an empty, migrated file to copy: migrating takes longer than most tests."""
-    path = tmp_path_factory.mktemp("template") / "metastore.db"
-    ms.open(f"sqlite:///{path}").close()
-    return path
-
-
-@pytest.fixture
-def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
-    """Give the URL of a fresh, migrated file."""
-    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'metastore.db')}"
 
 
 @pytest.fixture
