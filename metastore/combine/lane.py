@@ -28,6 +28,7 @@ function that makes something with ``wait(seconds)``, which suspends the task, a
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -47,6 +48,7 @@ MOST: Final = 64
 """How many requests travel together at most."""
 PATIENCE: Final = 0.1
 """How long one leader may take before a waiter leads beside it (seconds)."""
+_log = logging.getLogger("metastore.combine")
 _CANDIDATES = 8
 """Among how many of those that wait the next leader is the one with the most time left."""
 
@@ -252,7 +254,7 @@ class Lane(Generic[Q, A]):
             term = self._term
             if handle._waker.wait(min(left, self._patience)) or handle.answered:  # noqa: SLF001  (the same module)
                 return True
-            if handle.waits and term is self._term and self._token.locked():
+            if left > self._patience and handle.waits and term is self._term and self._token.locked():
                 self._take_over(term)
 
     def _take_over(self, term: Term) -> None:
@@ -268,6 +270,8 @@ class Lane(Generic[Q, A]):
             tell = together(batch)
             self._pass_on(handle.term)
             tell()
+        except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
+            _log.debug("a batch of %s failed, and its %d requests go alone: %r", handle.kind, len(batch), error)
         finally:
             for other in batch:
                 if other is not handle and not other.answered:
