@@ -1,21 +1,35 @@
 """The clock: the only source of time, random numbers and new ids.
 
-All other code gets a :class:`Clock`, so that tests can give it another one.
+All other code gets a :class:`Clock`, so that tests can give it another one. It is also the one door through which code
+waits: the async API gives the sync code a clock on which a task waits where a thread would.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 from uuid import UUID
 
-__all__ = ["SYSTEM", "Clock"]
+__all__ = ["SYSTEM", "Alive", "Clock"]
+
+T = TypeVar("T")
 
 _BOOTTIME: int = getattr(
     time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
 )  # only Linux has it; elsewhere, the monotonic clock stands in
+
+
+class Alive(Protocol):
+    """What runs code: a thread, or a task."""
+
+    def is_alive(self) -> bool:
+        """Whether it runs still."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,14 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""
         time.sleep(seconds)
+
+    def wait(self, future: Future[T], timeout: float | None = None) -> T:
+        """Return the result of ``future``, which another thread or task sets. Raises TimeoutError, and its error."""
+        return future.result(timeout)
+
+    def runner(self) -> Alive:
+        """Return what runs the caller. Two calls in one thread, or in one task, return equal values."""
+        return threading.current_thread()
 
     def uniform(self, low: float, high: float) -> float:
         """Return a random number between ``low`` and ``high``."""
