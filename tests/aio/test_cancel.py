@@ -223,6 +223,50 @@ def test_what_was_not_sent_is_never_sent() -> None:
     asyncio.run(main())
 
 
+def test_a_call_is_over_when_its_cancellation_arrives() -> None:
+    """A thread that makes a commit cannot be stopped; the task waits for it, however often it is cancelled."""
+
+    async def main() -> None:
+        async with await ms.open_async("memory://") as astore:
+            await astore.metalakes.create("m")
+            backend = astore._sync._session.backend._port  # type: ignore[attr-defined]
+            begun, free = threading.Event(), threading.Event()
+            commit = backend.commit
+
+            def slow(given: Any) -> Any:
+                begun.set()
+                assert free.wait(20)
+                return commit(given)
+
+            backend.commit = slow
+            operation_id = ms.new_operation_id()
+            change = astore.metalakes.alter("m", ms.SetComment("late"), operation_id=operation_id)
+            task = asyncio.ensure_future(_coroutine(change))
+            while not begun.is_set():
+                await asyncio.sleep(0)
+            for _ in range(3):
+                task.cancel()
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                assert not task.done()
+            backend.commit = commit
+            free.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await astore.outcome(operation_id)).state == "committed"
+            assert (await astore.metalakes.load("m")).comment == "late"
+
+    asyncio.run(main())
+
+
+def test_negative_control_without_the_withdrawal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An intent that is not withdrawn is applied later: the cuts above find it."""
+    monkeypatch.setattr("metastore.operation.operation.withdraw", lambda *_, **__: None)
+    (hot,) = [case for case in CASES if case.name == "alter what is hot"]
+    with pytest.raises(AssertionError):
+        test_at_every_await(hot, "memory://")
+
+
 def test_a_second_cancellation_does_not_stop_the_withdrawal(url: str) -> None:
     async def main() -> None:
         async with await ms.open_async(url) as astore:
