@@ -20,6 +20,7 @@ from metastore.errors import (
     NotInUse,
     OperationIdReused,
     OutcomeUnknown,
+    PermissionDenied,
     PoolExhausted,
     RetriesExhausted,
     ScopeFrozen,
@@ -48,8 +49,11 @@ from metastore.kinds.model.changes import RemoveUri, SetUri
 from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import ModelVersion
 from metastore.kinds.partition import Partition
+from metastore.kinds.policy import Policy, SetContent, SetEnabled, SetSupports
+from metastore.kinds.principal import Group, Role, SetExternalId, User
 from metastore.kinds.read_changes import change_from_dict, changes_from_list
 from metastore.kinds.schema import Schema
+from metastore.kinds.secret import Secret, secret
 from metastore.kinds.statistic import Statistic
 from metastore.kinds.table.changes import (
     FIRST,
@@ -69,6 +73,7 @@ from metastore.kinds.table.changes import (
 )
 from metastore.kinds.table.kind import Table
 from metastore.kinds.table.layout import Index
+from metastore.kinds.tag import SetAllowedValues, Tag
 from metastore.kinds.topic import Topic
 from metastore.kinds.view.changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
 from metastore.kinds.view.document import SQL
@@ -119,6 +124,7 @@ __all__ = [
     "Field",
     "Fileset",
     "Function",
+    "Group",
     "Holder",
     "Implementation",
     "Imported",
@@ -146,6 +152,8 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "PermissionDenied",
+    "Policy",
     "PoolExhausted",
     "PoolUse",
     "RemoveProperty",
@@ -154,20 +162,27 @@ __all__ = [
     "RenameColumn",
     "RetriesExhausted",
     "RetypeColumn",
+    "Role",
     "Schema",
     "ScopeFrozen",
+    "Secret",
+    "SetAllowedValues",
     "SetAutoIncrement",
     "SetColumnComment",
     "SetColumnDefault",
     "SetColumnNullable",
     "SetComment",
+    "SetContent",
     "SetDefaultCatalog",
     "SetDefaultSchema",
+    "SetEnabled",
+    "SetExternalId",
     "SetFormat",
     "SetImplementation",
     "SetLocation",
     "SetProperty",
     "SetRepresentation",
+    "SetSupports",
     "SetUri",
     "Snapshot",
     "Statistic",
@@ -175,8 +190,10 @@ __all__ = [
     "Store",
     "StoreClosed",
     "Table",
+    "Tag",
     "Topic",
     "UnreadableRow",
+    "User",
     "Version",
     "VersionConflict",
     "View",
@@ -190,4 +207,5 @@ __all__ = [
     "open",
     "open_async",
     "restore",
+    "secret",
 ]

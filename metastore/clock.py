@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-__all__ = ["SYSTEM", "Alive", "Clock"]
+__all__ = ["SYSTEM", "Alive", "Clock", "ThreadWaker", "Waker"]
 
 T = TypeVar("T")
 
@@ -30,6 +30,36 @@ class Alive(Protocol):
     def is_alive(self) -> bool:
         """Whether it runs still."""
         ...
+
+
+class Waker(Protocol):
+    """How one request waits."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait. Called once, perhaps by another thread, and perhaps before the wait."""
+        ...
+
+
+class ThreadWaker:
+    """A thread waits on a lock of its own: nobody else is woken."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until :meth:`wake`."""
+        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
+
+    def wake(self) -> None:
+        """Let the thread go on."""
+        self._lock.release()
 
 
 @dataclass(frozen=True)
@@ -55,6 +85,10 @@ class Clock:
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
         """Return the result of ``future``, which another thread or task sets. Raises TimeoutError, and its error."""
         return future.result(timeout)
+
+    def waker(self) -> Waker:
+        """Return what the caller waits with until another thread or task wakes it."""
+        return ThreadWaker()
 
     def runner(self) -> Alive:
         """Return what runs the caller. Two calls in one thread, or in one task, return equal values."""

@@ -8,6 +8,7 @@ once.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -17,10 +18,11 @@ from typing import Any, Final, TypeVar, cast
 
 from metastore.aio.core import Core, current
 from metastore.aio.threads import Job, Threads
-from metastore.clock import Alive, Clock
+from metastore.clock import Alive, Clock, Waker
 from metastore.deadlines import stopping
 from metastore.port.backend import Backend
-from metastore.port.leases import LeaseRows, Waker
+from metastore.port.leases import LeaseRows
+from metastore.port.leases import Waker as LeaseWaker
 from metastore.port.stats import PoolUse
 
 __all__ = ["AioBackend", "AioClock", "alone"]
@@ -114,7 +116,7 @@ class _Rows(_Door):
     """The rows of leases."""
 
     @contextmanager
-    def waker(self, *arguments: Any) -> Iterator[Waker]:
+    def waker(self, *arguments: Any) -> Iterator[LeaseWaker]:
         waking = self._port.waker(*arguments)
         waker = alone(self._threads, waking.__enter__, waits=True)
         try:
@@ -126,7 +128,7 @@ class _Rows(_Door):
 class _AioWaker:
     """Waits in a thread of its own: as many as wait for leases."""
 
-    def __init__(self, waker: Waker, threads: Threads) -> None:
+    def __init__(self, waker: LeaseWaker, threads: Threads) -> None:
         self._waker, self._threads = waker, threads
 
     def wait(self, seconds: float) -> None:
@@ -149,6 +151,10 @@ class AioClock(Clock):
             return super().wait(future, timeout)
         return core.wait(_waited_for(future, timeout))
 
+    def waker(self) -> Waker:
+        core = current()
+        return super().waker() if core is None else _TaskWaker(core)
+
     def runner(self) -> Alive:
         core = current()
         return super().runner() if core is None else _Running(core.task)
@@ -157,6 +163,38 @@ class AioClock(Clock):
 async def _waited_for(future: Future[T], timeout: float | None) -> T:
     async with asyncio.timeout(timeout):
         return await asyncio.shield(asyncio.wrap_future(future))
+
+
+class _TaskWaker:
+    """A task waits for another one, or for a thread."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._woken = False
+        self._tick: asyncio.Future[None] | None = None
+
+    def wait(self, seconds: float) -> bool:
+        if self._woken:
+            return True
+        self._tick = self._loop.create_future()
+        timer = self._loop.call_later(max(0.0, seconds), self._end)
+        try:
+            self._core.wait(self._tick)
+        finally:
+            timer.cancel()
+        return self._woken
+
+    def wake(self) -> None:
+        self._woken = True
+        if threading.get_ident() == self._thread:
+            self._end()
+        else:
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        if self._tick is not None and not self._tick.done():
+            self._tick.set_result(None)
 
 
 class _Running:

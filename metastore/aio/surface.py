@@ -11,7 +11,7 @@ from metastore.clock import SYSTEM
 from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
-from metastore.managers import builtin
+from metastore.managers import builtin, governance
 from metastore.managers.declared import DeclaredManager
 from metastore.managers.models import Models
 from metastore.managers.owned import Partitions, Statistics
@@ -48,6 +48,11 @@ AsyncFilesets = derive(builtin.Filesets)
 AsyncTopics = derive(builtin.Topics)
 AsyncFunctions = derive(builtin.Functions)
 AsyncModels = derive(Models)
+AsyncTags = derive(governance.Tags)
+AsyncPolicies = derive(governance.Policies)
+AsyncUsers = derive(governance.Users)
+AsyncGroups = derive(governance.Groups)
+AsyncRoles = derive(governance.Roles)
 AsyncPartitions = derive(Partitions)
 AsyncStatistics = derive(Statistics)
 AsyncSources = derive(Sources)

@@ -50,6 +50,7 @@ _COMMON: Final[dict[str, Schema]] = {
     "modified_by": _TEXT_OR_NULL,
     "modified_at": _TIME,
     "in_use": {"type": "boolean"},
+    "enabled": {"type": "boolean"},
 }
 
 

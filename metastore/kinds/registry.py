@@ -18,17 +18,24 @@ from metastore.kinds.metalake import METALAKE
 from metastore.kinds.model.kind import MODEL
 from metastore.kinds.model.version import MODEL_VERSION
 from metastore.kinds.partition import PARTITION
+from metastore.kinds.policy import POLICY
+from metastore.kinds.principal import GROUP, ROLE, USER
 from metastore.kinds.schema import SCHEMA
 from metastore.kinds.source import SOURCE
 from metastore.kinds.statistic import STATISTIC
 from metastore.kinds.table.kind import TABLE
+from metastore.kinds.tag import TAG
 from metastore.kinds.topic import TOPIC
 from metastore.kinds.view.kind import VIEW
 
 __all__ = ["KINDS", "OWNED_KINDS", "kind_named", "owned_kind_named"]
 
 KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (METALAKE, CATALOG, SCHEMA, TABLE, VIEW, FILESET, TOPIC, MODEL, FUNCTION)
+    kind.name: kind
+    for kind in (
+        *(METALAKE, CATALOG, SCHEMA, TABLE, VIEW, FILESET, TOPIC, MODEL, FUNCTION),
+        *(TAG, POLICY, USER, GROUP, ROLE),
+    )
 }
 OWNED_KINDS: dict[str, OwnedKind] = {kind.name: kind for kind in (PARTITION, STATISTIC, MODEL_VERSION, SOURCE, CRAWL)}
 

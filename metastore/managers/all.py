@@ -9,13 +9,19 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.registry import KINDS
 from metastore.managers.builtin import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
 from metastore.managers.declared import DeclaredManager
+from metastore.managers.governance import Groups, Policies, Roles, Tags, Users
 from metastore.managers.manager import Manager
 from metastore.managers.models import Models
 from metastore.managers.owned import Partitions, Statistics
 from metastore.managers.sources import Crawls, Sources
 from metastore.operation.session import ManagerSession
 
-__all__ = ["Managers"]
+__all__ = ["Managers", "plural"]
+
+
+def plural(kind: str) -> str:
+    """Return the name of a built-in kind's manager: ``tables``, ``policies``."""
+    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
 
 
 class Managers:
@@ -32,6 +38,11 @@ class Managers:
         self.topics = Topics(session, KINDS["topic"])
         self.models = Models(session, KINDS["model"])
         self.functions = Functions(session, KINDS["function"])
+        self.tags = Tags(session, KINDS["tag"])
+        self.policies = Policies(session, KINDS["policy"])
+        self.users = Users(session, KINDS["user"])
+        self.groups = Groups(session, KINDS["group"])
+        self.roles = Roles(session, KINDS["role"])
         self.partitions = Partitions(session)
         self.statistics = Statistics(session)
         self.sources = Sources(session)
@@ -45,5 +56,5 @@ class Managers:
         if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise InvalidArgument(f"there is no kind {shown(kind)}; known are {known}; declare others with ms.Kind(…)")
-        own = getattr(self, f"{kind}s", None)
+        own = getattr(self, plural(kind), None)
         return cast(DeclaredManager, own) if isinstance(own, Manager) else DeclaredManager(self._session, KINDS[kind])

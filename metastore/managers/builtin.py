@@ -29,12 +29,12 @@ from metastore.managers.options import CallOptions, CreateOptions, call_of, show
 from metastore.managers.target import Target
 from metastore.names import Path
 
-__all__ = ["Catalogs", "Filesets", "Functions", "Metalakes", "Schemas", "Tables", "Topics", "Views"]
+__all__ = ["Catalogs", "Disableable", "Filesets", "Functions", "Metalakes", "Schemas", "Tables", "Topics", "Views"]
 
 _NO_LOCATIONS: Mapping[str, str] = MappingProxyType({})
 
 
-class _Disableable(Manager[E]):
+class Disableable(Manager[E]):
     """A manager whose entities can be disabled: they then admit no writes below them."""
 
     @shows_options(CallOptions)
@@ -58,7 +58,7 @@ class _Disableable(Manager[E]):
         )
 
 
-class Metalakes(_Disableable[Metalake]):
+class Metalakes(Disableable[Metalake]):
     """Metalakes."""
 
     @shows_options(CreateOptions)
@@ -67,7 +67,7 @@ class Metalakes(_Disableable[Metalake]):
         return self._create(path, {}, options)
 
 
-class Catalogs(_Disableable[Catalog]):
+class Catalogs(Disableable[Catalog]):
     """Catalogs."""
 
     @shows_options(CreateOptions)

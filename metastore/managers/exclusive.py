@@ -98,11 +98,19 @@ def rename(
         raise InvalidArgument(
             f"{_path(record)} cannot move to a catalog that compares names differently (fold_case); copy it instead"
         )
+    if not same_parent:
+        _check_stays(kind, record)
     place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), node.fold if kind.container else parent.fold)
     guards = both(parents, new_parents)
     after = (*new_parents, node._replace(name=place.name, fold=place.fold))
     exclusive = _Exclusive(kind, record, actor)
     return exclusive.propose("rename" if same_parent else "move", after, guards, place=place)
+
+
+def _check_stays(kind: Kind, record: Record) -> None:
+    """Raise InvalidArgument for a kind that never moves."""
+    if kind.stays:
+        raise InvalidArgument(f"{_path(record)}: a {kind.name} stays in its metalake; create another one there instead")
 
 
 def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]) -> tuple[Node, ...]:
@@ -171,6 +179,8 @@ def restore(
     parent = root_or_last(parents)
     if kind.container and len(parents) > 1 and parent.fold != node.fold:
         raise InvalidArgument(f"{format_path(names)} cannot be restored to a catalog that compares names differently")
+    if parent.id != root_or_last(old_parents).id:
+        _check_stays(kind, record)
     fold = node.fold if kind.container else parent.fold
     place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), fold)
     after = (*parents, node._replace(name=place.name, fold=fold))
@@ -254,7 +264,7 @@ def collect(view: View, entity_id: int, before: int, actor: str | None) -> Propo
 def set_in_use(view: View, kind: Kind, target: Target, in_use: bool, actor: str | None) -> Proposal[Entity] | Entity:
     """Propose to enable or disable ``target``."""
     if not kind.can_be_disabled:
-        raise InvalidArgument(f"a {kind.name} cannot be enabled or disabled; only metalakes and catalogs can")
+        raise InvalidArgument(f"a {kind.name} cannot be enabled or disabled")
     record = find(view, kind, target)
     check_in_use(record.chain[:-1])
     node = record.chain[-1]

@@ -173,6 +173,53 @@ def test_at_every_await(case: Case, url: str) -> None:
     asyncio.run(main())
 
 
+OTHERS = 6
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_one_among_others_that_travel_together(url: str, late: bool) -> None:
+    """The cancelled one leads a batch or is in another's: it has happened or not, and the others all happen."""
+
+    async def cut_one(astore: AsyncStore, at: int, which: int) -> bool:
+        paths = [f"m.c.s.t{n % 2}" for n in range(OTHERS)]
+        marks = [f"{at}_{which}_{n}" for n in range(OTHERS)]
+        cut, tasks = Cut(at, late=late), []
+        with cutting(cut):
+            for n in range(OTHERS):
+                change = _coroutine(astore.tables.alter(paths[n], ms.SetProperty(marks[n], "v")))
+                tasks.append(cut.start(change) if n == which else asyncio.create_task(change))
+            await asyncio.wait(tasks)
+        for n, task in enumerate(tasks):
+            happened = marks[n] in (await astore.tables.load(paths[n])).properties
+            if n != which or not cut.done:
+                await task
+                assert happened
+                continue
+            with pytest.raises(asyncio.CancelledError) as raised:
+                await task
+            operation_id = getattr(raised.value, "operation_id", None)
+            state = "unknown" if operation_id is None else (await astore.outcome(operation_id)).state
+            assert (state == "committed") == happened, (at, which, state)
+        return cut.done
+
+    async def main() -> None:
+        async with await ms.open_async(url) as astore:
+            await astore.metalakes.create("m")
+            await astore.catalogs.create("m.c", type="relational")
+            await astore.schemas.create("m.c.s")
+            for n in range(2):
+                await astore.tables.create(f"m.c.s.t{n}")
+            for which in (0, 1, OTHERS - 1):
+                at = 1
+                while await cut_one(astore, at, which) and at < 12:
+                    at += 1
+                assert at > 1
+            assert await astore.verify() == []
+            assert (await astore.stats()).pending == 0
+
+    asyncio.run(main())
+
+
 def test_a_lease_that_nobody_gets_is_free(url: str) -> None:
     """Cancelled at each wait of ``acquire``, also of one that waits in the queue."""
 

@@ -52,6 +52,11 @@ def _full(ground: Ground) -> Iterator[Entity | Owned]:
     yield store.sources.load(catalog, "s")
     store.crawls.put_many(catalog, [store.crawls.row("run", state="done", values={"seconds": 1.5})])
     yield store.crawls.load(catalog, "run")
+    yield store.tags.create("m.t", allowed_values=("a",))
+    yield store.policies.create("m.p", content={"days": [1, {"a": None}]}, supports=("table",))
+    yield store.users.create(("m", "ann@corp.com"), external_id="1")
+    yield store.groups.create("m.g")
+    yield store.roles.create("m.r")
     panels = [{"name": "p", "query": "SELECT 1"}]
     yield store.manager("board").create("m.c.two.board", owner="ada", panels=panels)
     yield store.manager("note").create("m.c.two.board.note", text="hello")

@@ -16,6 +16,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.field import REQUIRED, DocField, doc_field
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
+from metastore.managers.all import plural
 from metastore.managers.manager import Manager
 from metastore.managers.options import BULK_OPTIONS, CALL_OPTIONS, CREATE_OPTIONS
 from metastore.managers.owned import OwnedManager
@@ -35,7 +36,7 @@ def store() -> Iterator[ms.Store]:
 
 @pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.name)
 def test_create_takes_what_the_class_declares(store: ms.Store, kind: Kind) -> None:
-    create = inspect.signature(getattr(store, f"{kind.name}s").create)
+    create = inspect.signature(getattr(store, plural(kind.name)).create)
     own = {name: p for name, p in create.parameters.items() if name != "path" and name not in CREATE_OPTIONS}
     declared = {name: field for name, field in kind.entity.doc_fields.items() if field.given}
     assert {name: p.default for name, p in own.items()} == {
@@ -96,7 +97,7 @@ def test_every_mutation_shows_its_options() -> None:
 
 def test_no_method_hides_its_options(store: ms.Store) -> None:
     managers = [value for value in vars(store).values() if isinstance(value, Manager | OwnedManager)]
-    assert len(managers) == 13
+    assert len(managers) == 18
     for manager in [*managers, store.manager("table")]:
         for name, method in inspect.getmembers(manager, inspect.ismethod):
             if not name.startswith("_"):
