@@ -18,7 +18,7 @@ from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, VersionConflict
 from metastore.managers.all import Managers
 from metastore.operation.marks import OwnMark
-from metastore.operation.record import ask_until_it_answers
+from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.backend import Reads
@@ -33,6 +33,8 @@ from metastore.transaction.overlay import Overlay
 __all__ = ["Transaction", "effort_of", "run_transaction"]
 
 T = TypeVar("T")
+_GRACE = 0.5
+"""How long a transaction that is interrupted in its commit tries to withdraw it (seconds)."""
 
 
 class _NotOpen:
@@ -99,6 +101,13 @@ class Transaction(Managers):
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
         except DeadlineExceeded as error:
             raise self._mark.blame(error) from error.__cause__
+        except Exception:
+            raise
+        except BaseException as interrupt:
+            with until(session.clock.monotonic() + _GRACE):
+                withdraw(session, self._id, policy.deadline, sent=True)
+            tell_id(interrupt, self._id)
+            raise
 
     def holds(self) -> bool:
         """Whether all that the block has read is still so, at one instant."""
