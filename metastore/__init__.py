@@ -19,6 +19,7 @@ from metastore.errors import (
     NotInUse,
     OperationIdReused,
     OutcomeUnknown,
+    PermissionDenied,
     PoolExhausted,
     RetriesExhausted,
     ScopeFrozen,
@@ -52,6 +53,7 @@ from metastore.kinds.principal import Group, Role, SetExternalId, User
 from metastore.kinds.read_changes import change_from_dict, changes_from_list
 from metastore.kinds.relation import Relation, Relationship
 from metastore.kinds.schema import Schema
+from metastore.kinds.secret import Secret, secret
 from metastore.kinds.statistic import Statistic
 from metastore.kinds.table.changes import (
     FIRST,
@@ -153,6 +155,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "PermissionDenied",
     "Policy",
     "PoolExhausted",
     "PoolUse",
@@ -167,6 +170,7 @@ __all__ = [
     "Role",
     "Schema",
     "ScopeFrozen",
+    "Secret",
     "SetAllowedValues",
     "SetAutoIncrement",
     "SetColumnComment",
@@ -207,4 +211,5 @@ __all__ = [
     "new_operation_id",
     "open",
     "restore",
+    "secret",
 ]

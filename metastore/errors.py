@@ -30,6 +30,7 @@ __all__ = [
     "NotInUse",
     "OperationIdReused",
     "OutcomeUnknown",
+    "PermissionDenied",
     "PoolExhausted",
     "RetriesExhausted",
     "ScopeFrozen",
@@ -149,6 +150,23 @@ class NotInUse(MetastoreError):
 
     code = "not_in_use"
     http_status = 409
+
+
+class PermissionDenied(MetastoreError):
+    """The user sees the object, and may not do this to it; nothing was written.
+
+    Next step: ask an owner of ``path``, or of anything above it, for the ``privilege``. The message names the rule that
+    decided; ``store.allowed(user, privilege, on)`` explains a decision without acting.
+    """
+
+    code = "permission_denied"
+    http_status = 403
+
+    def __init__(self, user: str, privilege: str, path: str, message: str | None = None) -> None:
+        super().__init__(message or f"{user} needs {privilege} on {path}; ask an owner of it, or of anything above it")
+        self.user = user
+        self.privilege = privilege
+        self.path = path
 
 
 class VersionConflict(MetastoreError):
@@ -289,7 +307,7 @@ class UnreadableRow(MetastoreError):
         version: int | None = None,
         position: str | None = None,
     ) -> None:
-        again = "see: metastore verify; readers leave such rows out with unreadable="
+        again = "see: metastore verify; readers leave such rows out with unreadable=, commands with --skip-unreadable"
         super().__init__(f"{row} cannot be read: {why}; {again}")
         self.why = why
         self.kind = kind

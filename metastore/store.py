@@ -14,9 +14,11 @@ from metastore import gc as collecting
 from metastore import stats
 from metastore.arguments import items, positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
+from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument
 from metastore.feed import feed
+from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
 from metastore.gc import Collected
 from metastore.kinds.entity import Change, Entity
@@ -27,6 +29,7 @@ from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
+from metastore.managers.reveal import reveal
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path
@@ -34,6 +37,7 @@ from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
+from metastore.operation.timed import timed
 from metastore.port.backend import Backend
 from metastore.port.unreadable import Unreadable
 from metastore.retry.policy import Hook, RetryPolicy
@@ -64,7 +68,9 @@ class Store(Managers):
 
     def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
         self._url = url
-        self._stand_on(Session(backend, clock, policy, Call(principal).principal))
+        session = Session(backend, clock, policy, Call(principal).principal)
+        session.combiner = Combiner.of(session)
+        self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
     def _stand_on(self, session: Session) -> None:
@@ -88,7 +94,9 @@ class Store(Managers):
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
         InvalidArgument for a position that this feed does not have any more: read the tables again.
         """
-        return feed.changes(self._session.backend, self._session.clock, after, limit, unreadable)
+        session = self._session
+        found = feed.changes(session.backend, session.clock, after, limit, unreadable)
+        return noted(found, limit, "changes", session.metrics, session.clock)
 
     def changes_page(
         self,
@@ -103,7 +111,7 @@ class Store(Managers):
         ``kinds`` selects changes of these kinds; ``under`` selects changes of one entity and of what was below it then.
         A selection may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
         """
-        return changes_page(self._session, after, size, kinds, under)
+        return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under)
 
     def find(
         self,
@@ -123,7 +131,7 @@ class Store(Managers):
         """
         backend = self._session.backend
         looked_for = wanted(backend, under, kind, name, properties, recursive)
-        return find(backend, looked_for, under.path if isinstance(under, Entity) else str(under))
+        return find(self._session, looked_for, under.path if isinstance(under, Entity) else str(under))
 
     def transaction(
         self, lease: Fencing | None = None, *, principal: str | None = None, deadline: float | None = None
@@ -221,6 +229,14 @@ class Store(Managers):
         """
         backend = self._session.backend
         return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
+
+    def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
+        """Return the secret that the property ``key`` of ``target`` refers to; this process reads it now.
+
+        ``kind`` says what a path means; None: what is there, a container first. Raises EntityNotFound; InvalidArgument
+        if the property is no secret, or its variable or file cannot be read here. Keep the result out of logs.
+        """
+        return reveal(self._session, target, key, kind)
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""

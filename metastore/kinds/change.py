@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
+from metastore.kinds.secret import Secret
 from metastore.names import clean_text, format_path
 
 __all__ = ["UNSET", "EntityChange", "RemoveProperty", "SetComment", "SetProperty", "change_class", "decode", "encode"]
@@ -138,6 +139,13 @@ class SetProperty(EntityChange):
     key: str
     value: str
     expected: str | _Unset | None = dataclasses.field(default=UNSET, kw_only=True)
+
+    def __post_init__(self) -> None:
+        # a reference to a secret is compared, kept in history and applied by other processes as a document holds it
+        if isinstance(self.value, Secret):
+            object.__setattr__(self, "value", self.value.stored)
+        if isinstance(self.expected, Secret):
+            object.__setattr__(self, "expected", self.expected.stored)
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
         key, value = clean_text(self.key, "a property's key"), clean_text(self.value, f"the property {shown(self.key)}")

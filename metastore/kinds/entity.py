@@ -18,6 +18,7 @@ from uuid import UUID
 
 from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.field import DocField, decoded
+from metastore.kinds.secret import properties_shown, stored
 from metastore.names import format_path
 from metastore.plain import plain
 from metastore.port.records import Origin, OwnedRecord, Record
@@ -82,7 +83,7 @@ class _Stored:
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        return self._read(lambda: MappingProxyType(self.doc["properties"]))
+        return self._read(lambda: properties_shown(self.doc["properties"]))
 
     @property
     def created_by(self) -> str | None:
@@ -107,7 +108,9 @@ class _Stored:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON values, as ``--json`` prints it; ``ms.json_schema(kind)`` describes it."""
-        return {name: plain(getattr(self, name)) for name in self.common_fields} | self._own_fields()
+        common = {name: plain(getattr(self, name)) for name in self.common_fields}
+        properties = {key: stored(value) for key, value in self.properties.items()}
+        return {**common, "properties": properties, **self._own_fields()}
 
     def _own_fields(self) -> dict[str, Any]:
         return {name: plain(getattr(self, name)) for name in type(self).doc_fields}

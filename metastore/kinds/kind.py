@@ -17,6 +17,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.change import Doc, EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.field import DocField, check_names
+from metastore.kinds.secret import stored
 from metastore.names import clean_text, exact_text, format_path
 
 __all__ = [
@@ -134,7 +135,7 @@ def base_doc(comment: object, properties: object) -> Doc:
     for key, value in properties.items():
         if not clean_text(key, "a property's key"):
             raise InvalidArgument("a property's key must not be empty")
-        clean[exact_text(key, "a property's key")] = clean_text(value, f"the property {shown(key)}")
+        clean[exact_text(key, "a property's key")] = clean_text(stored(value), f"the property {shown(key)}")
     return {"comment": None if comment is None else clean_text(comment, "a comment"), "properties": clean}
 
 

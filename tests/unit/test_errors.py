@@ -22,6 +22,7 @@ SAMPLES = [
     ms.EntityAlreadyExists("lake.a"),
     ms.NotEmpty("lake.a has children"),
     ms.NotInUse("lake is disabled"),
+    ms.PermissionDenied("ann@corp", "modify_table", "lake.a"),
     ms.VersionConflict("lake.a", 1, 2),
     ms.DeadlineExceeded("over"),
     ms.RetriesExhausted("no more"),

@@ -1,0 +1,154 @@
+"""The privileges, and which of them each operation on each kind needs. The table in docs/governance.md is this one.
+
+The words and what they allow are those of Apache Gravitino 1.x, in lower case. An owner of an object, or of anything
+above it, needs none of them at the object. Above the object, ``use_catalog`` and ``use_schema`` are needed on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument
+from metastore.kinds.registry import KINDS
+
+__all__ = [
+    "OPERATIONS",
+    "OWNED",
+    "RELATIONS",
+    "REVEAL",
+    "WAY",
+    "Needs",
+    "check_privilege",
+    "needs_of",
+    "privileges",
+]
+
+OPERATIONS: Final = ("see", "create", "alter", "rename", "move", "drop", "restore", "purge", "enable", "disable")
+"""What can be done with an entity. A ``create`` is asked of its parent, everything else of the entity itself."""
+
+WAY: Final[Mapping[str, str]] = MappingProxyType({"catalog": "use_catalog", "schema": "use_schema"})
+"""What is needed at each node of these kinds above an object."""
+
+REVEAL: Final = "use_secret"
+"""The privilege to reveal the secrets of an object."""
+
+OWNERSHIP: Final = "ownership"
+"""What stands for the privilege where there is none: only owners may do it."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The privileges of one kind: for each operation, those of which one is enough. None: only an owner may do it."""
+
+    see: tuple[str, ...] = ()
+    create: tuple[str, ...] = ()
+    alter: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What it takes to write a row that the entity owns, by the row's kind."""
+
+    def of(self, operation: str) -> tuple[str, ...]:
+        """Return the privileges of which one allows ``operation``; none: only an owner may do it."""
+        if operation in ("alter", "rename"):
+            return self.alter
+        if operation in ("drop", "restore", "purge", "enable", "disable"):
+            return self.drop
+        return {"see": self.see, "create": self.create}.get(operation, ())
+
+
+_MODEL_VERSION = ("link_model_version", "create_model_version")
+_NEEDS: Final[Mapping[str, Needs]] = {
+    "metalake": Needs(),
+    "catalog": Needs(see=("use_catalog",), create=("create_catalog",)),
+    "schema": Needs(see=("use_schema",), create=("create_schema",)),
+    "table": Needs(
+        see=("select_table", "modify_table"),
+        create=("create_table",),
+        alter=("modify_table",),
+        own={"partition": ("modify_table",), "statistic": ("modify_table",)},
+    ),
+    "view": Needs(see=("select_view",), create=("create_view",)),
+    "fileset": Needs(
+        see=("read_fileset", "write_fileset"),
+        create=("create_fileset",),
+        alter=("write_fileset",),
+        own={"statistic": ("write_fileset",)},
+    ),
+    "topic": Needs(see=("consume_topic", "produce_topic"), create=("create_topic",), alter=("produce_topic",)),
+    "model": Needs(
+        see=("use_model",),
+        create=("register_model", "create_model"),
+        own={"model_version": _MODEL_VERSION},
+    ),
+    "function": Needs(
+        see=("execute_function", "modify_function"), create=("register_function",), alter=("modify_function",)
+    ),
+    "tag": Needs(see=("apply_tag",), create=("create_tag",)),
+    "policy": Needs(see=("apply_policy",), create=("create_policy",)),
+    "user": Needs(("manage_users",), ("manage_users",), ("manage_users",), ("manage_users",)),
+    "group": Needs(("manage_groups",), ("manage_groups",), ("manage_groups",), ("manage_groups",)),
+    "role": Needs(see=("manage_grants",), create=("create_role",)),
+}
+
+OWNED: Final = ("partition", "statistic", "model_version")
+"""The kinds of owned rows that a privilege allows to write; of all others only an owner may write them."""
+
+RELATIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "tag_on": "apply_tag",
+        "policy_on": "apply_policy",
+        "membership": "manage_grants",
+        "grant": "manage_grants",
+        "owner": OWNERSHIP,
+    }
+)
+"""What it takes to write a relation: tags and policies need it at the tag or policy, and that the object is seen;
+memberships of a role need it at the metalake, grants at the metalake unless the object is one's own; an owner is set
+by an owner. The membership in a group needs ``manage_groups``."""
+
+_ANYWHERE = ("metalake", "catalog", "schema")
+_AT_METALAKE: Final = (
+    *("create_catalog", "create_tag", "create_policy", "create_role", "manage_users", "manage_groups", "manage_grants"),
+)
+
+
+def needs_of(kind: str) -> Needs:
+    """Return what operations on a kind need. A declared kind ``x`` has select_x, create_x and modify_x."""
+    known = _NEEDS.get(kind)
+    if known is not None:
+        return known
+    return Needs((f"select_{kind}", f"modify_{kind}"), (f"create_{kind}",), (f"modify_{kind}",))
+
+
+def privileges() -> dict[str, tuple[str, ...]]:
+    """Return each privilege with the kinds of the objects on which it can be granted."""
+    table: dict[str, tuple[str, ...]] = {}
+    for kind in KINDS:
+        needs = needs_of(kind)
+        for word in needs.create:
+            table[word] = ("metalake",) if word in _AT_METALAKE else _above(kind)
+        for word in (*needs.see, *needs.alter, *needs.drop, *[word for own in needs.own.values() for word in own]):
+            table[word] = ("metalake",) if word in _AT_METALAKE else tuple(dict.fromkeys((*_above(kind), kind)))
+    return dict(sorted({**table, REVEAL: tuple(KINDS)}.items()))
+
+
+def _above(kind: str) -> tuple[str, ...]:
+    """Return the kinds that can stand above a kind, the metalake first."""
+    found = dict.fromkeys(KINDS[kind].parents)
+    for parent in KINDS[kind].parents:
+        found |= dict.fromkeys(() if parent == kind else _above(parent))
+    return tuple(sorted(found, key=lambda name: (_ANYWHERE.index(name) if name in _ANYWHERE else len(_ANYWHERE), name)))
+
+
+def check_privilege(word: object, kind: str) -> str:
+    """Return a privilege that can be granted on an object of ``kind``. Raises InvalidArgument."""
+    known = privileges()
+    if not isinstance(word, str) or word not in known:
+        raise InvalidArgument(f"there is no privilege {shown(word)}; known are {', '.join(known)}")
+    if kind not in known[word]:
+        raise InvalidArgument(f"{word} is granted on a {' or a '.join(known[word])}, not on a {kind}")
+    return word

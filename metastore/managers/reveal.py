@@ -1,0 +1,60 @@
+"""Read the secret that a property refers to."""
+
+from __future__ import annotations
+
+from metastore.arguments import shown
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import families_of
+from metastore.kinds.registry import KINDS, kind_named
+from metastore.kinds.secret import Secret, read
+from metastore.managers.target import Target, find
+from metastore.names import clean_text, parse_path
+from metastore.operation.request import View
+from metastore.operation.session import ManagerSession
+from metastore.port.records import Lookup, Record
+
+__all__ = ["reveal", "secret_of"]
+
+
+def reveal(session: ManagerSession, target: Target, key: str, kind: str | None) -> str:
+    """Return the secret that the property ``key`` of ``target`` refers to. Raises EntityNotFound, InvalidArgument."""
+    reference, what = secret_of(entity_of(session, target, kind), key)
+    return read(reference, what)
+
+
+def secret_of(entity: Entity, key: str) -> tuple[Secret, str]:
+    """Return the reference in a property, and the property in words."""
+    key = clean_text(key, "a property's key")
+    what = f"the property {shown(key)} of {entity.path}"
+    value = entity.properties.get(key)
+    if value is None:
+        raise EntityNotFound(f"{entity.path}.{key}", f"{entity.path} has no property {shown(key)}")
+    if not isinstance(value, Secret):
+        raise InvalidArgument(f"{what} is no secret; load shows it")
+    return value, what
+
+
+def entity_of(session: ManagerSession, target: Target, kind: str | None) -> Entity:
+    """Return an entity in hand as it is now, or the one at a path: of ``kind``, or of the first kind that is there."""
+    backend = session.backend
+    if isinstance(target, Entity):
+        record = find(View(backend, False), kind_named(target.kind), target)
+    elif kind is not None:
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
+        record = find(View(backend, False), KINDS[kind], target)
+    else:
+        record = _at(session, target)
+    return kind_named(record.chain[-1].kind).entity(record, backend.origin)
+
+
+def _at(session: ManagerSession, target: Target) -> Record:
+    """Return what is at a path, of whatever kind; a container comes before what shares its name."""
+    names = parse_path(target)
+    kinds = sorted(KINDS.values(), key=lambda one: not one.container)
+    families = dict.fromkeys(found for one in kinds if (found := families_of(one, len(names))) is not None)
+    for resolved in session.backend.resolve([Lookup(family, names) for family in families]) if families else ():
+        if resolved.record is not None:
+            return resolved.record
+    raise EntityNotFound(str(target))

@@ -1,0 +1,119 @@
+"""The decision agrees with a plain model, says why, and rests on nothing that it does not name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import metastore as ms
+from metastore.governance.decision import Facts, Granted, Has, Member, Place, decide, sees
+from metastore.governance.privileges import check_privilege, needs_of
+from tests.governance.model import may, may_see
+
+CHAIN = (
+    Place(1, "metalake", "m"),
+    Place(2, "catalog", "m.c"),
+    Place(3, "schema", "m.c.s"),
+    Place(4, "schema", "m.c.s.n"),
+    Place(5, "table", "m.c.s.n.t"),
+)
+USER, GROUP, OTHER = Member(10, "user", "ann"), Member(11, "group", "staff"), Member(12, "group", "away")
+WORDS = ("use_catalog", "use_schema", "select_table", "modify_table", "create_table")
+ROLES = (20, 21, 22)
+
+
+def _facts(**changes: object) -> Facts:
+    return replace(Facts("ann", CHAIN, (USER, GROUP), (Has(10, 20, "reader"), Has(11, 21, "staff"))), **changes)  # type: ignore[arg-type]
+
+
+def _allowed(facts: Facts, *any_of: str) -> bool:
+    return decide(facts, any_of)[-1].allowed
+
+
+members = st.builds(
+    lambda flags: tuple(m._replace(enabled=flag) for m, flag in zip((USER, GROUP, OTHER), flags, strict=True)),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()),
+)
+facts = st.builds(
+    Facts,
+    st.just("ann"),
+    st.integers(1, len(CHAIN)).map(lambda n: CHAIN[:n]),
+    st.one_of(st.just(()), members),
+    st.lists(st.builds(Has, st.sampled_from((10, 11, 12, 13)), st.sampled_from(ROLES), st.just("r"))).map(tuple),
+    st.dictionaries(st.sampled_from([p.id for p in CHAIN]), st.sampled_from((10, 11, 12, 13)), max_size=2),
+    st.lists(
+        st.builds(
+            Granted,
+            st.sampled_from(ROLES),
+            st.sampled_from(WORDS),
+            st.sampled_from([p.id for p in CHAIN]),
+            st.sampled_from((True, True, True, False)),
+        ),
+        max_size=12,
+    ).map(tuple),
+)
+
+
+@given(facts, st.lists(st.sampled_from(WORDS), max_size=2).map(tuple))
+@settings(max_examples=400)
+def test_it_agrees_with_the_model(known: Facts, any_of: tuple[str, ...]) -> None:
+    for at in range(len(known.chain)):
+        assert decide(known, any_of, at)[-1].allowed == may(known, any_of, at)
+        assert sees(known, at)[-1].allowed == may_see(known, at)
+
+
+@given(facts, st.sampled_from(WORDS))
+@settings(max_examples=150)
+def test_it_rests_on_the_roles_that_it_names(known: Facts, word: str) -> None:
+    verdicts = decide(known, (word,))
+    if verdicts[-1].allowed:
+        named = frozenset().union(*[verdict.roles for verdict in verdicts])
+        less = replace(known, grants=tuple(g for g in known.grants if g.role in named or not g.allow))
+        assert decide(less, (word,))[-1].allowed
+    else:
+        assert verdicts[-1].missing is not None
+
+
+def test_every_step_is_explained() -> None:
+    grants = (Granted(20, "use_catalog", 1, True), Granted(21, "use_schema", 2, True))
+    known = _facts(grants=(*grants, Granted(20, "select_table", 5, True)))
+    assert [verdict.because for verdict in decide(known, ("select_table",))] == [
+        "ann is a user of m",
+        "the role reader allows use_catalog on m",
+        "the role staff allows use_schema on m.c",
+        "the role staff allows use_schema on m.c",
+        "the role reader allows select_table on m.c.s.n.t",
+    ]
+    assert decide(known, ("modify_table",))[-1].because == "no role of ann allows modify_table on m.c.s.n.t"
+    denied = replace(known, grants=(*known.grants, Granted(21, "select_table", 1, False)))
+    assert decide(denied, ("select_table",))[-1].because == "the role staff denies select_table on m"
+    assert decide(denied, ("select_table",))[-1].missing == ("select_table", CHAIN[-1])
+
+
+def test_an_owner_needs_nothing_where_it_owns_but_the_way_to_it() -> None:
+    owns = _facts(owners={4: 11})
+    assert not _allowed(owns, "modify_table")
+    way = (Granted(20, "use_catalog", 2, True), Granted(20, "use_schema", 3, True))
+    assert _allowed(replace(owns, grants=way), "modify_table")
+    assert _allowed(replace(owns, grants=(*way, Granted(20, "modify_table", 5, False))), "modify_table")
+    assert _allowed(_facts(owners={1: 10}), "modify_table")
+    assert decide(_facts(owners={1: 11}), ())[-1].because == "the group staff of ann owns m"
+
+
+def test_who_is_disabled_has_nothing() -> None:
+    off = (USER._replace(enabled=False), GROUP)
+    assert decide(_facts(owners={1: 10}, members=off), ())[-1].because == "the user ann is disabled in m"
+    assert decide(_facts(owners={1: 10}, members=()), ())[-1].because == "m has no user ann"
+    assert not _allowed(_facts(owners={1: 11}, members=(USER, GROUP._replace(enabled=False))))
+
+
+def test_words_are_checked() -> None:
+    assert check_privilege("select_table", "schema") == "select_table"
+    with pytest.raises(ms.InvalidArgument, match="no privilege 'fly'"):
+        check_privilege("fly", "table")
+    with pytest.raises(ms.InvalidArgument, match="not on a table"):
+        check_privilege("create_catalog", "table")
+    assert needs_of("dashboard").see == ("select_dashboard", "modify_dashboard")
