@@ -52,6 +52,7 @@ from metastore.kinds.partition import Partition
 from metastore.kinds.policy import Policy, SetContent, SetEnabled, SetSupports
 from metastore.kinds.principal import Group, Role, SetExternalId, User
 from metastore.kinds.read_changes import change_from_dict, changes_from_list
+from metastore.kinds.relation import Relation, Relationship
 from metastore.kinds.schema import Schema
 from metastore.kinds.secret import Secret, secret
 from metastore.kinds.statistic import Statistic
@@ -83,6 +84,7 @@ from metastore.leases.changes import LeaseHolder
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
+from metastore.managers.attached import Attached, Grant
 from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
@@ -104,6 +106,7 @@ __all__ = [
     "AddDefinition",
     "AddImplementation",
     "AddIndex",
+    "Attached",
     "BackendRefused",
     "BackendUnavailable",
     "Catalog",
@@ -124,6 +127,7 @@ __all__ = [
     "Field",
     "Fileset",
     "Function",
+    "Grant",
     "Group",
     "Holder",
     "Implementation",
@@ -156,6 +160,8 @@ __all__ = [
     "Policy",
     "PoolExhausted",
     "PoolUse",
+    "Relation",
+    "Relationship",
     "RemoveProperty",
     "RemoveRepresentation",
     "RemoveUri",
