@@ -43,7 +43,7 @@ AT_ONCE: Final = frozenset({"bind", "exclusive", "manager", "refused", "relation
 """Methods that stay sync: they send nothing, or the sync code itself calls them (of a lease)."""
 WHOLE: Final = frozenset({"close", "create_many", "export_to", "gc", "import_from", "verify"})
 """Long work: it is done in a thread of its own, where it does not hold up the loop while Python runs."""
-INTERNAL: Final = frozenset({"relate", "unrelate"})
+INTERNAL: Final = frozenset({"place", "relate", "unrelate"})
 """Methods that managers call on each other: they are no surface."""
 OPENINGS: Final = frozenset({"Lease", "LeaseSet"})
 """What methods return that can be awaited, or entered at once."""
