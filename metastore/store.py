@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from metastore.transfer.files import Place
 
-__all__ = ["Store", "migrate", "open_store", "restore"]
+__all__ = ["Store", "migrate", "open_store", "prepared", "restore"]
 
 T = TypeVar("T")
 _DEADLINE = 30.0
@@ -303,14 +303,26 @@ def open_store(
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
     (seconds; None: until its deadline). Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
+    parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
+    return Store(parsed, backend, policy, principal, SYSTEM)
+
+
+def prepared(
+    url: str | None,
+    principal: str | None,
+    deadline: float,
+    hooks: Iterable[Hook],
+    pool_size: int,
+    max_wait: float | None,
+) -> tuple[URL, Backend, RetryPolicy]:
+    """Check what a store is opened with, and connect. Raises what :func:`open_store` raises."""
     parsed = parse_url(url)
     Call(principal, positive_seconds(deadline, "a deadline"))
     called = tuple(items(hooks, "hooks"))
     if not all(callable(hook) for hook in called):
         raise InvalidArgument("hooks are functions, which are called with each attempt")
     policy = RetryPolicy(deadline=float(deadline), hooks=called)
-    backend = connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait)
-    return Store(parsed, backend, policy, principal, SYSTEM)
+    return parsed, connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait), policy
 
 
 def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:

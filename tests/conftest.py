@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.servers.pgbouncer import PgBouncer, pgbouncer_path
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Databases, ExternalPostgres, PostgresServer, external_url
 from tests.setup.java import find_java
+from tests.setup.pgbouncer import find_pgbouncer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,7 +146,7 @@ def team() -> Iterator[Team]:
 @pytest.fixture(scope="session")
 def pgbouncer(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
     """Start pgbouncer in transaction mode in front of ``postgres_server``; skip where it is not installed."""
-    if pgbouncer_path() is None:
+    if find_pgbouncer() is None:
         pytest.skip("pgbouncer is not installed: apt-get install pgbouncer")
     with PgBouncer(postgres_server) as bouncer:
         yield bouncer

@@ -38,7 +38,7 @@ from metastore.operation.intent import Intent, help_others
 from metastore.operation.keys import began
 from metastore.operation.marks import OwnMark
 from metastore.operation.outcome import encode_error, encode_value, entity_at, merits, replay
-from metastore.operation.record import OperationRow, detail, refused_id
+from metastore.operation.record import OperationRow, detail, refused_id, tell_id, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.commit import ROOT_ID, Caller, Commit, Committed, Conflicted, LeaseToken, Unknown, Update, Write
@@ -143,6 +143,7 @@ class Operation(Generic[T]):
         self._doubt = None if begun is None else begun.doubt
         if begun is not None:
             self._row.id, self._row.ends = begun.id, begun.ends
+            self._row.sent = begun.doubt is not None
             left = max(0.0, begun.ends - session.clock.monotonic())
             self._policy = replace(self._policy, deadline=left)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
@@ -180,9 +181,10 @@ class Operation(Generic[T]):
         except Exception as error:  # noqa: BLE001  (it is raised again, unless the operation was applied)
             self._decided_by = "error"
             return self._give_up(error)
-        except BaseException:
+        except BaseException as interrupt:
             self._decided_by = "error"
             self._clean_up()
+            tell_id(interrupt, row.id)
             raise
         finally:
             if self._begun is None:
@@ -293,12 +295,14 @@ class Operation(Generic[T]):
             leases=self._leases(),
             patience=_PATIENCE if self._request.exclusive and held is None else None,
         )
+        row.sent = True
         outcome = self._backend.commit(commit)
+        if isinstance(outcome, Unknown):
+            return row.lost(outcome)
+        row.sent = False
         if isinstance(outcome, Committed):
             self._mark.held = None
             return proposal.finish(outcome.results)
-        if isinstance(outcome, Unknown):
-            return row.lost(outcome)
         if outcome.cause == "busy":
             self._again = proposal
         return self._refused(outcome, commit)
@@ -410,11 +414,12 @@ class Operation(Generic[T]):
 
     def _clean_up(self) -> None:
         """Remove the mark and the intent after an error or an interrupt, as far as that is possible."""
-        if self._row.pending_on is None and self._mark.held is None:
+        row = self._row
+        if not row.sent and row.pending_on is None and self._mark.held is None:
             return
-        with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # both end by themselves
-            if self._row.pending_on is not None:
-                self._backend.cancel(self._row.id)
+        with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # all end by themselves
+            if row.sent or row.pending_on is not None:
+                withdraw(self._session, row.id, self._policy.deadline, sent=row.sent)
             self._mark.remove()
 
     def _was_helped(self) -> bool:

@@ -173,8 +173,8 @@ _FEED = (
     Fault(
         "changes of a path whose beginning is the same",
         "metastore/feed",
-        'path.startswith(f"{scope}.")',
-        "path.startswith(scope)",
+        "return _folded(names[: len(self.names)], self.exact) == self.names",
+        "return path.startswith(format_path(self.names))",
         "tests/contract/test_pages_contract.py -k memory",
     ),
     Fault(
