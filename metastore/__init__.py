@@ -51,6 +51,7 @@ from metastore.kinds.partition import Partition
 from metastore.kinds.policy import Policy, SetContent, SetEnabled, SetSupports
 from metastore.kinds.principal import Group, Role, SetExternalId, User
 from metastore.kinds.read_changes import change_from_dict, changes_from_list
+from metastore.kinds.relation import Relation, Relationship
 from metastore.kinds.schema import Schema
 from metastore.kinds.secret import Secret, secret
 from metastore.kinds.statistic import Statistic
@@ -82,6 +83,7 @@ from metastore.leases.changes import LeaseHolder
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
+from metastore.managers.attached import Attached, Grant
 from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
@@ -103,6 +105,7 @@ __all__ = [
     "AddDefinition",
     "AddImplementation",
     "AddIndex",
+    "Attached",
     "BackendRefused",
     "BackendUnavailable",
     "Catalog",
@@ -123,6 +126,7 @@ __all__ = [
     "Field",
     "Fileset",
     "Function",
+    "Grant",
     "Group",
     "Holder",
     "Implementation",
@@ -155,6 +159,8 @@ __all__ = [
     "Policy",
     "PoolExhausted",
     "PoolUse",
+    "Relation",
+    "Relationship",
     "RemoveProperty",
     "RemoveRepresentation",
     "RemoveUri",

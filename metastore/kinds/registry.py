@@ -28,7 +28,7 @@ from metastore.kinds.tag import TAG
 from metastore.kinds.topic import TOPIC
 from metastore.kinds.view.kind import VIEW
 
-__all__ = ["KINDS", "OWNED_KINDS", "kind_named", "owned_kind_named"]
+__all__ = ["KINDS", "OWNED_KINDS", "RELATIONSHIPS", "kind_named", "owned_kind_named"]
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -40,14 +40,18 @@ KINDS: dict[str, Kind] = {
 OWNED_KINDS: dict[str, OwnedKind] = {kind.name: kind for kind in (PARTITION, STATISTIC, MODEL_VERSION, SOURCE, CRAWL)}
 
 
+RELATIONSHIPS: dict[str, OwnedKind] = {}
+"""The rows of relations, as history and feed show them, by the relation's name; metastore.kinds.relation fills it."""
+
+
 def kind_named(name: str) -> Kind:
     """Return the kind. An unknown one may have children, and has no fields but those that all kinds have."""
     return KINDS.get(name) or _unknown(name)
 
 
 def owned_kind_named(name: str) -> OwnedKind:
-    """Return the kind of owned row. An unknown one has no fields but those that all have."""
-    return OWNED_KINDS.get(name) or _unknown_owned(name)
+    """Return the kind of owned row, or of relation. An unknown one has no fields but those that all have."""
+    return OWNED_KINDS.get(name) or RELATIONSHIPS.get(name) or _unknown_owned(name)
 
 
 @cache

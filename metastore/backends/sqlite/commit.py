@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
+from metastore.backends.sqlite import relations
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
@@ -30,9 +31,12 @@ from metastore.port.commit import (
     Expect,
     Guard,
     Insert,
+    Listing,
     Newest,
     Put,
     Read,
+    Relate,
+    Relations,
     Result,
     Update,
     Write,
@@ -161,6 +165,13 @@ def next_seq(connection: Any) -> int:
 
 
 def _check_read(connection: Any, read: Read) -> None:
+    if isinstance(read, Relations):
+        relations.check(connection, read)
+    else:
+        _check_other_read(connection, read)
+
+
+def _check_other_read(connection: Any, read: Expect | Absent | Listing | Children | Newest) -> None:
     if isinstance(read, Expect):
         sql = f"SELECT version FROM {'owned' if read.owned else 'entity'} WHERE id = ?"
         row = connection.execute(sql, (read.id,)).fetchone()
@@ -231,7 +242,7 @@ class _Writer:
             return self._update(write)
         if isinstance(write, Put):
             return self._put(write)
-        return self._delete(write)
+        return self._relate(write) if isinstance(write, Relate) else self._delete(write)
 
     def _insert(self, write: Insert) -> Result | None:
         # asked, not left to the unique index: an error would not say which name is taken
@@ -318,6 +329,16 @@ class _Writer:
         ((doc,),) = self._run("DELETE FROM owned WHERE id = ? RETURNING doc", (row_id,)).fetchall()
         return self._log(write, row_id, version + 1, write.owner_id, (None, None, doc))
 
+    def _relate(self, write: Relate) -> Result | None:
+        commit = self._commit
+        written = relations.write(
+            self._run, write, lambda: next_id(self._connection), commit.principal, self._now, skip=commit.skip_existing
+        )
+        if written is None:
+            return None
+        row_id, version = written
+        return self._log(write, row_id, version, write.from_id, (None, None, write.doc), write.to_id)
+
     def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
         """Return (id, version) of the row to write; None if it is new, which must be expected."""
         sql = "SELECT id, version FROM owned WHERE owner_id = ? AND kind = ? AND name = ?"
@@ -331,7 +352,13 @@ class _Writer:
         return row
 
     def _log(
-        self, write: Write, row_id: int, version: int, owner_id: int | None, after: tuple[Any, Any, Any]
+        self,
+        write: Write,
+        row_id: int,
+        version: int,
+        owner_id: int | None,
+        after: tuple[Any, Any, Any],
+        other_id: int | None = None,
     ) -> Result:
         """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
         seq = next_seq(self._connection)
@@ -340,8 +367,8 @@ class _Writer:
         held = fences(commit.leases) if commit.leases else None
         self._run(
             """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
-            time, path_before, path_after, changes, scope_version, in_use, doc, digest, fences)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            time, path_before, path_after, changes, scope_version, in_use, doc, digest, fences,
+            other_id, other_path) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
                 *(
@@ -353,6 +380,8 @@ class _Writer:
                     *after,
                     digest,
                     held,
+                    other_id,
+                    event.other_path,
                 ),
             ),
         )

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+from metastore.backends.sql import relations as relation_rows
 from metastore.backends.sql import snapshot as verify_sql
 from metastore.backends.sql.decode import (
     child,
@@ -26,6 +27,7 @@ from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
+from metastore.backends.sqlite.relations import READ_RELATIONS
 from metastore.clock import Clock
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
@@ -38,6 +40,7 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
+from metastore.port.relations import Related, Relating, RelationRecord
 
 __all__ = ["READ", "SqliteReads"]
 
@@ -56,6 +59,8 @@ _FIND = FindSql(
     by_id="guard g ON g.id = {}",
     entity="entity e ON e.id = up.id AND up.height = 0",
 )
+_related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
+_RELATIONS = READ_RELATIONS.relations()
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 
 
@@ -131,6 +136,23 @@ class SqliteReads:
         rows = self._rows(READ.owned_by_name, {"wanted": wanted, "kind": kind})
         found = {row[0]: owned_record(row[1:]) for row in rows}
         return [found.get(n) for n in range(len(names))]
+
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.related(record.chain[-1].id, kind, above=above, doc=doc)
+        depth = relation_rows.path_of(target)
+        where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
+        return relation_rows.related(self._rows(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
+
+    def relating(
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        where = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **relation_rows.key_after(after)}
+        return relation_rows.relating(self._rows(_relating(valued=value is not None), where))
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        return relation_rows.relations(self._rows(_RELATIONS, {"kind": kind, "wanted": json.dumps(list(slots))}))
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         rows = self._rows(READ.history, {"entity_id": entity_id, "after": after, "page_size": limit})
