@@ -39,7 +39,9 @@ __all__ = [
 T = TypeVar("T")
 D = TypeVar("D", bound="Derived")
 
-AT_ONCE: Final = frozenset({"bind", "exclusive", "manager", "refused", "relations", "row", "tokens", "transaction"})
+AT_ONCE: Final = frozenset(
+    {"as_user", "bind", "exclusive", "manager", "refused", "relations", "row", "tokens", "transaction"}
+)
 """Methods that stay sync: they send nothing, or the sync code itself calls them (of a lease)."""
 WHOLE: Final = frozenset({"close", "create_many", "export_to", "gc", "import_from", "verify"})
 """Long work: it is done in a thread of its own, where it does not hold up the loop while Python runs."""

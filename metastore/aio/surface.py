@@ -18,7 +18,7 @@ from metastore.managers.owned import Partitions
 from metastore.managers.relations import RelationManager
 from metastore.managers.sources import Crawls, Sources
 from metastore.managers.statistics import Statistics
-from metastore.store import Store, _View
+from metastore.store import Store, _UserView, _View
 from metastore.transaction.freeze import FreezableSchemas, Freeze
 from metastore.transaction.transaction import Transaction
 
@@ -63,6 +63,7 @@ AsyncSources = derive(Sources)
 AsyncCrawls = derive(Crawls)
 AsyncDeclaredManager = derive(DeclaredManager)
 stands_for(_View)(AsyncStore)
+stands_for(_UserView)(AsyncStore)
 Mapping.register(AsyncLeaseSet)
 
 
