@@ -126,9 +126,8 @@ class Freeze(Transaction):
         outcome = backend.mark(Mark(self._id, own.id, min(self._ttl, MARK_TTL)))
         if not isinstance(outcome, Committed):
             if isinstance(outcome, Conflicted):
-                self._mark.held = (
-                    lost  # refused: nothing to remove, unless an earlier mark, whose answer was lost, lands
-                )
+                # refused: there is none to remove, unless an earlier one lands late, whose answer was lost
+                self._mark.held = lost
             return outcome
         self._above = guards_of(parents)
         return backend.mark(Mark(self._id, own.id, self._ttl, own.scope_version, self._above))
