@@ -38,7 +38,7 @@ __all__ = [
 T = TypeVar("T")
 D = TypeVar("D", bound="Derived")
 
-AT_ONCE: Final = frozenset({"bind", "exclusive", "manager", "refused", "row", "tokens", "transaction"})
+AT_ONCE: Final = frozenset({"bind", "exclusive", "manager", "refused", "relations", "row", "tokens", "transaction"})
 """Methods that stay sync: they send nothing, or the sync code itself calls them (of a lease)."""
 WHOLE: Final = frozenset({"close", "create_many", "export_to", "gc", "import_from", "verify"})
 """Long work: it is done in a thread of its own, where it does not hold up the loop while Python runs."""
@@ -77,6 +77,8 @@ class Derived:
         if name[0] == "_":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         value = getattr(self._sync, name)
+        if inspect.ismethod(value):  # of another object, such as the manager of a relation
+            return getattr(_wrapped(value.__self__, self._room), value.__name__)
         wrapped = _wrapped(value, self._room)
         if wrapped is not value:
             vars(self)[name] = wrapped  # a manager: made once
