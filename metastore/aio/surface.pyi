@@ -60,7 +60,7 @@ from metastore.verify.violations import Violation
 
 __all__ = ["AsyncLease", "AsyncLeaseSet", "AsyncStore", "AsyncTransaction", "Opening", "Stream"]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 class AsyncStore:
     catalogs: AsyncCatalogs

@@ -83,7 +83,7 @@ class _Writer:
         return sorted(self._imported)
 
     def exported(self) -> str:
-        return f'__all__ = {sorted(surface.__all__)!r}\n\nT = TypeVar("T")\n'
+        return f'__all__ = {sorted(surface.__all__)!r}\n\n_T = TypeVar("_T")\n'
 
     def written(self, sync: type, sample: Any) -> str:
         bases = "(Mapping[str, int | None])" if issubclass(sync, Mapping) else ""
