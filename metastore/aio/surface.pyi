@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from metastore.aio.derive import Opening, Stream
@@ -52,16 +52,16 @@ from metastore.metrics import Snapshot
 from metastore.names import Path
 from metastore.operation.outcome import Outcome
 from metastore.operation.request import Fencing
-from metastore.operation.session import Session
 from metastore.port.commit import Event, LeaseToken
 from metastore.port.unreadable import Unreadable
 from metastore.stats import Stats
-from metastore.store import T
 from metastore.transfer.files import Place
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.verify.violations import Violation
 
 __all__ = ["AsyncLease", "AsyncLeaseSet", "AsyncStore", "AsyncTransaction", "Opening", "Stream"]
+
+_T = TypeVar("_T")
 
 class AsyncStore:
     catalogs: AsyncCatalogs
@@ -147,12 +147,12 @@ class AsyncStore:
     async def reveal(self, target: Target, key: str, *, kind: str | None = ...) -> str: ...
     async def run(
         self,
-        fn: Callable[[AsyncTransaction], Awaitable[T]],
+        fn: Callable[[AsyncTransaction], Awaitable[_T]],
         lease: Fencing | None = ...,
         *,
         principal: str | None = ...,
         deadline: float | None = ...,
-    ) -> T: ...
+    ) -> _T: ...
     async def stats(self) -> Stats: ...
     def transaction(
         self, lease: Fencing | None = ..., *, principal: str | None = ..., deadline: float | None = ...
@@ -237,7 +237,6 @@ class AsyncStoreLeases:
         on_lost: OnLost | None = ...,
     ) -> Opening[AsyncLeaseSet]: ...
     def audit(self, name: str, *, unreadable: Unreadable | None = ...) -> Stream[LeaseEvent]: ...
-    async def bound(self, session: Session) -> AsyncStoreLeases: ...
     async def break_(self, name: str) -> bool: ...
     async def close(self) -> None: ...
     async def holder(self, name: str) -> Holder | None: ...
@@ -834,6 +833,33 @@ class AsyncModels:
     async def versions_page(self, model: Target, *, size: int = ..., token: str | None = ...) -> Page[ModelVersion]: ...
 
 class AsyncTags:
+    async def attach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> Attached: ...
+    async def attach_many(
+        self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]
+    ) -> int: ...
+    async def detach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | _Unset | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> bool: ...
+    async def on(
+        self, target: Target, *, column: Path | None = ..., inherited: bool = ..., kind: str | None = ...
+    ) -> builtins.list[Attached]: ...
+    def targets(self, other: Target, *, value: str | _Unset | None = ...) -> Stream[Attached]: ...
     async def alter(
         self, target: Target, *changes: EntityChange, expected_version: int | None = ..., **options: Unpack[CallOptions]
     ) -> Tag: ...
@@ -881,6 +907,33 @@ class AsyncTags:
     ) -> Tag: ...
 
 class AsyncPolicies:
+    async def attach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> Attached: ...
+    async def attach_many(
+        self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]
+    ) -> int: ...
+    async def detach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | _Unset | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> bool: ...
+    async def on(
+        self, target: Target, *, column: Path | None = ..., inherited: bool = ..., kind: str | None = ...
+    ) -> builtins.list[Attached]: ...
+    def targets(self, other: Target, *, value: str | _Unset | None = ...) -> Stream[Attached]: ...
     async def alter(
         self, target: Target, *changes: EntityChange, expected_version: int | None = ..., **options: Unpack[CallOptions]
     ) -> Policy: ...
@@ -1107,35 +1160,6 @@ class AsyncOwners:
         self, target: Target, owner: Target, *, kind: str | None = ..., **options: Unpack[CallOptions]
     ) -> None: ...
 
-class AsyncRelationManager:
-    async def attach(
-        self,
-        target: Target,
-        other: Target,
-        *,
-        value: str | None = ...,
-        column: Path | None = ...,
-        kind: str | None = ...,
-        **options: Unpack[CallOptions],
-    ) -> Attached: ...
-    async def attach_many(
-        self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]
-    ) -> int: ...
-    async def detach(
-        self,
-        target: Target,
-        other: Target,
-        *,
-        value: str | _Unset | None = ...,
-        column: Path | None = ...,
-        kind: str | None = ...,
-        **options: Unpack[CallOptions],
-    ) -> bool: ...
-    async def on(
-        self, target: Target, *, column: Path | None = ..., inherited: bool = ..., kind: str | None = ...
-    ) -> builtins.list[Attached]: ...
-    def targets(self, other: Target, *, value: str | _Unset | None = ...) -> Stream[Attached]: ...
-
 class AsyncPartitions:
     async def create(
         self,
@@ -1248,6 +1272,35 @@ class AsyncCrawls:
         self, owner: Target, rows: Iterable[Row], drop: Iterable[str] = ..., **options: Unpack[CallOptions]
     ) -> int: ...
     def row(self, name: str, state: str, values: Mapping[str, Any]) -> Any: ...
+
+class AsyncRelationManager:
+    async def attach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> Attached: ...
+    async def attach_many(
+        self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]
+    ) -> int: ...
+    async def detach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | _Unset | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> bool: ...
+    async def on(
+        self, target: Target, *, column: Path | None = ..., inherited: bool = ..., kind: str | None = ...
+    ) -> builtins.list[Attached]: ...
+    def targets(self, other: Target, *, value: str | _Unset | None = ...) -> Stream[Attached]: ...
 
 class AsyncDeclaredManager:
     async def alter(
