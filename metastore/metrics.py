@@ -29,12 +29,14 @@ from collections import Counter
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, Literal
 
+from metastore.clock import SYSTEM, Clock
 from metastore.port.stats import PoolUse
 
 __all__ = [
     "ATTEMPTS",
     "HOT",
     "INTENTS",
+    "READ_SECONDS",
     "SECONDS",
     "Decided",
     "Distribution",
@@ -49,6 +51,9 @@ ATTEMPTS: Final = (1, 2, 3, 4, 5, 8, 13, 21, 34, 55)
 
 SECONDS: Final = (*(0.0005 * 2**n for n in range(17)), 60.0)
 """The upper bounds for the time to commit (seconds): they double from half a millisecond."""
+
+READ_SECONDS: Final = (0.000125, 0.00025, *SECONDS)
+"""The upper bounds for the time of one read (seconds): an eighth of a millisecond comes first."""
 
 INTENTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """The upper bounds for the intents that one helping commit resolved."""
@@ -122,6 +127,10 @@ class Snapshot:
     """Versions that others committed between a failed attempt's read and its failure."""
     concurrent_committers: float
     """An estimate of how many operations compete for one entity at a time; see the module."""
+    read_seconds: dict[str, Distribution]
+    """Seconds that each read took, by method; of a listing that streams, each of its pages."""
+    feed_lag_seconds: dict[str, float]
+    """By reader of the feed: the seconds since the moment up to which it has read all changes."""
     pool: PoolUse | None = None
     """The store's connections; None: it has no pool."""
 
@@ -194,7 +203,8 @@ class _Hot:
 class Metrics:
     """Records what one store's operations met. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
         self._reset()
         _ALL.add(self)
 
@@ -210,6 +220,8 @@ class Metrics:
         self._overtaken = 0
         self._overtaken_before = 0  # as far as it is in the mean
         self._others = 0.0
+        self._reads: dict[str, _Buckets] = {}
+        self._feed_read: dict[str, float] = {}
 
     def begun(self) -> None:
         """Note that an operation begins."""
@@ -269,6 +281,19 @@ class Metrics:
             with self._lock:
                 self._overtaken += by
 
+    def read(self, method: str, seconds: float) -> None:
+        """Note that a read has ended, with a result or an error, after so many ``seconds``."""
+        with self._lock:
+            seen = self._reads.get(method)
+            if seen is None:
+                seen = self._reads[method] = _Buckets(READ_SECONDS)
+            seen.add(seconds)
+
+    def feed_read(self, reader: str, until: float) -> None:
+        """Note up to when a reader of the feed has read all changes (seconds since 1970)."""
+        with self._lock:
+            self._feed_read[reader] = until
+
     def _verb(self, verb: str) -> _Verb:
         seen = self._verbs.get(verb)
         if seen is None:
@@ -277,6 +302,7 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """Return all metrics as they are at this moment."""
+        now = self._clock.micros() / 1_000_000
         with self._lock:
             verbs = self._verbs
             count, oldest = self._pending or (None, None)
@@ -294,6 +320,8 @@ class Metrics:
                 ambiguous=dict(self._ambiguous),
                 overtaken_versions=self._overtaken,
                 concurrent_committers=1.0 + self._others,
+                read_seconds={method: seen.value() for method, seen in self._reads.items()},
+                feed_lag_seconds={reader: max(0.0, now - until) for reader, until in self._feed_read.items()},
             )
 
     def counters(self) -> Counter[str]:

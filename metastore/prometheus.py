@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HasMetrics", "StoreCollector", "register", "unregister"]
 
-_OURS: Final = frozenset({"operation", "cause", "decided", "resolution", "entity_id", "le"})
+_OURS: Final = frozenset({"operation", "cause", "decided", "resolution", "entity_id", "method", "reader", "le"})
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -173,6 +173,15 @@ class _Families:
             "overtaken_versions",
             "Versions that others committed while an attempt was under way that failed.",
         )
+        self.reads = family(
+            "Histogram", "read_seconds", "Time of one read; of a listing that streams, of one page.", "method"
+        )
+        self.feed_lag = family(
+            "Gauge",
+            "feed_lag_seconds",
+            "Time since the moment up to which a reader of the feed has read all changes.",
+            "reader",
+        )
         self.pool_size = family("Gauge", "pool_size", "Connections that the process may have.")
         self.pool_in_use = family("Gauge", "pool_in_use", "Connections that calls have at this moment.")
         self.pool_waiting = family("Gauge", "pool_waiting", "Calls that wait for a connection.")
@@ -184,12 +193,18 @@ class _Families:
         """Add the samples of one store."""
         _add_counts(self.operations, labels, seen.operations)
         _add_counts(self.conflicts, labels, seen.conflicts)
-        for family, by_verb in ((self.attempts, seen.attempts), (self.seconds, seen.commit_seconds)):
+        for family, by_verb in (
+            (self.attempts, seen.attempts),
+            (self.seconds, seen.commit_seconds),
+            (self.reads, seen.read_seconds),
+        ):
             for verb, values in by_verb.items():
                 _add_distribution(family, [*labels, verb], values)
         _add_distribution(self.batches, labels, seen.batch_intents)
         for entity in seen.hot_entities[:hot]:
             self.hot.add_metric([*labels, str(entity.entity_id)], entity.conflicts)
+        for reader, lag in seen.feed_lag_seconds.items():
+            self.feed_lag.add_metric([*labels, reader], lag)
         for resolution, count in seen.ambiguous.items():
             self.ambiguous.add_metric([*labels, resolution], count)
         for family, value in (

@@ -15,9 +15,11 @@ from metastore import gc as collecting
 from metastore import stats
 from metastore.arguments import items, positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
+from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument, PermissionDenied
 from metastore.feed import feed
+from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
 from metastore.feed.visible import seen_steps
 from metastore.gc import Collected
@@ -43,6 +45,7 @@ from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
+from metastore.operation.timed import timed
 from metastore.port.backend import Backend
 from metastore.port.unreadable import Unreadable
 from metastore.retry.policy import Hook, RetryPolicy
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
 
     from metastore.transfer.files import Place
 
-__all__ = ["Store", "migrate", "open_store", "restore"]
+__all__ = ["Store", "clean_admins", "migrate", "open_store", "prepared", "restore"]
 
 T = TypeVar("T")
 _DEADLINE = 30.0
@@ -82,7 +85,9 @@ class Store(Managers):
     ) -> None:
         self._url = url
         self._admins = admins
-        self._stand_on(Session(backend, clock, policy, Call(principal).principal))
+        session = Session(backend, clock, policy, Call(principal).principal)
+        session.combiner = Combiner.of(session)
+        self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
     def _stand_on(self, session: Session) -> None:
@@ -135,7 +140,8 @@ class Store(Managers):
         InvalidArgument for a position that this feed does not have any more: read the tables again.
         """
         session = self._session
-        return feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
+        found = feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
+        return noted(found, limit, "changes", session.metrics, session.clock)
 
     def changes_page(
         self,
@@ -150,7 +156,7 @@ class Store(Managers):
         ``kinds`` selects changes of these kinds; ``under`` selects changes of one entity and of what was below it then.
         A selection may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
         """
-        return changes_page(self._session, after, size, kinds, under)
+        return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under)
 
     def find(
         self,
@@ -170,7 +176,7 @@ class Store(Managers):
         """
         backend = self._session.backend
         looked_for = wanted(backend, under, kind, name, properties, recursive)
-        return find(backend, looked_for, under.path if isinstance(under, Entity) else str(under))
+        return find(self._session, looked_for, under.path if isinstance(under, Entity) else str(under))
 
     def transaction(
         self, lease: Fencing | None = None, *, principal: str | None = None, deadline: float | None = None
@@ -417,15 +423,32 @@ def open_store(
     (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. Raises
     MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
+    named = clean_admins(admins)
+    parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
+    return Store(parsed, backend, policy, principal, SYSTEM, named)
+
+
+def clean_admins(admins: Iterable[str]) -> frozenset[str]:
+    """Return the names of admins. Raises InvalidArgument."""
+    return frozenset(clean_name(name) for name in items(admins, "admins"))
+
+
+def prepared(
+    url: str | None,
+    principal: str | None,
+    deadline: float,
+    hooks: Iterable[Hook],
+    pool_size: int,
+    max_wait: float | None,
+) -> tuple[URL, Backend, RetryPolicy]:
+    """Check what a store is opened with, and connect. Raises what :func:`open_store` raises."""
     parsed = parse_url(url)
     Call(principal, positive_seconds(deadline, "a deadline"))
     called = tuple(items(hooks, "hooks"))
     if not all(callable(hook) for hook in called):
         raise InvalidArgument("hooks are functions, which are called with each attempt")
-    named = frozenset(clean_name(name) for name in items(admins, "admins"))
     policy = RetryPolicy(deadline=float(deadline), hooks=called)
-    backend = connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait)
-    return Store(parsed, backend, policy, principal, SYSTEM, named)
+    return parsed, connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait), policy
 
 
 def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:

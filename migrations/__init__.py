@@ -1,7 +1,8 @@
 """Create and upgrade the tables of a database with Alembic.
 
 Revisions are frozen: they never import the declared tables. Each writes into ``info`` the format that it leaves
-behind, and the oldest format whose programs can still work with it.
+behind, and the oldest format whose programs can still work with it. All pending revisions are one transaction. On
+PostgreSQL, indexes of tables that are in use are built before it (:mod:`metastore.migrations.indexes`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from metastore.errors import BackendRefused, BackendUnavailable, MigrationNeeded
+from metastore.migrations.indexes import build_pending
 from metastore.retry.classify import Verdict, of_sqlite, of_sqlstate
 from metastore.urls import redacted
 
@@ -30,7 +32,7 @@ _LOCK = 7_305_440_021_194_033_271
 
 def upgrade(url: URL, revision: str = "head") -> None:
     """Upgrade the database to ``revision``, unless it has it. Raises BackendUnavailable, MigrationNeeded."""
-    _run_on(url, lambda config: command.upgrade(config, revision))
+    _run_on(url, lambda config: command.upgrade(config, revision), prepare=revision)
 
 
 def downgrade(url: URL, revision: str) -> None:
@@ -44,10 +46,10 @@ def upgrade_sqlite(connection: Any) -> None:
     _run(engine, lambda config: command.upgrade(config, "head"), "the SQLite database")
 
 
-def _run_on(url: URL, what: Callable[[Config], None]) -> None:
+def _run_on(url: URL, what: Callable[[Config], None], prepare: str | None = None) -> None:
     engine = _engine(url)
     try:
-        _run(engine, what, redacted(url))
+        _run(engine, what, redacted(url), prepare)
     finally:
         engine.dispose()
 
@@ -76,12 +78,14 @@ def _sqlite() -> Any:
     return DRIVER
 
 
-def _run(engine: Engine, what: Callable[[Config], None], where: str) -> None:
+def _run(engine: Engine, what: Callable[[Config], None], where: str, prepare: str | None = None) -> None:
     if engine.dialect.name == "sqlite":
         _begin_immediate(engine)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     try:
+        if prepare is not None and engine.dialect.name == "postgresql":
+            build_pending(engine, config, prepare)
         with engine.begin() as connection:
             _one_at_a_time(connection, where)
             config.attributes["connection"] = connection

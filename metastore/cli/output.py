@@ -153,9 +153,9 @@ def one_line(text: str) -> str:
 
 
 def tell(message: str) -> None:
-    """Write one line to stderr; a password in a URL is not shown."""
+    """Write one line to stderr, which only a terminal wraps; a password in a URL is not shown."""
     hidden = re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", message)
-    sys.stderr.write(f"metastore: {safe(one_line(hidden))}\n")
+    write(console(stderr=True), f"metastore: {one_line(hidden)}")
 
 
 def short(text: str, limit: int = 60) -> str:

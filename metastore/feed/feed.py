@@ -84,6 +84,8 @@ def changes(
         _check_collected(epoch, collected, seq)
         if mark:
             _check_restored(backend, after, seq, mark, collected)
+        else:
+            _check_drawn(backend, after, seq)
     return _follow(backend, clock, epoch, seq, after is None, limit, unreadable, access)
 
 
@@ -132,6 +134,14 @@ def _check_collected(epoch: str, collected: int, seq: int) -> None:
         raise InvalidArgument(
             f"gc has removed changes after the position {position_of(epoch, seq)}; "
             "read the tables again, then follow the feed from its start"
+        )
+
+
+def _check_drawn(backend: Backend, position: str, seq: int) -> None:
+    """Refuse a position ahead of the feed. A replica may be behind a position that its primary gave."""
+    if seq > backend.watermark().position and not backend.event_at(seq)[1]:
+        raise InvalidArgument(
+            f"the position {position} is ahead of the feed; this database never gave it, or lost the changes before it"
         )
 
 

@@ -18,6 +18,7 @@ from metastore.kinds.metalake import METALAKE
 from metastore.kinds.model.kind import MODEL
 from metastore.kinds.model.version import MODEL_VERSION
 from metastore.kinds.partition import PARTITION
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.policy import POLICY
 from metastore.kinds.principal import GROUP, ROLE, USER
 from metastore.kinds.schema import SCHEMA
@@ -37,7 +38,9 @@ KINDS: dict[str, Kind] = {
         *(TAG, POLICY, USER, GROUP, ROLE),
     )
 }
-OWNED_KINDS: dict[str, OwnedKind] = {kind.name: kind for kind in (PARTITION, STATISTIC, MODEL_VERSION, SOURCE, CRAWL)}
+OWNED_KINDS: dict[str, OwnedKind] = {
+    kind.name: kind for kind in (PARTITION, PARTITION_STATISTIC, STATISTIC, MODEL_VERSION, SOURCE, CRAWL)
+}
 
 
 RELATIONSHIPS: dict[str, OwnedKind] = {}

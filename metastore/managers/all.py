@@ -14,9 +14,10 @@ from metastore.managers.declared import DeclaredManager
 from metastore.managers.governance import Policies, Tags
 from metastore.managers.manager import Manager
 from metastore.managers.models import Models
-from metastore.managers.owned import Partitions, Statistics
+from metastore.managers.owned import Partitions
 from metastore.managers.relations import RelationManager
 from metastore.managers.sources import Crawls, Sources
+from metastore.managers.statistics import Statistics
 from metastore.operation.session import ManagerSession
 
 __all__ = ["Managers", "plural"]

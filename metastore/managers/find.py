@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,11 +19,15 @@ from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target
 from metastore.names import MAX_NAME, clean_text, parse_path
 from metastore.operation.request import committed
+from metastore.operation.session import Session
+from metastore.operation.timed import timing
 from metastore.port.backend import Backend, Matches, Search
 from metastore.port.commit import ROOT_ID
 from metastore.port.records import Lookup, Record
 
 __all__ = ["Wanted", "find", "wanted"]
+
+Ask = Callable[[Search], Matches]
 
 _PAGE: Final = 500
 _BEYOND: Final = "\U0010ffff" * 256
@@ -89,14 +93,16 @@ def _scope(backend: Backend, under: Target | None) -> int:
     raise EntityNotFound(str(under), f"there is no container {under}; find looks below a metalake, catalog or schema")
 
 
-def find(backend: Backend, looked_for: Wanted, shown: str) -> Iterator[Entity]:
+def find(session: Session, looked_for: Wanted, shown: str) -> Iterator[Entity]:
     """Yield the entities that fit; by name where the name begins with plain text, else container by container.
 
     ``shown`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
     """
     prefix = re.split(r"[*?]", looked_for.glob, maxsplit=1)[0]
     by_name = bool(prefix) or (looked_for.recursive and looked_for.scope == ROOT_ID)
-    records = _by_name(backend, looked_for, prefix) if by_name else _by_parent(backend, looked_for)
+    backend = session.backend
+    ask = timing(session, "find", backend.find)
+    records = _by_name(ask, looked_for, prefix) if by_name else _by_parent(ask, looked_for)
     for record in records:
         entity = kind_named(record.chain[-1].kind).entity(record, backend.origin)
         if looked_for.properties.items() <= entity.properties.items():
@@ -105,31 +111,31 @@ def find(backend: Backend, looked_for: Wanted, shown: str) -> Iterator[Entity]:
         _check_live(backend, looked_for.scope, shown)
 
 
-def _by_name(backend: Backend, looked_for: Wanted, prefix: str) -> Iterator[Record]:
+def _by_name(ask: Ask, looked_for: Wanted, prefix: str) -> Iterator[Record]:
     parent = -1 if looked_for.recursive else looked_for.scope
     before = prefix if prefix == looked_for.glob else prefix + _BEYOND
     # one name: up to the least text that comes after it
     before = before + "\x01" if before == prefix else before
     scope, kind, glob = looked_for.scope, looked_for.kind, looked_for.glob
     search = Search(scope, kind, glob, parent, True, (prefix, -1), before, _PAGE)
-    yield from _pages(backend, search, [])
+    yield from _pages(ask, search, [])
 
 
-def _by_parent(backend: Backend, looked_for: Wanted) -> Iterator[Record]:
+def _by_parent(ask: Ask, looked_for: Wanted) -> Iterator[Record]:
     waiting = [looked_for.scope]
     scope, kind, glob = looked_for.scope, looked_for.kind, looked_for.glob
     while waiting:
         below: list[int] = []
         search = Search(scope, kind, glob, waiting.pop(), False, ("", ""), "", _PAGE)
-        yield from _pages(backend, search, below)
+        yield from _pages(ask, search, below)
         if looked_for.recursive:
             waiting += below
 
 
-def _pages(backend: Backend, search: Search, containers: list[int]) -> Iterator[Record]:
+def _pages(ask: Ask, search: Search, containers: list[int]) -> Iterator[Record]:
     """Yield the records that fit; add the containers that the scan met to ``containers``."""
     while True:
-        batch: Matches = backend.find(search)
+        batch = ask(search)
         containers += [entity_id for entity_id, kind in batch.scanned if kind_named(kind).container]
         yield from batch.records
         if batch.last is None:

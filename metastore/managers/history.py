@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from metastore.errors import EntityNotFound, InvalidArgument
@@ -16,6 +16,7 @@ from metastore.managers.target import Target, find, names_of
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import View, committed
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import timing
 from metastore.port.backend import Reads
 from metastore.port.records import Origin, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
@@ -27,7 +28,8 @@ def history(session: ManagerSession, kind: Kind, target: Target, unreadable: Unr
     """Yield what happened to the entity, oldest first; rows that are damaged go to ``unreadable``."""
     check_unreadable(unreadable)
     backend = session.backend
-    steps = steps_of(backend, _with_history(backend, kind, target))
+    read = timing(session, "history", backend.history)
+    steps = steps_of(read, _with_history(backend, kind, target))
     versions = (kept(partial(version_of, step, backend.origin), unreadable) for step in steps)
     return (version for version in versions if version is not None)
 
@@ -61,8 +63,11 @@ def _with_history(backend: Reads, kind: Kind, target: Target) -> int:
     """Return the id of the entity, which may be a dropped one if it is in hand. Raises EntityNotFound."""
     if isinstance(target, Entity):
         names_of(kind, target)
-        committed(backend, target)
+        was_committed = committed(backend, target)
         if backend.by_id([target.id])[0] is None:
+            if not was_committed:
+                why = "the transaction that returned it did not commit, or it was purged"
+                raise EntityNotFound(target.path, f"{target.path} (id {target.id}) has no history: {why}")
             raise EntityNotFound(target.path, f"{target.path} (id {target.id}) was purged; its history is gone")
         return target.id
     return find(View(backend, False), kind, target).chain[-1].id
@@ -99,11 +104,11 @@ def change_of(step: Step, position: str, origin: Origin) -> Change:
     )
 
 
-def steps_of(backend: Reads, entity_id: int, page_size: int = 500) -> Iterator[Step]:
-    """Yield an entity's steps, oldest first."""
+def steps_of(read: Callable[[int, int, int], Sequence[Step]], entity_id: int, page_size: int = 500) -> Iterator[Step]:
+    """Yield an entity's steps, oldest first, from a backend's ``history``."""
     after = 0
     while True:
-        steps = backend.history(entity_id, after, page_size)
+        steps = read(entity_id, after, page_size)
         yield from steps
         if len(steps) < page_size:
             return

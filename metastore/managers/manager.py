@@ -37,6 +37,7 @@ from metastore.managers.target import Target
 from metastore.names import Path, parse_path
 from metastore.operation.request import Attempt, Call
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import timed
 from metastore.port.commit import DROPPED, LIVE
 from metastore.port.unreadable import Unreadable
 
@@ -81,15 +82,15 @@ class Manager(Generic[E]):
 
     def load(self, target: Target, *, version: int | None = None) -> E:
         """Return the entity as it is now, or as it was at ``version``. Raises EntityNotFound."""
-        return self._reader.load(target, version)
+        return timed(self._session, "load", self._reader.load, target, version)
 
     def load_many(self, paths: Iterable[Path]) -> list[E | None]:
         """Return the entity at each path, or None, in one round trip."""
-        return self._reader.load_many(paths)
+        return timed(self._session, "load_many", self._reader.load_many, paths)
 
     def exists(self, path: Path) -> bool:
         """Whether a live entity of this kind is at ``path``."""
-        return self._reader.exists(path)
+        return timed(self._session, "exists", self._reader.exists, path)
 
     def list(
         self, parent: Target | None = None, *, page_size: int = 1000, unreadable: Unreadable | None = None

@@ -18,6 +18,7 @@ from metastore.names import clean_text, fold
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import timed
 from metastore.port.records import ROOT, Node, RowPage
 
 __all__ = [
@@ -81,6 +82,10 @@ def clean_prefix(prefix: object) -> str | None:
 
 def page_of(session: ManagerSession, source: PageSource[R, T], size: int, token: str | None) -> Page[T]:
     """Return one page of ``source``. Raises InvalidArgument for a wrong size or token, EntityNotFound."""
+    return timed(session, "page", _page_of, session, source, size, token)
+
+
+def _page_of(session: ManagerSession, source: PageSource[R, T], size: int, token: str | None) -> Page[T]:
     size = clean_size(size)
     epoch = session.epoch()
     given = None if token is None else read_token(source.listed, epoch, token)
@@ -142,6 +147,10 @@ def parent_of(view: View, find: Callable[[View], Nodes], parent_id: int | None) 
 
 def page_after(session: ManagerSession, source: NumberedSource[R, T], size: int, token: str | None) -> Page[T]:
     """Return one page of ``source``. Raises InvalidArgument for a wrong size or token, EntityNotFound."""
+    return timed(session, "page", _page_after, session, source, size, token)
+
+
+def _page_after(session: ManagerSession, source: NumberedSource[R, T], size: int, token: str | None) -> Page[T]:
     size = clean_size(size)
     epoch = session.epoch()
     parent_id, after = (None, [0]) if token is None else read_token(source.listed, epoch, token)

@@ -13,12 +13,13 @@ from metastore.kinds.kind import Kind
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import Guards, Key, Nodes, PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, find
+from metastore.managers.target import Target, find, of_kind
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import View
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import timing
 from metastore.port.backend import Reads
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Node, Record
@@ -45,7 +46,11 @@ class Reader(Generic[E]):
 
     def load(self, target: Target, version: int | None) -> E:
         """Return the entity as it is now, or as it was at ``version``."""
-        record = find(View(self._backend, False), self._kind, target)
+        if isinstance(target, Entity):
+            record = find(View(self._backend, False), self._kind, target)
+        else:
+            names = parse_path(target)
+            record = of_kind(self._kind, names, self._session.resolve(lookup(self._kind, names)))
         origin = self._backend.origin
         if version is None:
             return cast(E, self._kind.entity(record, origin))
@@ -65,7 +70,7 @@ class Reader(Generic[E]):
 
     def exists(self, path: Path) -> bool:
         """Whether a live entity of this kind is at ``path``."""
-        (resolved,) = self._backend.resolve([lookup(self._kind, parse_path(path))])
+        resolved = self._session.resolve(lookup(self._kind, parse_path(path)))
         return self._mine(resolved.record) is not None
 
     def _mine(self, record: Record | None) -> E | None:
@@ -79,10 +84,11 @@ class Reader(Generic[E]):
         check_unreadable(unreadable)
         page_size = positive_integer(page_size, "a page size")
         backend, kind = self._backend, self._kind
+        ask = timing(self._session, "list" if state == LIVE else "dropped", backend.children)
 
         def read(above: Node, last: Child | None, guards: Guards) -> tuple[Rows[Child], int]:
             after = ("", 0) if last is None else (last.key, last.node.id)
-            return backend.children(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
+            return ask(above.id, kind.name, kind.family, state, after, page_size, guards), page_size
 
         for nodes, child in pages(backend, kind, parent, read):
             entity = self._entity(state, nodes, child)
@@ -93,10 +99,11 @@ class Reader(Generic[E]):
         """Yield the children's names, ordered by code point."""
         page_size = positive_integer(page_size, "a page size")
         backend, kind = self._backend, self._kind
+        ask = timing(self._session, "names", backend.names)
 
         def read(above: Node, last: NameRow | None, guards: Guards) -> tuple[Rows[NameRow], int]:
             after = "" if last is None else last[0]
-            return backend.names(above.id, kind.name, kind.family, after, page_size, guards), page_size
+            return ask(above.id, kind.name, kind.family, after, page_size, guards), page_size
 
         for _, (_, name) in pages(backend, kind, parent, read):
             yield name

@@ -15,9 +15,11 @@ protocol and its proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
+from uuid import UUID
 
 from metastore.deadlines import remaining, until
 from metastore.errors import (
@@ -37,7 +39,7 @@ from metastore.operation.intent import Intent, help_others
 from metastore.operation.keys import began
 from metastore.operation.marks import OwnMark
 from metastore.operation.outcome import encode_error, encode_value, entity_at, merits, replay
-from metastore.operation.record import OperationRow, detail, refused_id
+from metastore.operation.record import OperationRow, detail, refused_id, tell_id, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.commit import ROOT_ID, Caller, Commit, Committed, Conflicted, LeaseToken, Unknown, Update, Write
@@ -45,7 +47,7 @@ from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 
-__all__ = ["Operation", "is_new", "perform"]
+__all__ = ["Begun", "Operation", "is_new", "perform"]
 
 T = TypeVar("T")
 
@@ -67,6 +69,8 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
         if call.lease is not None:
             raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
         return _of(session, _in_transaction(session, request, call))
+    if session.combiner is not None:
+        return _of(session, session.combiner.perform(session, request, call))
     return _of(session, Operation(session, request, call).run())
 
 
@@ -104,16 +108,47 @@ def _in_transaction(session: ManagerSession, request: Request[T], call: Call) ->
     return decided.finish(outcome.results)
 
 
-class Operation(Generic[T]):
-    """See the module. Used by one thread, once."""
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What was done for an operation before it came here: see :mod:`metastore.combine`."""
 
-    def __init__(self, session: Session, request: Request[T], call: Call) -> None:
+    id: UUID
+    started: float
+    ends: float
+    """When its time is over, by the clock's ``monotonic``."""
+    lost: int
+    """How many attempts it lost."""
+    doubt: Unknown | None
+    """It was sent, and the answer was lost."""
+
+
+class Operation(Generic[T]):
+    """See the module. Used by one thread, once.
+
+    ``begun``: what was done for it before. ``lost``: what it calls when an attempt has lost.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        request: Request[T],
+        call: Call,
+        begun: Begun | None = None,
+        lost: Callable[[], None] | None = None,
+    ) -> None:
         self._session = session
         self._backend = session.backend
         self._request = request
         self._call = call
         self._policy = session.policy_of(call)
         self._row = OperationRow(session, request, call, self._policy.deadline)
+        self._begun, self._lost = begun, lost
+        self._doubt = None if begun is None else begun.doubt
+        if begun is not None:
+            self._row.id, self._row.ends = begun.id, begun.ends
+            self._row.sent = begun.doubt is not None
+            left = max(0.0, begun.ends - session.clock.monotonic())
+            self._policy = replace(self._policy, deadline=left)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
         self._intent = Intent(session, self._row, self._mark, request.what)
         self._intent.merge = self._merge = self._announceable(request)
@@ -138,8 +173,9 @@ class Operation(Generic[T]):
         effort = Effort(
             self._policy, session.clock, session.bucket, self._request.what, row.id, self._winner, self._was_helped
         )
-        started = session.clock.monotonic()
-        session.metrics.begun()
+        started = session.clock.monotonic() if self._begun is None else self._begun.started
+        if self._begun is None:
+            session.metrics.begun()
         try:
             with until(row.ends):
                 result = run(self._attempt, effort)
@@ -149,12 +185,14 @@ class Operation(Generic[T]):
         except Exception as error:  # noqa: BLE001  (it is raised again, unless the operation was applied)
             self._decided_by = "error"
             return self._give_up(error)
-        except BaseException:
+        except BaseException as interrupt:
             self._decided_by = "error"
             self._clean_up()
+            tell_id(interrupt, row.id)
             raise
         finally:
-            session.metrics.ended()
+            if self._begun is None:
+                session.metrics.ended()
             seconds = session.clock.monotonic() - started
             session.metrics.operation(self._request.verb, self._attempts, seconds, self._decided_by)
         if self._mark.held is not None:
@@ -162,10 +200,13 @@ class Operation(Generic[T]):
         return result
 
     def _attempt(self, number: int) -> T:
+        number += 0 if self._begun is None else self._begun.lost
         self._attempts, self._lost_to = number, None
         try:
             return self._try(number)
         except Conflict as conflict:
+            if self._lost is not None:
+                self._lost()
             self._unavailable = None
             if conflict.cause != "marked":
                 self._mark.other = None
@@ -175,6 +216,8 @@ class Operation(Generic[T]):
         except BackendUnavailable as error:
             if not error.transient:
                 raise
+            if self._lost is not None:
+                self._lost()
             self._session.metrics.conflict(self._request.verb, "unavailable", None)
             self._unavailable = error
             raise Conflict("unavailable", str(error)) from error
@@ -193,6 +236,9 @@ class Operation(Generic[T]):
 
     def _step(self, number: int, withdrawn: bool) -> T:
         row = self._row
+        if self._doubt is not None:
+            doubt, self._doubt = self._doubt, None
+            return row.lost(doubt)
         if row.look:
             return self._ended(row.read())
         hot = None if self._merge is None else self._intent.hot(self._merge)
@@ -254,12 +300,14 @@ class Operation(Generic[T]):
             leases=self._leases(),
             patience=_PATIENCE if self._exclusive and held is None else None,
         )
+        row.sent = True
         outcome = self._backend.commit(commit)
+        if isinstance(outcome, Unknown):
+            return row.lost(outcome)
+        row.sent = False
         if isinstance(outcome, Committed):
             self._mark.held = None
             return proposal.finish(outcome.results)
-        if isinstance(outcome, Unknown):
-            return row.lost(outcome)
         if outcome.cause == "busy":
             self._again = proposal
         return self._refused(outcome, commit)
@@ -371,11 +419,12 @@ class Operation(Generic[T]):
 
     def _clean_up(self) -> None:
         """Remove the mark and the intent after an error or an interrupt, as far as that is possible."""
-        if self._row.pending_on is None and self._mark.held is None:
+        row = self._row
+        if not row.sent and row.pending_on is None and self._mark.held is None:
             return
-        with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # both end by themselves
-            if self._row.pending_on is not None:
-                self._backend.cancel(self._row.id)
+        with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # all end by themselves
+            if row.sent or row.pending_on is not None:
+                withdraw(self._session, row.id, self._policy.deadline, sent=row.sent)
             self._mark.remove()
 
     def _was_helped(self) -> bool:

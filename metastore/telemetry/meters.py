@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HasMetrics", "observe"]
 
-Values = Iterator[tuple[int, dict[str, str]]]
+Values = Iterator[tuple[float, dict[str, str]]]
 
 
 class HasMetrics(Protocol):
@@ -57,6 +57,16 @@ def _conflicts(seen: Snapshot) -> Values:
             yield count, {"operation": verb, "cause": cause}
 
 
+def _reads(seen: Snapshot) -> Values:
+    for method, seconds in seen.read_seconds.items():
+        yield seconds.count, {"method": method}
+
+
+def _feed_lag(seen: Snapshot) -> Values:
+    for reader, seconds in seen.feed_lag_seconds.items():
+        yield seconds, {"reader": reader}
+
+
 def _announced(seen: Snapshot) -> Values:
     yield seen.announced, {}
 
@@ -75,9 +85,11 @@ def _pool(seen: Snapshot) -> Values:
 _COUNTERS = (
     ("operations", "Operations that ended, by what decided them.", _operations),
     ("conflicts", "Attempts that lost, by cause.", _conflicts),
+    ("reads", "Reads that ended; of a listing that streams, its pages.", _reads),
     ("announced", "Operations that were written down as intents.", _announced),
 )
 _GAUGES = (
     ("in_flight", "Operations that have begun and not ended.", _in_flight),
+    ("feed_lag", "Seconds since the moment up to which a reader of the feed has read all changes.", _feed_lag),
     ("pool", "Connections: how many there may be, are in use, are waited for.", _pool),
 )

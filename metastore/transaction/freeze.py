@@ -28,7 +28,7 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.marks import MARK_TTL
 from metastore.operation.request import Call, Fencing, View
 from metastore.operation.session import Session
-from metastore.port.commit import Committed, Guard, Mark, Outcome, Unknown
+from metastore.port.commit import Committed, Conflicted, Guard, Mark, Outcome, Unknown
 from metastore.port.records import Node, Record
 from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of
@@ -105,7 +105,6 @@ class Freeze(Transaction):
         if self._mark.held not in (None, own.id):
             self._release()  # the path led elsewhere
         self._scope = format_path([n.name for n in record.chain])
-        self._mark.held = own.id  # a mark may be there from now on
         try:
             outcome = self._take(parents, own)
         except BackendUnavailable as error:
@@ -123,8 +122,13 @@ class Freeze(Transaction):
     def _take(self, parents: tuple[Node, ...], own: Node) -> Outcome:
         backend = self._outer.backend
         # first without a wait for those in flight, so that no stream of writers keeps the next one waiting
+        lost, self._mark.held = self._mark.held, own.id  # from now on a mark may be there
         outcome = backend.mark(Mark(self._id, own.id, min(self._ttl, MARK_TTL)))
         if not isinstance(outcome, Committed):
+            if isinstance(outcome, Conflicted):
+                self._mark.held = (
+                    lost  # refused: nothing to remove, unless an earlier mark, whose answer was lost, lands
+                )
             return outcome
         self._above = guards_of(parents)
         return backend.mark(Mark(self._id, own.id, self._ttl, own.scope_version, self._above))

@@ -19,7 +19,7 @@ from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, 
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
 from metastore.operation.marks import OwnMark
-from metastore.operation.record import ask_until_it_answers
+from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.backend import Reads
@@ -28,11 +28,14 @@ from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.transaction.changed import Changed
+from metastore.transaction.one_at_a_time import OneAtATime
 from metastore.transaction.overlay import Overlay
 
 __all__ = ["Transaction", "effort_of", "run_transaction"]
 
 T = TypeVar("T")
+_GRACE = 0.5
+"""How long a transaction that is interrupted in its commit tries to withdraw it (seconds)."""
 
 
 class _NotOpen:
@@ -48,8 +51,9 @@ _NOT_OPEN = cast(Reads, _NotOpen())
 class Transaction(Managers):
     """The managers of a store, whose operations become one commit when the block ends.
 
-    Times and versions of what it returns are provisional until then. Raises VersionConflict at
-    the end if something that was read has changed; an exception in the block writes nothing.
+    Times and versions of what it returns are provisional until then. Several threads may use it in turns; two at the
+    same moment are refused with InvalidArgument. Raises VersionConflict at the end if something that was read has
+    changed; an exception in the block writes nothing.
     """
 
     def __init__(self, session: Session, call: Call) -> None:
@@ -75,7 +79,7 @@ class Transaction(Managers):
     def __enter__(self) -> Self:
         self._check_new()
         self._begun = True
-        self._inner.backend = self._overlay
+        self._inner.backend = cast(Reads, OneAtATime(self._overlay))
         return self
 
     def _check_new(self) -> None:
@@ -101,6 +105,13 @@ class Transaction(Managers):
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
         except DeadlineExceeded as error:
             raise self._mark.blame(error) from error.__cause__
+        except Exception:
+            raise
+        except BaseException as interrupt:
+            with until(session.clock.monotonic() + _GRACE):
+                withdraw(session, self._id, policy.deadline, sent=True)
+            tell_id(interrupt, self._id)
+            raise
 
     def holds(self) -> bool:
         """Whether all that the block has read is still so, at one instant."""

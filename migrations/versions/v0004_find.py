@@ -1,7 +1,7 @@
 """An index over the names of live entities, for ``find``.
 
-Programs of formats 2 and 3 do not need it, and can go on to use the database. On PostgreSQL, writers wait while the
-index is built, which is short because it is narrow; readers do not wait.
+Programs of formats 2 and 3 do not need it, and can go on to use the database. On PostgreSQL it is built before this
+revision runs, while writers go on (:mod:`metastore.migrations.indexes`).
 
 Revision ID: 0004
 """
@@ -16,11 +16,14 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
+INDEXES = {"guard_name": "CREATE INDEX CONCURRENTLY guard_name ON guard (name, id) WHERE state = 0"}
+"""What is built before, on a PostgreSQL database that is in use."""
+
 
 def upgrade() -> None:
-    """Add the partial index."""
+    """Add the partial index, unless it was built before."""
     live = sa.text("state = 0")
-    op.create_index("guard_name", "guard", ["name", "id"], postgresql_where=live, sqlite_where=live)
+    op.create_index("guard_name", "guard", ["name", "id"], if_not_exists=True, postgresql_where=live, sqlite_where=live)
     op.execute("UPDATE info SET format = 4, compatible_from = 2")
 
 

@@ -27,6 +27,7 @@ from metastore.port.commit import (
     Update,
     Write,
 )
+from tests.combine.gate import full_operations
 
 DOC = '{"comment":null,"properties":{}}'
 NEW_DOC = '{"comment":"new","properties":{}}'
@@ -119,6 +120,12 @@ class Ground:
         return dump(self.backend)
 
 
+def behind(store: Store) -> Backend:
+    """Return the database's own backend, which the one of an async store stands before."""
+    backend = store._session.backend
+    return getattr(backend, "_port", backend)
+
+
 def prepare(store: Store) -> Ground:
     """Make the tree."""
     lake = store.metalakes.create("m")
@@ -127,7 +134,7 @@ def prepare(store: Store) -> Ground:
     table = store.tables.create("m.c.one.t")
     part = store.partitions.create(table, "p", values={})
     assert store.schemas.drop(old)
-    return Ground(store, store._session.backend, lake, catalog, one, two, table, part, old)
+    return Ground(store, behind(store), lake, catalog, one, two, table, part, old)
 
 
 class _Interrupted:
@@ -171,7 +178,8 @@ def interrupted(store: Store, *actions: Callable[[], object]) -> Iterator[None]:
 
     session.backend = _Interrupted(backend, [undisturbed(a) for a in actions])
     try:
-        yield
+        with full_operations(store):
+            yield
     finally:
         session.backend = backend
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -290,6 +291,26 @@ class TestBeginning:
             with pytest.raises(ms.EntityNotFound), ground.store.schemas.exclusive(target):
                 raise AssertionError
         assert ground.dump() == before
+
+    def test_one_that_is_refused_removes_no_mark(
+        self, ground: Ground, other: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It has none: to remove one would be a round trip in vain. Whose mark was in the way stays as it was."""
+        removed: list[int] = []
+        kind = type(ground.backend)
+        unmark = kind.unmark
+
+        def spy(backend: Any, entity_id: int, operation_id: UUID) -> bool:
+            removed.append(entity_id)
+            return unmark(backend, entity_id, operation_id)
+
+        with ground.store.schemas.exclusive(ONE):
+            with monkeypatch.context() as spied:
+                spied.setattr(kind, "unmark", spy)
+                with pytest.raises(ms.ScopeFrozen), other.schemas.exclusive(ONE, timeout=0.15):
+                    raise AssertionError
+            assert removed == []
+        assert unmarked(ground, ground.one)
 
     def test_it_cannot_be_used_before_or_twice(self, ground: Ground) -> None:
         block = ground.store.schemas.exclusive(ONE)

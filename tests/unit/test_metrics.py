@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.metrics import ATTEMPTS, HOT, INTENTS, SECONDS, Metrics, Snapshot
 from metastore.prometheus import register, unregister
@@ -224,7 +225,27 @@ def test_an_operation_that_meets_nobody_costs_little() -> None:
     assert best < 10e-6
 
 
+def test_a_read_costs_little() -> None:
+    """About 1 µs; the bound is for slow and busy machines."""
+    metrics, best = Metrics(), 1.0
+    for _ in range(20):
+        began = time.perf_counter()
+        for _ in range(1000):
+            metrics.read("load", 0.0003)
+        best = min(best, (time.perf_counter() - began) / 1000)
+    assert best < 5e-6
+
+
 # --- Prometheus
+
+
+class Frozen(Clock):
+    """A clock that stands still until it is set."""
+
+    seconds = 1_000_000.0
+
+    def micros(self) -> int:
+        return round(self.seconds * 1_000_000)
 
 
 class Store:
@@ -276,6 +297,8 @@ def test_prometheus_families(registry: CollectorRegistry) -> None:
         "metastore_pool_size": "gauge",
         "metastore_pool_in_use": "gauge",
         "metastore_pool_waiting": "gauge",
+        "metastore_read_seconds": "histogram",
+        "metastore_feed_lag_seconds": "gauge",
     }
     text = generate_latest(registry).decode()
     assert 'metastore_operations_total{database="prod",decided="other",operation="alter"} 1.0' in text
@@ -293,6 +316,26 @@ def test_prometheus_values(registry: CollectorRegistry) -> None:
     assert value(registry, "overtaken_versions_total") == 64
     assert value(registry, "pending_intents") == 5
     assert value(registry, "pending_oldest_seconds") == 1.5
+
+
+def test_prometheus_shows_reads_by_method_and_the_lag_of_readers(registry: CollectorRegistry) -> None:
+    clock = Frozen()
+    metrics = Metrics(clock)
+    for seconds in (0.0001, 0.0002, 0.3):
+        metrics.read("load", seconds)
+    metrics.read("list", 70.0)
+    metrics.feed_read("changes", clock.seconds - 12.5)
+    metrics.feed_read("ahead", clock.seconds + 3.0)
+    register(Store(metrics), registry)
+    assert value(registry, "read_seconds_count", method="load") == 3
+    assert value(registry, "read_seconds_sum", method="load") == pytest.approx(0.3003)
+    assert value(registry, "read_seconds_bucket", method="load", le="0.000125") == 1
+    assert value(registry, "read_seconds_bucket", method="load", le="0.00025") == 2
+    assert value(registry, "read_seconds_bucket", method="list", le="60.0") == 0
+    assert value(registry, "feed_lag_seconds", reader="changes") == 12.5
+    assert value(registry, "feed_lag_seconds", reader="ahead") == 0, "the database's clock is ahead"
+    clock.seconds += 5
+    assert value(registry, "feed_lag_seconds", reader="changes") == 17.5, "it reads no more"
 
 
 def test_prometheus_histograms_are_cumulative(registry: CollectorRegistry) -> None:

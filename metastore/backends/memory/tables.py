@@ -174,3 +174,6 @@ class MemorySnapshot:
 
     def cached(self) -> list[str]:
         return []
+
+    def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
+        return iter(())

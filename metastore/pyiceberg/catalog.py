@@ -1,0 +1,473 @@
+"""The catalog that PyIceberg loads: namespaces are schemas, tables and views are those of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import LOCATION, URI, WAREHOUSE_LOCATION, PropertiesUpdateSummary
+from pyiceberg.catalog import MetastoreCatalog as _PyIcebergBase
+from pyiceberg.exceptions import (
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.view import View
+from pyiceberg.view.metadata import ViewVersion
+
+import metastore
+from metastore.errors import EntityAlreadyExists, MigrationNeeded
+from metastore.kinds.table.kind import Table as StoredTable
+from metastore.pyiceberg.commits import Commits, Current, TableCommit
+from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, pointer_changes, pointer_of, schema_changes
+from metastore.pyiceberg.files import delete_quietly, read_metadata, write_metadata
+from metastore.pyiceberg.namespaces import Namespaces
+from metastore.pyiceberg.naming import (
+    errors_of_iceberg,
+    missing_raises,
+    namespace_names,
+    no_namespace,
+    no_table,
+    parts,
+    property_texts,
+    shown,
+)
+from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate
+from metastore.pyiceberg.views import Views, new_view_metadata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from metastore.store import Store
+
+__all__ = ["MetastoreCatalog"]
+
+_METALAKE = "metalake"
+_CATALOG = "catalog"
+
+
+class MetastoreCatalog(_PyIcebergBase):
+    """An Iceberg catalog in a store, for PyIceberg.
+
+    Properties: ``uri`` (of the store), ``warehouse`` (where tables go that name no location), ``metalake`` (default
+    ``lake``) and ``catalog`` (default: the catalog's name), which are made where they are missing. All others go to
+    PyIceberg's file systems. A new database gets its schema.
+
+    A commit that only appends never fails because of others: it is rebased. What must not merge raises
+    CommitFailedException at once.
+    """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        """Open the store. Raises NoSuchPropertyException without ``uri``, ValueError for a bad one."""
+        super().__init__(name, **properties)
+        uri = self.properties.get(URI)
+        if not uri:
+            raise NoSuchPropertyException("the URI of the store is required: uri=sqlite:///… or postgresql+psycopg://…")
+        with errors_of_iceberg():
+            root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
+            self._stand_on(_opened(uri), root)
+            self._make_root()
+
+    @classmethod
+    def of_store(cls, store: Store, root: tuple[str, str], properties: Properties) -> MetastoreCatalog:
+        """Return the catalog ``root`` (metalake, catalog) of an open store; nothing is read or made."""
+        catalog = cls.__new__(cls)
+        _PyIcebergBase.__init__(catalog, root[1], **properties)
+        catalog._stand_on(store, root)  # noqa: SLF001  (the same class)
+        return catalog
+
+    def _stand_on(self, store: Store, root: tuple[str, str]) -> None:
+        self._store = store
+        self._root = root
+        self._namespaces = Namespaces(store, root)
+        self._views = Views(store, root, self._io)
+        self._commits = Commits(store, self._io)
+
+    def create_tables(self) -> None:
+        """Make the database's schema, where PyIceberg's SQL catalog has this method. It does nothing if it is there."""
+        metastore.migrate(_url(self.properties[URI]))
+
+    def _make_root(self) -> None:
+        self._store.metalakes.create((self._root[0],), if_exists="return")
+        self._store.catalogs.create(self._root, type="relational", if_exists="return")
+
+    @property
+    def store(self) -> Store:
+        """The store, for all that PyIceberg has no word for: tags, history, the change feed."""
+        return self._store
+
+    def close(self) -> None:
+        """Close the store's connections."""
+        self._store.close()
+
+    # Namespaces
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        """Create a namespace, and those above it that are missing. Raises NamespaceAlreadyExistsError, ValueError."""
+        self._namespaces.create(namespace_names(namespace), property_texts(properties))
+
+    def drop_namespace(self, namespace: str | Identifier) -> None:
+        """Drop an empty namespace. Raises NoSuchNamespaceError, NamespaceNotEmptyError."""
+        self._namespaces.drop(namespace_names(namespace))
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        """Return the namespaces directly below one, or at the top. Raises NoSuchNamespaceError."""
+        return self._namespaces.all(namespace_names(namespace) if namespace else ())
+
+    def namespaces_page(
+        self, namespace: Identifier, size: int | None, token: str | None
+    ) -> tuple[list[Identifier], str | None]:
+        """Return one page of ``list_namespaces``, and the token of the next page; without a size, all of them."""
+        return self._namespaces.page(namespace_names(namespace) if namespace else (), size, token)
+
+    def namespace_exists(self, namespace: str | Identifier) -> bool:
+        """Whether there is such a namespace."""
+        return self._namespaces.exists(namespace_names(namespace))
+
+    def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
+        """Return a namespace's properties. Raises NoSuchNamespaceError."""
+        return self._namespaces.properties(namespace_names(namespace))
+
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        """Remove and set properties of a namespace, merged with what others set meanwhile.
+
+        Raises NoSuchNamespaceError; ValueError if a key is removed and set.
+        """
+        self._check_for_overlap(removals, updates)
+        return self._namespaces.update(namespace_names(namespace), removals or set(), property_texts(updates))
+
+    # Tables
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """Create a table. Raises TableAlreadyExistsError, NoSuchNamespaceError, ValueError."""
+        staged = self.stage_table(identifier, schema, location, partition_spec, sort_order, properties)
+        self._create(staged.name(), staged.metadata, staged.metadata_location)
+        return self._table(staged.name(), staged.metadata, staged.metadata_location)
+
+    def stage_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> StagedTable:
+        """Return a new table that is written nowhere yet. Raises NoSuchNamespaceError, TableAlreadyExistsError."""
+        names = parts(identifier)
+        version: Any = int(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
+        converted = self._convert_schema_if_needed(schema, version)
+        place = location.rstrip("/") if location else self._default_location(names)
+        metadata = new_table_metadata(
+            location=place,
+            schema=converted,
+            partition_spec=partition_spec,
+            sort_order=sort_order,
+            properties=properties,
+        )
+        file = load_location_provider(place, properties).new_table_metadata_file_location()
+        return StagedTable(names, metadata, file, self._io(properties, file), self)
+
+    def _create_staged_table(self, *arguments: Any) -> StagedTable:  # what create_table_transaction calls
+        return self.stage_table(*arguments)
+
+    def _default_location(self, names: Identifier) -> str:
+        namespace = self.load_namespace_properties(names[:-1])
+        if above := namespace.get(LOCATION):
+            return f"{above.rstrip('/')}/{names[-1]}"
+        if warehouse := self.properties.get(WAREHOUSE_LOCATION):
+            return f"{warehouse.rstrip('/')}/{shown(names[:-1])}/{names[-1]}"
+        raise ValueError("No default path is set, please specify a location when creating a table")
+
+    def _create(self, names: Identifier, metadata: TableMetadata, location: str) -> None:
+        """Write the metadata file of a new table and create the table; delete the file if that fails."""
+        if not self.namespace_exists(names[:-1]):
+            raise no_namespace(names[:-1])
+        io = self._io(metadata.properties, location)
+        write_metadata(io, metadata, location)
+        try:
+            self._create_entity(names, metadata, location)
+        except (TableAlreadyExistsError, NoSuchNamespaceError, ValueError):
+            delete_quietly(io, [location])
+            raise
+
+    def _create_entity(self, names: Identifier, metadata: TableMetadata, location: str) -> None:
+        with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])):
+            try:
+                self._store.tables.create((*self._root, *names), **fields_of(metadata, location))
+            except EntityAlreadyExists as error:
+                raise TableAlreadyExistsError(f"Table {shown(names)} already exists") from error
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError.
+        """
+        names = parts(identifier)
+        metadata = read_metadata(self._io(EMPTY_DICT, metadata_location), metadata_location)
+        if not self.namespace_exists(names[:-1]):
+            raise no_namespace(names[:-1])
+        try:
+            self._create_entity(names, metadata, metadata_location)
+        except TableAlreadyExistsError:
+            if not overwrite:
+                raise
+            self._overwrite(names, metadata, metadata_location)
+        return self._table(names, metadata, metadata_location)
+
+    def _overwrite(self, names: Identifier, metadata: TableMetadata, location: str) -> None:
+        current = self._current(names)
+        with errors_of_iceberg():
+            changes = pointer_changes(current.metadata, current.location, metadata, location)
+            columns = schema_changes(current.metadata, metadata)
+            self._store.tables.alter(current.entity, *changes, *columns)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Return a table. Raises NoSuchTableError; NoSuchIcebergTableError if it is one of another format."""
+        names = parts(identifier)
+        current = self._current(names)
+        return self._table(names, current.metadata, current.location)
+
+    def table_exists(self, identifier: str | Identifier) -> bool:
+        """Whether there is such a table, and it is an Iceberg table."""
+        try:
+            self._entity(parts(identifier))
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return False
+        return True
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        """Return the Iceberg tables of a namespace. Raises NoSuchNamespaceError."""
+        names = namespace_names(namespace)
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            tables = self._store.tables.list((*self._root, *names))
+            return [(*names, table.name) for table in tables if pointer_of(table)]
+
+    def tables_page(self, namespace: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
+        """Return the names of one page of ``list_tables``, and the token of the next page; without a size, all.
+
+        A page may have fewer names than ``size``, because other tables are left out.
+        """
+        names = namespace_names(namespace)
+        if size is None:
+            return [table[-1] for table in self.list_tables(names)], None
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            page = self._store.tables.page((*self._root, *names), size=size, token=token)
+        return [table.name for table in page.items if pointer_of(table)], page.next_token
+
+    def metadata_location(self, identifier: str | Identifier) -> str:
+        """Return where a table's metadata file is, without reading it. Raises NoSuchTableError."""
+        names = parts(identifier)
+        location = pointer_of(self._entity(names))
+        if location is None:
+            raise NoSuchTableError(f"Table property {POINTER} is missing: {shown(names)}")
+        return location
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        """Drop a table; its files stay, and the store can restore it. Raises NoSuchTableError."""
+        names = parts(identifier)
+        with errors_of_iceberg():
+            if not self._store.tables.drop(self._entity(names)):
+                raise no_table(names)
+
+    def purge_table(self, identifier: str | Identifier) -> None:
+        """Drop a table for good and delete its files. Raises NoSuchTableError."""
+        entity = self._entity(parts(identifier))
+        super().purge_table(identifier)
+        dropped = [one for one in self._store.tables.dropped(entity.names[:-1]) if one.id == entity.id]
+        with errors_of_iceberg():
+            for one in dropped:
+                self._store.tables.purge(one)
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        """Rename or move a table; its files stay where they are.
+
+        Raises NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError.
+        """
+        old, new = parts(from_identifier), parts(to_identifier)
+        entity = self._entity(old)
+        if not self.namespace_exists(new[:-1]):
+            raise no_namespace(new[:-1])
+        with errors_of_iceberg(), missing_raises(no_table(old)):
+            try:
+                self._store.tables.rename(entity, (*self._root, *new))
+            except EntityAlreadyExists as error:
+                raise TableAlreadyExistsError(f"Table {shown(new)} already exists") from error
+        return self.load_table(new)
+
+    # Commits
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Apply updates to a table, or create a staged one.
+
+        Raises CommitFailedException if a requirement does not hold that an append cannot be rebased over;
+        CommitStateUnknownException; TableAlreadyExistsError and NoSuchTableError.
+        """
+        names = table.name()
+        if not self.table_exists(names):
+            return self.create_staged(names, requirements, updates)
+        (response,) = self.commit_tables([(names, requirements, updates)])
+        return response
+
+    def commit_tables(
+        self, commits: Sequence[tuple[str | Identifier, tuple[TableRequirement, ...], tuple[TableUpdate, ...]]]
+    ) -> list[CommitTableResponse]:
+        """Commit to several tables at once: all of the commits happen, or none. Raises as ``commit_table`` does."""
+        wanted = [
+            TableCommit(_Loader(self, parts(identifier)), requirements, updates)
+            for identifier, requirements, updates in commits
+        ]
+        with errors_of_iceberg():
+            done = self._commits.commit(wanted)
+        return [_response(one.metadata, one.location) for one in done]
+
+    def create_staged(
+        self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Create the table that updates from nothing make. Raises TableAlreadyExistsError, CommitFailedException."""
+        for requirement in requirements:
+            requirement.validate(None)
+        metadata = update_table_metadata(self._empty_table_metadata(), updates, enforce_validation=True)
+        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
+        self._create(names, metadata, location)
+        return _response(metadata, location)
+
+    # Views
+
+    def create_view(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        view_version: ViewVersion,
+        location: str | None = None,
+        properties: Properties = EMPTY_DICT,
+    ) -> View:
+        """Create a view. Raises ViewAlreadyExistsError (also for a table of that name), NoSuchNamespaceError."""
+        names = parts(identifier)
+        if not self.namespace_exists(names[:-1]):
+            raise no_namespace(names[:-1])
+        place = location.rstrip("/") if location else self._default_location(names)
+        converted = self._convert_schema_if_needed(schema)
+        return self._views.create(names, new_view_metadata(place, converted, view_version, property_texts(properties)))
+
+    def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
+        """Create a view from its metadata file. Raises ViewAlreadyExistsError, NoSuchNamespaceError."""
+        return self._views.register(parts(identifier), metadata_location)
+
+    def load_view(self, identifier: str | Identifier) -> View:
+        """Return a view. Raises NoSuchViewError."""
+        return self._views.load(parts(identifier))[0]
+
+    def load_view_file(self, identifier: str | Identifier) -> tuple[View, str]:
+        """Return a view, and where its metadata file is. Raises NoSuchViewError."""
+        return self._views.load(parts(identifier))
+
+    def replace_view(
+        self, identifier: str | Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
+    ) -> None:
+        """Apply updates to a view. Raises NoSuchViewError, CommitFailedException, ValueError."""
+        self._views.replace(parts(identifier), requirements, updates)
+
+    def rename_view(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
+        """Rename or move a view. Raises NoSuchViewError, NoSuchNamespaceError, ViewAlreadyExistsError."""
+        old, new = parts(from_identifier), parts(to_identifier)
+        if not self.namespace_exists(new[:-1]):
+            raise no_namespace(new[:-1])
+        self._views.rename(old, new)
+
+    def views_page(self, namespace: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
+        """Return the names of one page of ``list_views``, and the token of the next page; without a size, all."""
+        return self._views.page(namespace_names(namespace), size, token)
+
+    def view_exists(self, identifier: str | Identifier) -> bool:
+        """Whether there is such a view."""
+        return self._views.exists(parts(identifier))
+
+    def list_views(self, namespace: str | Identifier) -> list[Identifier]:
+        """Return the views of a namespace. Raises NoSuchNamespaceError."""
+        return self._views.all(namespace_names(namespace))
+
+    def drop_view(self, identifier: str | Identifier) -> None:
+        """Drop a view. Raises NoSuchViewError."""
+        self._views.drop(parts(identifier))
+
+    # What the parts share
+
+    def _entity(self, names: Identifier) -> StoredTable:
+        namespace_names(names[:-1])
+        with errors_of_iceberg(), missing_raises(no_table(names)):
+            entity = self._store.tables.load((*self._root, *names))
+        if entity.format != FORMAT:
+            raise NoSuchIcebergTableError(f"Table is not an Iceberg table: {shown(names)}")
+        return entity
+
+    def _current(self, names: Identifier) -> Current:
+        entity = self._entity(names)
+        location = pointer_of(entity)
+        if location is None:
+            raise NoSuchTableError(f"Table property {POINTER} is missing: {shown(names)}")
+        return Current(entity, read_metadata(self._io(EMPTY_DICT, location), location), location)
+
+    def _table(self, names: Identifier, metadata: TableMetadata, location: str) -> Table:
+        return Table(names, metadata, location, self._io(metadata.properties, location), self)
+
+    def _io(self, properties: Properties, location: str) -> FileIO:
+        """Return the file system of a location. The store's URI, which may have a password, stays here."""
+        own = {key: value for key, value in self.properties.items() if key != URI}
+        return load_file_io({**own, **properties}, location)
+
+
+class _Loader:
+    """Read one table again for each attempt of a commit."""
+
+    def __init__(self, catalog: MetastoreCatalog, names: Identifier) -> None:
+        self._catalog = catalog
+        self._names = names
+
+    def __call__(self) -> Current:
+        return self._catalog._current(self._names)  # noqa: SLF001  (a part of the catalog)
+
+
+def _opened(uri: str) -> Store:
+    """Open the store; give a new database its schema. An old schema is the operator's to migrate."""
+    url = _url(uri)
+    try:
+        return metastore.open(url)
+    except MigrationNeeded as error:
+        if "no schema yet" not in str(error):
+            raise
+    metastore.migrate(url)
+    return metastore.open(url)
+
+
+def _url(uri: str) -> str:
+    """Return the URI with this project's driver; PyIceberg's documentation names another one for PostgreSQL."""
+    return uri.replace("postgresql+psycopg2:", "postgresql+psycopg:", 1)
+
+
+def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
+    fields: dict[str, Any] = {"metadata": metadata, "metadata-location": location}
+    return CommitTableResponse(**fields)

@@ -1,0 +1,84 @@
+"""Iceberg namespaces: the schemas of the store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyiceberg.catalog import PropertiesUpdateSummary
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NamespaceNotEmptyError, NoSuchNamespaceError
+from pyiceberg.typedef import Identifier
+
+from metastore.errors import EntityAlreadyExists, NotEmpty
+from metastore.kinds.change import RemoveProperty, SetProperty
+from metastore.kinds.schema import Schema
+from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
+from metastore.store import Store
+
+__all__ = ["Namespaces"]
+
+_EMPTY: Final = {"exists": "true"}
+"""What PyIceberg's SQL catalog shows of a namespace without properties."""
+
+
+class Namespaces:
+    """The schemas below the catalog ``root``."""
+
+    def __init__(self, store: Store, root: Identifier) -> None:
+        self._store = store
+        self._root = root
+
+    def create(self, names: Identifier, properties: dict[str, str]) -> None:
+        """Create a namespace, and those above it that are missing."""
+        with errors_of_iceberg():
+            try:
+                self._store.schemas.create((*self._root, *names), properties=properties, parents=True)
+            except EntityAlreadyExists as error:
+                raise NamespaceAlreadyExistsError(f"Namespace {shown(names)} already exists") from error
+
+    def drop(self, names: Identifier) -> None:
+        """Drop an empty namespace."""
+        with errors_of_iceberg():
+            try:
+                dropped = self._store.schemas.drop((*self._root, *names))
+            except NotEmpty as error:
+                raise NamespaceNotEmptyError(f"Namespace {shown(names)} is not empty. {error}") from error
+        if not dropped:
+            raise no_namespace(names)
+
+    def all(self, names: Identifier) -> list[Identifier]:
+        """Return the namespaces directly below one; (): those at the top."""
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            return [(*names, name) for name in self._store.schemas.names((*self._root, *names))]
+
+    def page(self, names: Identifier, size: int | None, token: str | None) -> tuple[list[Identifier], str | None]:
+        """Return one page of :meth:`all`, and the token of the next one; without a size, all of them."""
+        if size is None:
+            return self.all(names), None
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            page = self._store.schemas.names_page((*self._root, *names), size=size, token=token)
+        return [(*names, name) for name in page.items], page.next_token
+
+    def exists(self, names: Identifier) -> bool:
+        """Whether there is such a namespace."""
+        with errors_of_iceberg():
+            return self._store.schemas.exists((*self._root, *names))
+
+    def properties(self, names: Identifier) -> dict[str, str]:
+        """Return a namespace's properties."""
+        return dict(self._load(names).properties) or dict(_EMPTY)
+
+    def update(self, names: Identifier, removals: set[str], updates: dict[str, str]) -> PropertiesUpdateSummary:
+        """Remove and set properties, merged with what others set meanwhile."""
+        schema = self._load(names)
+        has = {key for key in removals if key in schema.properties}
+        removed = [RemoveProperty(key) for key in sorted(has)]
+        added = [SetProperty(key, value) for key, value in updates.items()]
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            self._store.schemas.alter(schema, *removed, *added)
+        return PropertiesUpdateSummary(removed=sorted(has), updated=list(updates), missing=sorted(removals - has))
+
+    def _load(self, names: Identifier) -> Schema:
+        # PyIceberg's SQL catalog writes it like this, and programs match the text
+        missing = NoSuchNamespaceError(f"Namespace {shown(names)} does not exists")
+        with errors_of_iceberg(), missing_raises(missing):
+            return self._store.schemas.load((*self._root, *names))

@@ -1,0 +1,115 @@
+"""PyIceberg's identifiers as paths of the store, and the store's errors as PyIceberg's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    ServiceUnavailableError,
+)
+from pyiceberg.typedef import Identifier, Properties
+from sqlalchemy.exc import IntegrityError
+
+from metastore.errors import (
+    BackendRefused,
+    BackendUnavailable,
+    DeadlineExceeded,
+    EntityNotFound,
+    InvalidArgument,
+    NotInUse,
+    OutcomeUnknown,
+    RetriesExhausted,
+    ScopeFrozen,
+    VersionConflict,
+)
+
+__all__ = [
+    "InvalidProperty",
+    "errors_of_iceberg",
+    "missing_raises",
+    "namespace_names",
+    "no_namespace",
+    "no_table",
+    "parts",
+    "property_texts",
+    "shown",
+]
+
+
+class InvalidProperty(ValueError, IntegrityError):
+    """A property has no key or no value. PyIceberg's SQL catalog raises the second class, and its users catch that."""
+
+    def __init__(self, message: str) -> None:
+        """Say what is wrong, as any ValueError does."""
+        IntegrityError.__init__(self, message, None, Exception(message))
+
+
+def parts(identifier: str | Identifier) -> Identifier:
+    """Return the names of an identifier. A string is cut at its dots; a tuple is taken as it is."""
+    return identifier if isinstance(identifier, tuple) else tuple(identifier.split("."))
+
+
+def shown(identifier: Identifier) -> str:
+    """Return an identifier as PyIceberg's messages write it."""
+    return ".".join(identifier)
+
+
+def namespace_names(namespace: str | Identifier) -> Identifier:
+    """Return the names of a namespace. Raises NoSuchNamespaceError if there is none, or an empty one among them."""
+    names = parts(namespace)
+    if not names:
+        raise NoSuchNamespaceError("Empty namespace identifier")
+    if any(not name.strip() for name in names):
+        raise NoSuchNamespaceError("Namespace identifier contains an empty segment or a segment with only whitespace")
+    return names
+
+
+def no_namespace(names: Identifier) -> NoSuchNamespaceError:
+    """Return the error for a namespace that is not there."""
+    return NoSuchNamespaceError(f"Namespace does not exist: {shown(names)}")
+
+
+def no_table(names: Identifier) -> NoSuchTableError:
+    """Return the error for a table that is not there."""
+    return NoSuchTableError(f"Table does not exist: {shown(names)}")
+
+
+@contextmanager
+def missing_raises(error: Exception) -> Iterator[None]:
+    """Raise ``error`` for what the store does not have."""
+    try:
+        yield
+    except EntityNotFound as missing:
+        raise error from missing
+
+
+@contextmanager
+def errors_of_iceberg(*kept: type[Exception]) -> Iterator[None]:
+    """Raise errors of the store as those that users of PyIceberg catch; those of the classes ``kept`` as they are."""
+    try:
+        yield
+    except kept:
+        raise
+    except InvalidArgument as error:
+        raise ValueError(str(error)) from error
+    except OutcomeUnknown as error:
+        raise CommitStateUnknownException(str(error)) from error
+    except BackendRefused as error:
+        raise ForbiddenError(str(error)) from error
+    except (VersionConflict, RetriesExhausted, ScopeFrozen, NotInUse, DeadlineExceeded) as error:
+        raise CommitFailedException(str(error)) from error
+    except BackendUnavailable as error:
+        raise ServiceUnavailableError(str(error)) from error
+
+
+def property_texts(properties: Properties) -> dict[str, str]:
+    """Return properties as texts. Raises InvalidProperty if a key or a value is None."""
+    if any(key is None or value is None for key, value in properties.items()):
+        raise InvalidProperty("a property needs a key and a value; None is neither")
+    return {str(key): str(value) for key, value in properties.items()}

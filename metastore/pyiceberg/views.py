@@ -1,0 +1,199 @@
+"""Iceberg views: a metadata file for those who read files, and a view of the store that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchViewError, ViewAlreadyExistsError
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Identifier, Properties
+from pyiceberg.view import View
+from pyiceberg.view.metadata import ViewHistoryEntry, ViewMetadata, ViewVersion
+
+from metastore.clock import SYSTEM
+from metastore.errors import EntityAlreadyExists, VersionConflict
+from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
+from metastore.kinds.table.changes import AddColumn, DropColumn
+from metastore.kinds.view.changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
+from metastore.kinds.view.document import SQL
+from metastore.kinds.view.kind import View as StoredView
+from metastore.pyiceberg.columns import columns_of
+from metastore.pyiceberg.entities import POINTER
+from metastore.pyiceberg.files import delete_quietly
+from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
+from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate, check_view, updated_view
+from metastore.store import Store
+
+__all__ = ["Views", "new_view_metadata"]
+
+
+class Views:
+    """The Iceberg views below the catalog ``root``. ``io_of`` opens the file system of a location."""
+
+    def __init__(self, store: Store, root: Identifier, io_of: Callable[[Properties, str], FileIO]) -> None:
+        self._store = store
+        self._root = root
+        self._io_of = io_of
+
+    def create(self, names: Identifier, metadata: ViewMetadata) -> View:
+        """Write the view's metadata file and create the view; delete the file if that fails."""
+        io = self._io_of({}, metadata.location)
+        file = _write(io, metadata)
+        try:
+            self._create_entity(names, _fields(metadata, file))
+        except (ViewAlreadyExistsError, NoSuchNamespaceError, ValueError):
+            delete_quietly(io, [file])
+            raise
+        return View(names, metadata)
+
+    def register(self, names: Identifier, location: str) -> View:
+        """Create a view from its metadata file."""
+        metadata = _read(self._io_of({}, location), location)
+        self._create_entity(names, _fields(metadata, location))
+        return View(names, metadata)
+
+    def _create_entity(self, names: Identifier, fields: dict[str, Any]) -> None:
+        with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])):
+            try:
+                self._store.views.create((*self._root, *names), **fields)
+            except EntityAlreadyExists as error:
+                raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
+
+    def load(self, names: Identifier) -> tuple[View, str]:
+        """Return a view, and where its metadata file is; one without a metadata file is no Iceberg view."""
+        _, metadata, location = self._current(names)
+        return View(names, metadata), location
+
+    def _current(self, names: Identifier) -> tuple[StoredView, ViewMetadata, str]:
+        with errors_of_iceberg(), missing_raises(_no_view(names)):
+            stored = self._store.views.load((*self._root, *names))
+        location = stored.properties.get(POINTER)
+        if location is None:
+            raise NoSuchViewError(f"View is not an Iceberg view: {shown(names)}")
+        return stored, _read(self._io_of({}, location), location), location
+
+    def replace(
+        self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
+    ) -> None:
+        """Apply updates to the newest metadata, write it to a new file, and swap the pointer; again if it was lost."""
+        while not self._replaced(names, requirements, updates):
+            pass  # another one won: there is progress
+
+    def _replaced(
+        self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
+    ) -> bool:
+        stored, metadata, location = self._current(names)
+        check_view(metadata, requirements)
+        after = updated_view(metadata, updates)
+        io = self._io_of({}, after.location)
+        file = _write(io, after)
+        try:
+            with errors_of_iceberg(VersionConflict), missing_raises(_no_view(names)):
+                self._store.views.alter(stored, *_changes(stored, _fields(after, file), location))
+        except VersionConflict:
+            delete_quietly(io, [file])
+            return False
+        except (NoSuchViewError, ValueError):
+            delete_quietly(io, [file])
+            raise
+        return True
+
+    def rename(self, names: Identifier, new: Identifier) -> None:
+        """Rename or move a view."""
+        with errors_of_iceberg(), missing_raises(_no_view(names)):
+            stored = self._store.views.load((*self._root, *names))
+            try:
+                self._store.views.rename(stored, (*self._root, *new))
+            except EntityAlreadyExists as error:
+                raise ViewAlreadyExistsError(f"View {shown(new)} already exists") from error
+
+    def exists(self, names: Identifier) -> bool:
+        """Whether there is such a view."""
+        with errors_of_iceberg():
+            return self._store.views.exists((*self._root, *names))
+
+    def all(self, names: Identifier) -> list[Identifier]:
+        """Return the views of a namespace."""
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            return [(*names, name) for name in self._store.views.names((*self._root, *names))]
+
+    def page(self, names: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
+        """Return the names of one page of :meth:`all`, and the token of the next one; without a size, all."""
+        if size is None:
+            return [view[-1] for view in self.all(names)], None
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            page = self._store.views.names_page((*self._root, *names), size=size, token=token)
+        return list(page.items), page.next_token
+
+    def drop(self, names: Identifier) -> None:
+        """Drop a view."""
+        with errors_of_iceberg():
+            if not self._store.views.drop((*self._root, *names)):
+                raise _no_view(names)
+
+
+def _no_view(names: Identifier) -> NoSuchViewError:
+    return NoSuchViewError(f"View does not exist: {shown(names)}")
+
+
+def new_view_metadata(location: str, schema: Schema, version: ViewVersion, properties: dict[str, str]) -> ViewMetadata:
+    """Return the metadata of a new view whose only version is ``version``."""
+    entry = ViewHistoryEntry(**{"timestamp-ms": version.timestamp_ms, "version-id": version.version_id})
+    fields: dict[str, Any] = {
+        "view-uuid": str(SYSTEM.operation_id()),
+        "format-version": 1,
+        "location": location,
+        "schemas": [schema],
+        "current-version-id": version.version_id,
+        "versions": [version],
+        "version-log": [entry],
+        "properties": properties,
+    }
+    return ViewMetadata(**fields)
+
+
+def _fields(metadata: ViewMetadata, location: str) -> dict[str, Any]:
+    """Return what ``views.create`` needs to show an Iceberg view."""
+    version = next(v for v in metadata.versions if v.version_id == metadata.current_version_id)
+    schema = next(s for s in metadata.schemas if s.schema_id == version.schema_id)
+    return {
+        "columns": columns_of(schema),
+        "representations": [SQL(one.root.dialect, one.root.sql) for one in version.representations],
+        "default_catalog": version.default_catalog,
+        "default_schema": ".".join(version.default_namespace) or None,
+        "comment": metadata.properties.get("comment"),
+        "properties": {k: v for k, v in metadata.properties.items() if k != "comment"} | {POINTER: location},
+    }
+
+
+def _changes(stored: StoredView, fields: dict[str, Any], location: str) -> list[EntityChange]:
+    """Return the changes of one commit: the swap of the pointer, and all that the store shows of a view."""
+    properties: dict[str, str] = fields["properties"]
+    changes: list[EntityChange] = [SetProperty(POINTER, properties[POINTER], expected=location)]
+    changes += [SetProperty(key, value) for key, value in properties.items() if key != POINTER]
+    changes += [RemoveProperty(key) for key in stored.properties if key not in properties]
+    changes += [DropColumn((column.name,)) for column in stored.columns]
+    changes += [AddColumn((c.name,), c.type, nullable=c.nullable, comment=c.comment) for c in fields["columns"]]
+    queries: list[SQL] = fields["representations"]
+    gone = {query.dialect for query in stored.representations} - {query.dialect for query in queries}
+    changes += [RemoveRepresentation(dialect) for dialect in sorted(gone)]
+    changes += [SetRepresentation(query.dialect, query.text) for query in queries]
+    changes += [SetDefaultCatalog(fields["default_catalog"]), SetDefaultSchema(fields["default_schema"])]
+    return [*changes, SetComment(fields["comment"])]
+
+
+def _write(io: FileIO, metadata: ViewMetadata) -> str:
+    """Write a view's metadata file, and return where it is."""
+    number = len(metadata.version_log) - 1
+    location = f"{metadata.location}/metadata/{number:05d}-{SYSTEM.operation_id()}.metadata.json"
+    with io.new_output(location).create() as stream:
+        stream.write(metadata.model_dump_json(by_alias=True, exclude_none=True).encode())
+    return location
+
+
+def _read(io: FileIO, location: str) -> ViewMetadata:
+    """Return what a view's metadata file says."""
+    with io.new_input(location).open() as stream:
+        return ViewMetadata.model_validate_json(stream.read())

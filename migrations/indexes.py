@@ -1,0 +1,65 @@
+"""Build the indexes of pending revisions on PostgreSQL before the migration, while writers go on.
+
+A revision names them in ``INDEXES``: the statement that builds each, CONCURRENTLY, which no transaction may hold. The
+revision itself creates an index only where it is missing: on new databases, which nobody writes to yet.
+
+An index whose building was interrupted is there, and invalid: it is dropped and built again. One process builds at a
+time, under a lock of its session, so that the lock is held for as long as the server builds. The others ask again and
+again: a statement that waited for the lock would hold a snapshot, and the build waits for the end of all old snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, text
+
+from metastore.clock import SYSTEM
+
+__all__ = ["build_pending"]
+
+_LOCK = 7_305_440_021_194_033_272
+_PAUSE = 0.2
+"""How long a process waits before it asks for the lock again (seconds)."""
+
+_CURRENT = "SELECT version_num FROM alembic_version"
+_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
+
+
+def build_pending(engine: Engine, config: Config, revision: str) -> None:
+    """Build the indexes of the revisions between the database's and ``revision``; on a new database none.
+
+    Behind a pooler, which keeps no session, it only removes what is invalid: the migration builds the rest, and writers
+    wait.
+    """
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        if not (missing := _missing(connection, config, revision)):
+            return
+        raw: Any = connection.connection.dbapi_connection
+        if connection.scalar(text("SELECT pg_backend_pid()")) != raw.info.backend_pid:
+            for name in missing:
+                connection.execute(text(f"DROP INDEX CONCURRENTLY IF EXISTS {name}"))
+            return
+        connection.execute(text("SET statement_timeout = 0; SET lock_timeout = 0"))
+        while not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}):
+            SYSTEM.sleep(_PAUSE)
+        for name, statement in _missing(connection, config, revision).items():  # another process may have built some
+            connection.execute(text(f"DROP INDEX CONCURRENTLY IF EXISTS {name}"))
+            connection.execute(text(statement))
+        connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
+
+
+def _missing(connection: Connection, config: Config, revision: str) -> Mapping[str, str]:
+    """Return the pending indexes that are not there, or not valid, and how to build each."""
+    if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
+        return {}
+    current = connection.scalar(text(_CURRENT))
+    if current is None:
+        return {}
+    found: dict[str, str] = {}
+    for pending in ScriptDirectory.from_config(config).iterate_revisions(revision, current):
+        found |= getattr(pending.module, "INDEXES", {})
+    return {name: sql for name, sql in found.items() if connection.scalar(text(_VALID), {"name": name}) is not True}

@@ -1,0 +1,246 @@
+"""Iceberg tables, views and namespaces are those of the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    NamespaceNotEmptyError,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+    NoSuchViewError,
+    TableAlreadyExistsError,
+    ViewAlreadyExistsError,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
+from pyiceberg.view.metadata import ViewVersion
+
+import metastore as ms
+from metastore.pyiceberg import MetastoreCatalog
+from metastore.pyiceberg.columns import columns_of
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True, doc="the key"),
+    NestedField(2, "name", StringType()),
+    NestedField(
+        3,
+        "address",
+        StructType(NestedField(4, "city", StringType()), NestedField(5, "zip code", IntegerType(), required=True)),
+    ),
+    NestedField(6, "tags", ListType(7, StringType(), element_required=False)),
+)
+ROWS = pa.table({"n": [1, 2]})
+
+
+def test_the_store_shows_what_iceberg_wrote(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a.b")
+    table = catalog.create_table("a.b.t", SCHEMA, properties={"comment": "of people", "owner": "ann"})
+    shown = catalog.store.tables.load("lake.ice.a.b.t")
+    assert (shown.format, shown.location, shown.comment) == ("iceberg", table.location(), "of people")
+    assert shown.properties["metadata_location"] == table.metadata_location
+    assert shown.properties["owner"] == "ann"
+    assert [(c.name, c.type, c.nullable, c.comment) for c in shown.columns] == [
+        ("id", "long", False, "the key"),
+        ("name", "string", True, None),
+        ("address", "struct<city: string, `zip code`: int not null>", True, None),
+        ("tags", "list<string>", True, None),
+    ]
+    table.append(_people(table.schema()))
+    assert catalog.store.tables.load("lake.ice.a.b.t").properties["current_snapshot_id"] == str(
+        catalog.load_table("a.b.t").metadata.current_snapshot_id
+    )
+    assert catalog.store.verify() == []
+
+
+def _people(schema: Schema) -> pa.Table:
+    fields = schema.as_arrow()
+    return pa.Table.from_pylist(
+        [{"id": 1, "name": "x", "address": {"city": "y", "zip code": 3}, "tags": ["z"]}], schema=fields
+    )
+
+
+def test_columns_follow_the_schema_and_keep_their_ids(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", SCHEMA)
+    before = {c.name: c.id for c in catalog.store.tables.load("lake.ice.a.t").columns}
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("name", "title")
+        update.rename_column("address.city", "town")
+        update.add_column("born", IntegerType(), doc="a year")
+        update.move_first("tags")
+        update.delete_column("id")
+        update.make_column_optional("address.zip code")
+    shown = catalog.store.tables.load("lake.ice.a.t").columns
+    assert shown == columns_of(catalog.load_table("a.t").schema())
+    assert [c.name for c in shown] == ["tags", "title", "address", "born"]
+    assert {c.name: c.id for c in shown}["title"] == before["name"]
+
+
+def test_two_columns_swap_their_names(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", Schema(NestedField(1, "x", LongType()), NestedField(2, "y", StringType())))
+    with table.update_schema() as update:
+        update.rename_column("x", "between")
+    with table.update_schema() as update:
+        update.rename_column("y", "x")
+        update.rename_column("between", "y")
+    shown = catalog.store.tables.load("lake.ice.a.t").columns
+    assert [(c.name, c.type) for c in shown] == [("y", "long"), ("x", "string")]
+
+
+def test_columns_that_were_altered_in_the_store_do_not_stop_a_commit(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", SCHEMA)
+    catalog.store.tables.alter("lake.ice.a.t", ms.AddColumn("born", "string"))
+    with table.update_schema() as update:
+        update.add_column("born", IntegerType())
+    assert catalog.store.tables.load("lake.ice.a.t").columns == columns_of(table.schema())
+
+
+def test_namespaces_are_schemas(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a.b", {"owner": "ann"})
+    catalog.create_namespace(("a", "50%_off"))
+    assert catalog.load_namespace_properties("a") == {"exists": "true"}
+    assert sorted(catalog.list_namespaces("a")) == [("a", "50%_off"), ("a", "b")]
+    assert catalog.list_namespaces() == [("a",)]
+    summary = catalog.update_namespace_properties("a.b", {"owner", "none"}, {"k": "v"})
+    assert (summary.removed, summary.updated, summary.missing) == (["owner"], ["k"], ["none"])
+    assert dict(catalog.store.schemas.load("lake.ice.a.b").properties) == {"k": "v"}
+    with pytest.raises(NamespaceNotEmptyError, match=r"Namespace a is not empty"):
+        catalog.drop_namespace("a")
+    catalog.drop_namespace("a.b")
+    with pytest.raises(NoSuchNamespaceError, match=r"Namespace does not exist: a\.b"):
+        catalog.drop_namespace("a.b")
+
+
+def test_rename_keeps_the_files(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    catalog.create_namespace("b.c")
+    table = catalog.create_table("a.t", ROWS.schema)
+    table.append(ROWS)
+    moved = catalog.rename_table("a.t", "b.c.u")
+    assert moved.metadata_location == table.metadata_location
+    assert moved.scan().to_arrow() == ROWS
+    catalog.create_table("a.t", ROWS.schema)
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.rename_table("a.t", "b.c.u")
+    with pytest.raises(NoSuchNamespaceError):
+        catalog.rename_table("a.t", "none.t")
+    with pytest.raises(NoSuchTableError, match=r"Table does not exist: a\.none"):
+        catalog.rename_table("a.none", "a.u")
+
+
+def test_a_purged_table_leaves_no_file_and_cannot_be_restored(catalog: MetastoreCatalog, tmp_path: Path) -> None:
+    catalog.create_namespace("a")
+    catalog.create_table("a.t", ROWS.schema).append(ROWS)
+    catalog.purge_table("a.t")
+    assert not catalog.table_exists("a.t")
+    assert list(catalog.store.tables.dropped("lake.ice.a")) == []
+    assert [path for path in (tmp_path / "warehouse").rglob("*") if path.is_file()] == []
+
+
+def test_a_dropped_table_can_be_restored_in_the_store(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    catalog.create_table("a.t", ROWS.schema).append(ROWS)
+    catalog.drop_table("a.t")
+    with pytest.raises(NoSuchTableError):
+        catalog.drop_table("a.t")
+    catalog.store.tables.restore("lake.ice.a.t")
+    assert catalog.load_table("a.t").scan().to_arrow() == ROWS
+
+
+def test_a_table_of_another_format_is_left_alone(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    catalog.store.tables.create("lake.ice.a.p", format="parquet")
+    assert catalog.list_tables("a") == []
+    assert not catalog.table_exists("a.p")
+    for call in (catalog.load_table, catalog.drop_table, catalog.purge_table):
+        with pytest.raises(NoSuchIcebergTableError):
+            call("a.p")
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.create_table("a.p", ROWS.schema)
+    assert catalog.store.tables.exists("lake.ice.a.p")
+
+
+def test_a_failed_create_leaves_no_file(catalog: MetastoreCatalog, tmp_path: Path) -> None:
+    catalog.create_namespace("a")
+    catalog.create_table("a.t", ROWS.schema)
+    before = sorted((tmp_path / "warehouse").rglob("*.json"))
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.create_table("a.t", ROWS.schema)
+    with pytest.raises(ValueError, match="control character"):
+        catalog.create_table(("a", "t\x01"), ROWS.schema)
+    assert sorted((tmp_path / "warehouse").rglob("*.json")) == before
+
+
+def test_a_table_is_registered_from_its_file(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", ROWS.schema)
+    first = table.metadata_location
+    table.append(ROWS)
+    catalog.drop_table("a.t")
+    assert catalog.register_table("a.u", table.metadata_location).scan().to_arrow() == ROWS
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.register_table("a.u", first)
+    assert len(catalog.register_table("a.u", first, overwrite=True).scan().to_arrow()) == 0
+
+
+def test_a_staged_table_in_a_nested_namespace(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a.b.c")
+    with catalog.create_table_transaction("a.b.c.t", ROWS.schema) as transaction:
+        transaction.set_properties({"k": "v"})
+        assert not catalog.table_exists("a.b.c.t")
+    assert catalog.load_table("a.b.c.t").properties["k"] == "v"
+
+
+def test_views(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    version = ViewVersion.model_validate(
+        {
+            "schema-id": 0,
+            "representations": [{"type": "sql", "sql": "SELECT 1 AS id", "dialect": "spark"}],
+            "default-namespace": ("a",),
+        }
+    )
+    view = catalog.create_view("a.v", Schema(NestedField(1, "id", IntegerType())), version, properties={"k": "v"})
+    assert catalog.load_view("a.v") == view
+    assert catalog.list_views("a") == [("a", "v")]
+    assert catalog.view_exists("a.v")
+    shown = catalog.store.views.load("lake.ice.a.v")
+    assert shown.representations == (ms.SQL("spark", "SELECT 1 AS id"),)
+    assert [c.name for c in shown.columns] == ["id"]
+    with pytest.raises(ViewAlreadyExistsError):
+        catalog.create_view("a.v", Schema(NestedField(1, "id", IntegerType())), version)
+    location = shown.properties["metadata_location"]
+    catalog.drop_view("a.v")
+    with pytest.raises(NoSuchViewError):
+        catalog.load_view("a.v")
+    with pytest.raises(NoSuchViewError):
+        catalog.drop_view("a.v")
+    assert catalog.register_view("a.w", location).metadata == view.metadata
+
+
+def test_names_are_taken_literally(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace(("a.b",))
+    table = catalog.create_table((("a.b"), "x y%_"), ROWS.schema)
+    table.append(ROWS)
+    assert catalog.list_tables(("a.b",)) == [("a.b", "x y%_")]
+    assert catalog.load_table(("a.b", "x y%_")).scan().to_arrow() == ROWS
+    assert not catalog.namespace_exists("a.b")
+
+
+def test_without_a_uri_the_error_says_so() -> None:
+    with pytest.raises(NoSuchPropertyException, match="uri="):
+        load_catalog("x", **{"py-catalog-impl": "metastore.pyiceberg.MetastoreCatalog"})
+
+
+def test_the_password_does_not_reach_the_file_systems(catalog: MetastoreCatalog) -> None:
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", ROWS.schema)
+    assert "uri" not in table.io.properties
