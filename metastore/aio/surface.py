@@ -11,11 +11,13 @@ from metastore.clock import SYSTEM
 from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
-from metastore.managers import builtin, governance
+from metastore.managers import access, builtin, governance
 from metastore.managers.declared import DeclaredManager
 from metastore.managers.models import Models
-from metastore.managers.owned import Partitions, Statistics
+from metastore.managers.owned import Partitions
+from metastore.managers.relations import RelationManager
 from metastore.managers.sources import Crawls, Sources
+from metastore.managers.statistics import Statistics
 from metastore.store import Store, _UserView, _View
 from metastore.transaction.freeze import FreezableSchemas, Freeze
 from metastore.transaction.transaction import Transaction
@@ -50,9 +52,11 @@ AsyncFunctions = derive(builtin.Functions)
 AsyncModels = derive(Models)
 AsyncTags = derive(governance.Tags)
 AsyncPolicies = derive(governance.Policies)
-AsyncUsers = derive(governance.Users)
-AsyncGroups = derive(governance.Groups)
-AsyncRoles = derive(governance.Roles)
+AsyncUsers = derive(access.Users)
+AsyncGroups = derive(access.Groups)
+AsyncRoles = derive(access.Roles)
+AsyncOwners = derive(access.Owners)
+AsyncRelationManager = derive(RelationManager)
 AsyncPartitions = derive(Partitions)
 AsyncStatistics = derive(Statistics)
 AsyncSources = derive(Sources)
