@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from metastore.transfer.files import Place
 
-__all__ = ["Store", "admin_names", "migrate", "open_store", "prepared", "restore"]
+__all__ = ["Store", "clean_admins", "migrate", "open_store", "prepared", "restore"]
 
 T = TypeVar("T")
 _DEADLINE = 30.0
@@ -423,13 +423,13 @@ def open_store(
     (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. Raises
     MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
-    named = admin_names(admins)
+    named = clean_admins(admins)
     parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
     return Store(parsed, backend, policy, principal, SYSTEM, named)
 
 
-def admin_names(admins: Iterable[str]) -> frozenset[str]:
-    """Return the names that may do everything through ``as_user``. Raises InvalidArgument."""
+def clean_admins(admins: Iterable[str]) -> frozenset[str]:
+    """Return the names of admins. Raises InvalidArgument."""
     return frozenset(clean_name(name) for name in items(admins, "admins"))
 
 

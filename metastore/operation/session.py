@@ -121,6 +121,7 @@ class Session(ManagerSession):
         bound.principal, bound.access = access.who.name, access
         bound.combiner = None  # what travels together is not checked for one user
         bound.backend = cast(Backend, Seen(self.backend, access))
+        bound.combiner = None  # calls that travel together read and write through the store's own backend
         return bound
 
     def of_transaction(self) -> Session:
