@@ -119,7 +119,6 @@ class Session(ManagerSession):
         """Return a session that sees and does what a user may, and shares all else."""
         bound = copy(self)
         bound.principal, bound.access = access.who.name, access
-        bound.combiner = None  # what travels together is not checked for one user
         bound.backend = cast(Backend, Seen(self.backend, access))
         bound.combiner = None  # calls that travel together read and write through the store's own backend
         return bound
