@@ -99,8 +99,9 @@ class Threads:
     Any event loop may use them. A forked child has its own.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, deadline: float = math.inf) -> None:
+        """``deadline`` (seconds) holds for calls that set none themselves."""
+        self._limits, self._deadline = limits, deadline
         self._be_new()
 
     def _be_new(self) -> None:
@@ -146,7 +147,7 @@ class Threads:
 
     def _let_wait(self, job: Job) -> None:
         patience = math.inf if self._limits.max_wait is None else self._limits.max_wait
-        left = remaining(SYSTEM, math.inf)
+        left = remaining(SYSTEM, self._deadline)
         error = (
             self._limits.exhausted()
             if patience < left

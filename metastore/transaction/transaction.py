@@ -68,6 +68,7 @@ class Transaction(Managers):
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
         self._overlook = False
+        self._withdraw = False  # changes of others are announced on what it writes
         self.sent = self.refused = False
         self.publishes: tuple[UUID, ...] = ()
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
@@ -133,7 +134,7 @@ class Transaction(Managers):
             claim=self._claim,
             held=self._mark.held,
             overlook=self._overlook,
-            withdraw=not self._overlook,
+            withdraw=not self._overlook and (self._withdraw or self._may_meet_others(commit)),
             leases=leases,
             publishes=self.publishes,
         )
@@ -147,10 +148,22 @@ class Transaction(Managers):
                 raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
         self._mark.held = None
 
+    def _may_meet_others(self, commit: Commit) -> bool:
+        """Whether to withdraw at once what is announced. A change of one cool entity has a faster statement without."""
+        hot = self._outer.hot
+        return len(commit.writes) != 1 or any(
+            hot.find(write.id, None) is not None for write in commit.writes if isinstance(write, Update)
+        )
+
     def _refused(self, refusal: Conflicted, commit: Commit) -> NoReturn:
         """React as the table says, and raise the conflict, or the error."""
         cause, held, mark = refusal.cause, self._mark.held, self._mark
         self._outer.metrics.conflict("transaction", cause, refusal.id)
+        if cause == "pending" and not (commit.withdraw or self._overlook):
+            self._withdraw = True
+            if refusal.id is not None:
+                self._outer.hot.note(refusal.id)  # so that the next run withdraws at once
+            raise Conflict(cause, "others have announced changes", 0.0)
         reactions = REACTIONS[cause]
         if reactions.transaction is Reaction.STEP_ASIDE:
             ids = [*[g.id for g in commit.guards], *[w.id for w in commit.writes if isinstance(w, Update)]]
