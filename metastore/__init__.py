@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metastore.aio.opening import open_async
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.columns.column import Column
 from metastore.errors import (
@@ -210,6 +211,7 @@ __all__ = [
     "migrate",
     "new_operation_id",
     "open",
+    "open_async",
     "restore",
     "secret",
 ]

@@ -63,6 +63,11 @@ class Writes:
                         return result
                     if one.lost >= ROUNDS:
                         return one.alone(_stay)
+        except Exception:
+            raise
+        except BaseException as interrupt:
+            one.interrupted(interrupt)
+            raise
         finally:
             metrics.ended()
 

@@ -28,7 +28,7 @@ from metastore.kinds.field import REQUIRED, DocField, doc_field
 from metastore.kinds.kind import base_doc, to_json
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, kind_named
 from metastore.names import clean_text
-from metastore.plain import plain
+from metastore.plain import ReadOnly, plain
 from metastore.port.commit import FORMAT
 from metastore.port.records import Origin, Record
 
@@ -313,5 +313,5 @@ def frozen(value: Any) -> Any:
     if isinstance(value, list):
         return tuple([frozen(below) for below in value])
     if isinstance(value, dict):
-        return MappingProxyType({key: frozen(below) for key, below in value.items()})
+        return ReadOnly({key: frozen(below) for key, below in value.items()})
     return value

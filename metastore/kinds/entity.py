@@ -20,7 +20,7 @@ from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.field import DocField, decoded
 from metastore.kinds.secret import properties_shown, stored
 from metastore.names import format_path
-from metastore.plain import plain
+from metastore.plain import plain, read_only
 from metastore.port.records import Origin, OwnedRecord, Record
 
 __all__ = ["Change", "Entity", "Owned", "Version", "utc"]
@@ -74,7 +74,7 @@ class _Stored:
     @cached_property
     def doc(self) -> Mapping[str, Any]:
         """The document that the database holds, as JSON values. Raises UnreadableRow, as each field does."""
-        return self._read(lambda: MappingProxyType(json.loads(self.record.doc)))
+        return self._read(lambda: read_only(json.loads(self.record.doc)))
 
     @property
     def comment(self) -> str | None:

@@ -21,15 +21,15 @@ from metastore.kinds.kind import Kind, OwnedKind, dump
 from metastore.kinds.partition import PARTITION, Partition
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
+from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, check_standing, find, shown
+from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
-from metastore.operation.request import Attempt, Call, Proposal, Request, Results, View
+from metastore.operation.request import Attempt, Call, Proposal, Results, View
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
 from metastore.port.backend import Reads
@@ -159,11 +159,11 @@ class OwnedManager(Generic[O]):
 
             return Proposal(guards_of(nodes), (write,), finish)
 
-        return self.run(
+        return self._run(
             "create", attempt, call, owner, row.name, lambda steps: cast(O, entity_at(steps[0])), lambda: [row.doc]
         )
 
-    def run(
+    def _run(
         self,
         verb: str,
         attempt: Attempt[T],
@@ -174,15 +174,10 @@ class OwnedManager(Generic[O]):
         arguments: Callable[[], Any],
     ) -> T:
         """Run a mutation of a row."""
-
-        def what() -> str:
-            return f"{verb} {self._kind.name} {name!r}"
-
-        def all_arguments() -> Any:
-            return [self._kind.name, shown(owner), name, arguments()]
-
-        request = Request(verb=verb, what=what, attempt=attempt, replay=replay, arguments=all_arguments)
-        return perform(self._session, request, call)
+        mutation = Mutation(
+            verb=verb, target=owner, name=name, attempt=attempt, replay=replay, arguments=arguments, exclusive=False
+        )
+        return mutation.run(self._session, self._kind, call)
 
     @shows_options(CallOptions)
     def put_many(
@@ -214,7 +209,7 @@ class OwnedManager(Generic[O]):
                 guards[-1] = replace(guards[-1], exclusive=True)
             return Proposal(tuple(guards), tuple(writes), len, reads=reads)
 
-        return self.run(
+        return self._run(
             "write", attempt, call_of(options), owner, ", ".join(names[:3]), len, lambda: [wanted, unwanted]
         )
 
@@ -262,7 +257,7 @@ class OwnedManager(Generic[O]):
             write = Delete(nodes[-1].id, self._kind.name, name, record.version, event, record.id)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
-        return self.run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
+        return self._run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
 
     def place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
         """Return the owner's nodes, itself last, and the row's path."""

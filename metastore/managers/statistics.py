@@ -159,7 +159,7 @@ class Statistics(OwnedManager[Statistic]):
             writes = tuple(_writes(rows, nodes[-1].id, partition, doc, path, row, stale=not _fits(there, row)))
             return Proposal(guards_of(nodes), writes, lambda _: max(0, len(before) - len(after)))
 
-        return rows.run("write", attempt, call_of(options), table, partition, len, lambda: arguments)
+        return rows._run("write", attempt, call_of(options), table, partition, len, lambda: arguments)  # noqa: SLF001  (the same class)
 
 
 def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class Exported:
     """The change feed goes on from here; None: a writer was running for too long."""
     kept: int = 0
     """How many lines came from an export that was stopped."""
-    anew: str | None = None
+    restarted: str | None = None
     """Why the lines of an export that was stopped were not kept; None: they were, or there were none."""
     relations: int = 0
 

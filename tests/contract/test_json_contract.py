@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jsonschema
@@ -90,6 +91,31 @@ def test_msgspec_encodes_the_mappings(ground: Ground) -> None:
     msgspec = pytest.importorskip("msgspec", reason="msgspec is not installed")
     for one in _full(ground):
         assert msgspec.json.decode(msgspec.json.encode(one.to_dict())) == one.to_dict()
+
+
+def test_mappings_are_encoded_as_they_are_and_cannot_be_changed(ground: Ground) -> None:
+    """A user hands ``table.properties`` to a JSON library without a copy."""
+    msgspec = pytest.importorskip("msgspec", reason="msgspec is not installed")
+    mappings = [
+        value
+        for one in _full(ground)
+        for name in ("properties", *type(one).doc_fields)
+        if isinstance(value := getattr(one, name), Mapping)
+    ]
+    assert sum(map(bool, mappings)) > 5
+    for value in mappings:
+        assert json.loads(json.dumps(value)) == msgspec.json.decode(msgspec.json.encode(value))
+        assert pickle.loads(pickle.dumps(value)) == value
+        changes: tuple[Callable[[Any], object], ...] = (
+            lambda v: v.update(a="b"),
+            lambda v: v.setdefault("a", "b"),
+            lambda v: v.__setitem__("a", "b"),
+            lambda v: v.pop("a", None),
+            lambda v: v.clear(),
+        )
+        for change in changes:
+            with pytest.raises(TypeError, match="cannot be changed"):
+                change(value)
 
 
 def _broken(shown: dict[str, Any]) -> Iterator[dict[str, Any]]:

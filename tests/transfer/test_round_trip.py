@@ -157,6 +157,13 @@ def test_one_byte_of_one_document(new_url: NewUrl) -> None:
         store.tables.create("lake.c.s.dropped")
         store.tables.drop("lake.c.s.dropped")
         assert changed() == hashes[-2]
+        store.tables.create("lake.c.s.ordered", properties={"a": "1", "b": "2"})
+        before = changed()
+        store.tables.alter("lake.c.s.ordered", ms.RemoveProperty("a"))
+        assert changed() not in hashes[:-1]
+        store.tables.alter("lake.c.s.ordered", ms.SetProperty("a", "1"))
+        assert list(store.tables.load("lake.c.s.ordered").properties) == ["b", "a"]
+        assert changed() == before  # the order of properties is no content
 
 
 @pytest.mark.parametrize("history", [False, True])
