@@ -26,15 +26,14 @@ T = TypeVar("T")
 class Combiner:
     """See the module. All sessions of one store share it."""
 
-    def __init__(self, session: Session, backend: Batches) -> None:
-        self._finds = Finds(session, backend, Lane(("find",), session.clock))
-        self._writes = Writes(backend, session.backend, Lane(KINDS, session.clock), session.clock)
+    def __init__(self, session: Session) -> None:
+        self._finds = Finds(session, Lane(("find",), session.clock))
+        self._writes = Writes(session, Lane(KINDS, session.clock))
 
     @classmethod
     def of(cls, session: Session) -> Combiner | None:
         """Return the combiner of a store; None if its backend gains nothing by batches."""
-        backend = session.backend
-        return cls(session, backend) if isinstance(backend, Batches) else None
+        return cls(session) if isinstance(session.backend, Batches) else None
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""

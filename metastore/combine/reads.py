@@ -8,6 +8,7 @@ remembered, the request reads its whole path by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from metastore.combine.lane import Handle, Lane, Tell
 from metastore.deadlines import remaining
@@ -17,7 +18,7 @@ from metastore.operation.session import Session
 from metastore.port.batches import Batches, Below
 from metastore.port.records import ROOT, Lookup, Record, Resolved
 
-__all__ = ["Finds", "below", "parents_of"]
+__all__ = ["Finds", "batches", "below", "parents_of"]
 
 _DEEPEST = 16
 """How many names a path has at most that is looked for with others."""
@@ -26,9 +27,8 @@ _DEEPEST = 16
 class Finds:
     """The lane of reads."""
 
-    def __init__(self, session: Session, backend: Batches, lane: Lane[Below, Resolved]) -> None:
+    def __init__(self, session: Session, lane: Lane[Below, Resolved]) -> None:
         self._session = session
-        self._backend = backend
         self._lane = lane
 
     def resolve(self, lookup: Lookup) -> Resolved:
@@ -42,7 +42,7 @@ class Finds:
 
     def _together(self, handles: Sequence[Handle[Below, Resolved]]) -> Tell:
         wanted = list(dict.fromkeys([handle.request for handle in handles]))
-        found = dict(zip(wanted, self._backend.find_below(wanted), strict=True))
+        found = dict(zip(wanted, batches(self._session).find_below(wanted), strict=True))
 
         def tell() -> None:
             for handle in handles:
@@ -51,6 +51,11 @@ class Finds:
                     handle.answer(answer)
 
         return tell
+
+
+def batches(session: Session) -> Batches:
+    """Return the session's backend, which sends batches."""
+    return cast(Batches, session.backend)
 
 
 def parents_of(lookup: Lookup) -> Lookup:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from metastore.clock import Clock
 from metastore.combine.alters import Alters
 from metastore.combine.lane import Handle, Lane, Resign, Tell
 from metastore.combine.singles import Creates, Drops
@@ -28,8 +27,6 @@ from metastore.deadlines import until
 from metastore.operation.hot import _Bounded
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.backend import Intents
-from metastore.port.batches import Batches
 
 __all__ = ["KINDS", "Writes"]
 
@@ -47,15 +44,15 @@ _STAYS = 1.0
 class Writes:
     """The lane of writes."""
 
-    def __init__(self, backend: Batches, intents: Intents, lane: Lane[Waiting[Any], Any], clock: Clock) -> None:
+    def __init__(self, session: Session, lane: Lane[Waiting[Any], Any]) -> None:
         self._lane = lane
-        self._clock = clock
+        self._clock = session.clock
         self._contended: _Bounded[float] = _Bounded()
         """Until when what a request is about counts as contended, because an attempt lost there."""
         self._together: dict[str, Callable[[Sequence[Waiter]], Tell]] = {
-            "alter": Alters(backend, intents, clock).send,
-            "create": Creates(backend).send,
-            "drop": Drops(backend).send,
+            "alter": Alters(session).send,
+            "create": Creates(session).send,
+            "drop": Drops(session).send,
         }
 
     def waiting(self, session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
