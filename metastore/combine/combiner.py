@@ -12,7 +12,6 @@ from typing import TypeVar
 from metastore.combine.lane import Lane
 from metastore.combine.reads import Finds
 from metastore.combine.writes import KINDS, Writes
-from metastore.operation.operation import Operation
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
 from metastore.port.batches import Batches
@@ -41,7 +40,4 @@ class Combiner:
 
     def perform(self, session: Session, request: Request[T], call: Call) -> T:
         """Run ``request`` until it is committed, or settled on a value or an error."""
-        waiting = self._writes.waiting(session, request, call)
-        if waiting is None:
-            return Operation(session, request, call).run()
-        return self._writes.run(waiting)
+        return self._writes.run(session, request, call)

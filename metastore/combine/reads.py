@@ -33,12 +33,19 @@ class Finds:
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""
-        session = self._session
+        session, lane = self._session, self._lane
+        term = lane.lead()
+        if term is not None:
+            try:
+                return session.resolve_alone(lookup)
+            finally:
+                lane.leave(term)
         wanted = below(session, lookup)
         if wanted is None:
             return session.resolve_alone(lookup)
         ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
-        return self._lane.run("find", wanted, ends, lambda _: session.resolve_alone(lookup), self._together, _expired)
+        handle = lane.submit("find", wanted, ends)
+        return lane.result(handle, lambda _: session.resolve_alone(lookup), self._together, _expired)
 
     def _together(self, handles: Sequence[Handle[Below, Resolved]]) -> Tell:
         wanted = list(dict.fromkeys([handle.request for handle in handles]))
