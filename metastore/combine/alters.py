@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from metastore.clock import Clock
 from metastore.combine.decided import MOST_BYTES, Decided, Waiter, bases, commit, missing
 from metastore.combine.lane import Tell
+from metastore.combine.reads import batches
 from metastore.combine.waiting import ROUNDS, Left
 from metastore.errors import MetastoreError
 from metastore.operation.helping import BATCH, Batch, plan
 from metastore.operation.hot import _Bounded
 from metastore.operation.request import Proposal
-from metastore.port.backend import Intents
-from metastore.port.batches import Altered, AlterStep, AlterTogether, Batches
+from metastore.operation.session import Session
+from metastore.port.batches import Altered, AlterStep, AlterTogether
 from metastore.port.commit import Result, Update
 from metastore.port.records import Pending, Record
 
@@ -136,10 +136,9 @@ class _Group:
 class Alters:
     """Batches of alters."""
 
-    def __init__(self, backend: Batches, intents: Intents, clock: Clock) -> None:
-        self._backend = backend
-        self._intents = intents
-        self._clock = clock
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._clock = session.clock
         self._announced: _Bounded[float] = _Bounded()
         """Until when a batch looks for intents on an entity, and carries them along: some were met there lately."""
 
@@ -152,7 +151,7 @@ class Alters:
         sent = [group for group in groups if group.together is not None]
         alters = [group.complete() for group in sent]
         members = [member for group in sent for member in group.members]
-        outcome = commit(members, partial(self._backend.alter_together, alters)) if sent else None
+        outcome = commit(members, partial(batches(self._session).alter_together, alters)) if sent else None
         answers = {} if outcome is None else dict(zip(map(id, sent), outcome, strict=True))
         behind = [handle for group in groups for handle in self._behind(group, answers.get(id(group)))]
         again = self._once_more(behind) if behind else None
@@ -180,7 +179,7 @@ class Alters:
 
     def _decided(self, handles: Sequence[Waiter]) -> tuple[list[_Group], list[Decided]]:
         """Decide each request on what there is; return the groups by entity, and the requests that name nothing."""
-        found = bases(self._backend, handles)
+        found = bases(batches(self._session), handles)
         groups: dict[int, _Group] = {}
         for handle, seen in zip(handles, found, strict=True):
             if isinstance(seen, Record):
@@ -199,7 +198,7 @@ class Alters:
         return list(groups.values()), nowhere
 
     def _carry(self, entity_id: int, group: _Group) -> None:
-        seen = self._intents.pending(entity_id, None, BATCH)
+        seen = self._session.backend.pending(entity_id, None, BATCH)
         group.carry(seen)
         if seen.intents:
             self._announced.set(entity_id, self._clock.monotonic() + _STAYS)

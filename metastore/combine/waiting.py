@@ -129,8 +129,7 @@ class Waiting(Generic[T]):
 
 def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
     """Return a request as one that may travel with others; None if it cannot."""
-    if request.where is None or call.lease is not None or call.operation_id is not None:
-        return None
+    assert request.where is not None
     place: Below | None = None
     record: Record | None = None
     try:

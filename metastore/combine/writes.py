@@ -15,21 +15,19 @@ id.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final, TypeVar
 
-from metastore.clock import Clock
 from metastore.combine.alters import Alters
-from metastore.combine.lane import Handle, Lane, Resign, Tell
+from metastore.combine.lane import Handle, Lane, Resign, Tell, Term
 from metastore.combine.singles import Creates, Drops
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
 from metastore.operation.hot import _Bounded
+from metastore.operation.operation import Operation
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.backend import Intents
-from metastore.port.batches import Batches
 
 __all__ = ["KINDS", "Writes"]
 
@@ -47,33 +45,57 @@ _STAYS = 1.0
 class Writes:
     """The lane of writes."""
 
-    def __init__(self, backend: Batches, intents: Intents, lane: Lane[Waiting[Any], Any], clock: Clock) -> None:
+    def __init__(self, session: Session, lane: Lane[Waiting[Any], Any]) -> None:
         self._lane = lane
-        self._clock = clock
+        self._clock = session.clock
+        self._last_lost = -math.inf
         self._contended: _Bounded[float] = _Bounded()
         """Until when what a request is about counts as contended, because an attempt lost there."""
         self._together: dict[str, Callable[[Sequence[Waiter]], Tell]] = {
-            "alter": Alters(backend, intents, clock).send,
-            "create": Creates(backend).send,
-            "drop": Drops(backend).send,
+            "alter": Alters(session).send,
+            "create": Creates(session).send,
+            "drop": Drops(session).send,
         }
 
-    def waiting(self, session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
-        """Return a request as one that may travel with others; None if it cannot."""
-        return waiting(session, request, call) if request.verb in self._together else None
-
-    def run(self, one: Waiting[T]) -> T:
+    def run(self, session: Session, request: Request[T], call: Call) -> T:
         """Return the result of a request, or raise its error."""
+        travels = request.verb in self._together and request.where is not None
+        if not travels or call.lease is not None or call.operation_id is not None:
+            return Operation(session, request, call).run()
+        term = self._lane.lead() if self._last_lost < session.clock.monotonic() - _STAYS else None
+        if term is not None:
+            return self._alone(session, request, call, term)
+        one = waiting(session, request, call)
+        return Operation(session, request, call).run() if one is None else self._with_others(one)
+
+    def _alone(self, session: Session, request: Request[T], call: Call, term: Term) -> T:
+        def lost() -> None:
+            self._note(waiting(session, request, call))
+            self._lane.leave(term)
+
+        try:
+            return Operation(session, request, call, None, lost).run()
+        finally:
+            self._lane.leave(term)
+
+    def _with_others(self, one: Waiting[T]) -> T:
         verb, metrics, lane = one.request.verb, one.session.metrics, self._lane
-        together, alone = self._together[verb], partial(self._alone, one)
+        together = self._together[verb]
+
+        def alone(resign: Resign) -> T:
+            def lost() -> None:
+                self._note(one)
+                resign()
+
+            return one.alone(lost)
+
         metrics.begun()
         try:
             with until(one.ends):
                 if (self._contended.get(one.key) or 0.0) < one.started:
-                    answer = lane.run(verb, one, one.ends, alone, together, one.expired)
+                    result: T = lane.run(verb, one, one.ends, alone, together, one.expired)
                 else:  # alone it would be announced after one lost attempt
-                    answer = lane.result(lane.submit(verb, one, one.ends), alone, together, one.expired)
-                result: T = answer
+                    result = lane.result(lane.submit(verb, one, one.ends), alone, together, one.expired)
                 return result
         except Exception:
             raise
@@ -85,12 +107,7 @@ class Writes:
                 self._note(one)
             metrics.ended()
 
-    def _alone(self, one: Waiting[T], resign: Resign) -> T:
-        def lost() -> None:
-            self._note(one)
-            resign()
-
-        return one.alone(lost)
-
-    def _note(self, one: Waiting[Any]) -> None:
-        self._contended.set(one.key, self._clock.monotonic() + _STAYS)
+    def _note(self, one: Waiting[Any] | None) -> None:
+        self._last_lost = self._clock.monotonic()
+        if one is not None:
+            self._contended.set(one.key, self._last_lost + _STAYS)

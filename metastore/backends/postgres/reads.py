@@ -111,12 +111,21 @@ class PostgresReads:
             self._rows(_rights(below=below is not None), named if below is None else named | {"below": below})
         )
 
+    def _fetch(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Do the same on the hot path; after an error, with all that a read knows of those."""
+        try:
+            return self.pool.fetch(text, parameters)
+        except psycopg.Error as error:
+            if isinstance(error, OutOfTime):
+                raise_read_error(error)
+            return self._rows(text, parameters)
+
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):
             return [resolve_deep(self.resolve, self.hold, w) for w in lookups]
         if len(lookups) == 1:
             depth = len(lookups[0].names)
-            rows = self._rows(_resolve(depth), lookup_parameters(lookups[0]))
+            rows = self._fetch(_resolve(depth), lookup_parameters(lookups[0]))
             return [resolved(rows[0] if rows else None, depth)]
         return self._read(lambda connection: _resolve_many(connection, lookups))
 
