@@ -24,6 +24,7 @@ from metastore.aio.threads import Threads
 
 __all__ = [
     "AT_ONCE",
+    "INTERNAL",
     "OPENINGS",
     "WHOLE",
     "Derived",
@@ -38,10 +39,14 @@ __all__ = [
 T = TypeVar("T")
 D = TypeVar("D", bound="Derived")
 
-AT_ONCE: Final = frozenset({"bind", "exclusive", "manager", "refused", "relations", "row", "tokens", "transaction"})
+AT_ONCE: Final = frozenset(
+    {"as_user", "bind", "exclusive", "manager", "refused", "relations", "row", "tokens", "transaction"}
+)
 """Methods that stay sync: they send nothing, or the sync code itself calls them (of a lease)."""
 WHOLE: Final = frozenset({"close", "create_many", "export_to", "gc", "import_from", "verify"})
 """Long work: it is done in a thread of its own, where it does not hold up the loop while Python runs."""
+INTERNAL: Final = frozenset({"place", "relate", "unrelate"})
+"""Methods that managers call on each other: they are no surface."""
 OPENINGS: Final = frozenset({"Lease", "LeaseSet"})
 """What methods return that can be awaited, or entered at once."""
 _DUNDERS: Final = ("__contains__", "__getitem__", "__iter__", "__len__")
@@ -183,7 +188,8 @@ async def _awaited(result: Awaitable[T]) -> T:
 
 def derive(sync: type, *, alone_in_room: bool = False, base: type[Derived] = Derived) -> Any:
     """Return the async class of ``sync``. ``alone_in_room``: the tasks that use one of its objects take turns."""
-    methods = {name: value for name, value in inspect.getmembers(sync) if name[0] != "_" and inspect.isfunction(value)}
+    public = [(name, value) for name, value in inspect.getmembers(sync, inspect.isfunction) if name[0] != "_"]
+    methods = {name: value for name, value in public if name not in INTERNAL}
     members: dict[str, Any] = {name: _method(name, method) for name, method in methods.items()}
     for name, value in inspect.getmembers(sync, lambda member: isinstance(member, property)):
         if name[0] != "_":

@@ -22,6 +22,7 @@ async def open_async(
     hooks: Iterable[Hook] = (),
     pool_size: int = 10,
     max_wait: float | None = None,
+    admins: Iterable[str] = (),
 ) -> AsyncStore:
     """Open a database for asyncio: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
@@ -34,4 +35,4 @@ async def open_async(
         raise InvalidArgument("the async API needs greenlet: pip install 'versioned-metastore[async]'") from None
     from metastore.aio.store import opened  # noqa: PLC0415  (a process imports only what it uses)
 
-    return await opened(url, principal, deadline, hooks, pool_size, max_wait)
+    return await opened(url, principal, deadline, hooks, pool_size, max_wait, admins)

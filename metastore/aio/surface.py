@@ -12,7 +12,7 @@ from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.managers import all as managers
-from metastore.store import Store, _View
+from metastore.store import Store, _UserView, _View
 from metastore.transaction.freeze import FreezableSchemas, Freeze
 from metastore.transaction.transaction import Transaction
 
@@ -57,6 +57,7 @@ AsyncCrawls = derive(managers.Crawls)
 AsyncRelationManager = derive(managers.RelationManager)
 AsyncDeclaredManager = derive(managers.DeclaredManager)
 stands_for(_View)(AsyncStore)
+stands_for(_UserView)(AsyncStore)
 Mapping.register(AsyncLeaseSet)
 
 

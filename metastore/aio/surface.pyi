@@ -12,6 +12,7 @@ from metastore.aio.derive import Opening, Stream
 from metastore.columns.column import Column
 from metastore.errors import LeaseLost, MetastoreError
 from metastore.gc import Collected
+from metastore.governance.decision import Decision
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.change import EntityChange, _Unset
 from metastore.kinds.crawl import Crawl
@@ -87,6 +88,8 @@ class AsyncStore:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+    async def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = ...) -> Decision: ...
+    def as_user(self, user: Path | Entity) -> AsyncStore: ...
     def bind(self, *, principal: str | None = ..., deadline: float | None = ...) -> AsyncStore: ...
     def changes(
         self, *, after: str | None = ..., limit: int | None = ..., unreadable: Unreadable | None = ...

@@ -41,7 +41,7 @@ def changes_page(
     most = size if wanted is None and scope is None else max(_AT_LEAST, size * _TIMES)
     page: list[Change] = []
     last = None
-    for seen, change in enumerate(changes(session.backend, session.clock, after, most + 1)):
+    for seen, change in enumerate(changes(session.backend, session.clock, after, most + 1, access=session.access)):
         if len(page) == size or seen == most:
             return Page(tuple(page), last)
         last = change.position

@@ -159,11 +159,11 @@ class OwnedManager(Generic[O]):
 
             return Proposal(guards_of(nodes), (write,), finish)
 
-        return self.run(
+        return self._run(
             "create", attempt, call, owner, row.name, lambda steps: cast(O, entity_at(steps[0])), lambda: [row.doc]
         )
 
-    def run(
+    def _run(
         self,
         verb: str,
         attempt: Attempt[T],
@@ -209,7 +209,7 @@ class OwnedManager(Generic[O]):
                 guards[-1] = replace(guards[-1], exclusive=True)
             return Proposal(tuple(guards), tuple(writes), len, reads=reads)
 
-        return self.run(
+        return self._run(
             "write", attempt, call_of(options), owner, ", ".join(names[:3]), len, lambda: [wanted, unwanted]
         )
 
@@ -257,7 +257,7 @@ class OwnedManager(Generic[O]):
             write = Delete(nodes[-1].id, self._kind.name, name, record.version, event, record.id)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
-        return self.run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
+        return self._run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
 
     def place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
         """Return the owner's nodes, itself last, and the row's path."""

@@ -18,6 +18,7 @@ from metastore.kinds.entity import utc
 from metastore.kinds.relation import Relation, relation_doc
 from metastore.managers import attach_many as bulk
 from metastore.managers.attached import Attached, attached
+from metastore.managers.bumps import bumping
 from metastore.managers.ends import EndOf, end_of, find_ends
 from metastore.managers.mutation import actor_of
 from metastore.managers.options import BulkOptions, CallOptions, call_from, call_of, shows_options
@@ -134,7 +135,7 @@ class RelationManager:
             row = RelationRecord(*_key(write), result.id, write.to_id, result.version, *made, actor, result.time)
             return attached(row, target.chain, other.chain, wanted.column)
 
-        return Proposal(both(target.chain, other.chain), (write,), finish)
+        return bumping(Proposal(both(target.chain, other.chain), (write,), finish))
 
     def _found(self, view: View, wanted: Wanted) -> tuple[Record, Record]:
         # a column, and what a tag allows, are judged by a read in the call
@@ -233,7 +234,7 @@ class RelationManager:
             return False
         event = event_of(self._relation, "drop", path_of(target), path_of(other))
         writes = tuple([removal(row, event) for row in rows])
-        return Proposal(both(target.chain, other.chain), writes, lambda _: True)
+        return bumping(Proposal(both(target.chain, other.chain), writes, lambda _: True))
 
     @shows_options(BulkOptions)
     def attach_many(self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]) -> int:

@@ -161,7 +161,7 @@ class Statistics(OwnedManager[Statistic]):
             write = Put(nodes[-1].id, PARTITION_STATISTIC.name, partition, version, doc, event, row_id)
             return Proposal(guards_of(nodes), (write,), lambda _: max(0, len(before) - len(after)))
 
-        return rows.run("write", attempt, call_of(options), table, partition, len, lambda: arguments)
+        return rows._run("write", attempt, call_of(options), table, partition, len, lambda: arguments)  # noqa: SLF001  (the same class)
 
 
 def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from metastore.errors import (
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
+from metastore.operation.authorized import authorized
 from metastore.operation.intent import Intent, help_others
 from metastore.operation.keys import began
 from metastore.operation.marks import OwnMark
@@ -60,6 +61,8 @@ _ROUNDS = 8
 
 def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
     """Run ``request`` until it is committed, or settled on a value or an error."""
+    if session.access is not None:
+        request = authorized(session.access, request, call)
     if not isinstance(session, Session):
         if call.operation_id is not None:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
@@ -153,6 +156,7 @@ class Operation(Generic[T]):
         self._decided_by: Decided = "self"
         self._lost_to: int | None = None  # the entity of the last conflict
         self._unavailable: BackendUnavailable | None = None  # what the last attempt met
+        self._exclusive = request.exclusive
         self._guessed = False  # the last commit rested on what was in hand
         self._overlook = False  # what is pending there this program does not understand
         self._again: Proposal[T] | None = None  # only a lock was in the way: the same once more
@@ -276,6 +280,7 @@ class Operation(Generic[T]):
 
     def _send(self, proposal: Proposal[T], withdrawn: bool) -> T:
         row, held = self._row, self._mark.held
+        self._exclusive = self._request.exclusive or proposal.exclusive
         merge = self._intent.merge = self._merge or self._announceable(proposal)
         updated = _updated(proposal.writes)
         if withdrawn and updated and merge is not None:
@@ -293,7 +298,7 @@ class Operation(Generic[T]):
             held=held,
             overlook=self._overlook,
             leases=self._leases(),
-            patience=_PATIENCE if self._request.exclusive and held is None else None,
+            patience=_PATIENCE if self._exclusive and held is None else None,
         )
         row.sent = True
         outcome = self._backend.commit(commit)
@@ -325,8 +330,8 @@ class Operation(Generic[T]):
             if conflict.found is not None and not self._guessed:
                 self._session.metrics.overtaken(conflict.found - updated.version)
             self._intent.announce(updated.id)
-        if reaction is Reaction.MARK and updated is not None:
-            self._mark.put(_waits_at(commit) if cause == "busy" else updated.id)
+        if reaction is Reaction.MARK:
+            self._mark.put(updated.id if updated is not None and cause != "busy" else _waits_at(commit))
         if reaction is Reaction.HELP:
             helped = [help_others(self._session, entity_id) for entity_id in _updated(commit.writes)]
             self._overlook = not all(helped)
@@ -338,7 +343,7 @@ class Operation(Generic[T]):
         reaction = row.other
         if updated is not None and self._intent.merge is not None:
             reaction = row.change
-        elif updated is not None and self._request.exclusive:
+        elif self._exclusive and (updated is not None or cause == "busy"):
             reaction = row.exclusive
         if self._guessed and cause != "busy" and reaction in (Reaction.MARK, Reaction.BACK_OFF):
             return Reaction.AT_ONCE  # what was in hand was old: that is no contention yet, and the next attempt reads

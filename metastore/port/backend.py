@@ -29,6 +29,7 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Related, Relating, RelationRecord, Sweep
 from metastore.port.restore import Restorer
+from metastore.port.rights import RightRows, Whose
 from metastore.port.search import Matches, Search
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
@@ -50,6 +51,7 @@ __all__ = [
     "Marks",
     "Matches",
     "Reads",
+    "Rights",
     "Search",
     "TableSnapshot",
     "Upkeep",
@@ -163,6 +165,14 @@ class Reads(Protocol):
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         """Return the steps of an entity or owned row with a version greater than ``after``."""
+        ...
+
+
+class Rights(Protocol):
+    """What a decision about a user rests on."""
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
         ...
 
 
@@ -356,7 +366,7 @@ class Database(Protocol):
         ...
 
 
-class Backend(Reads, Intents, Marks, Feed, Upkeep, Content, Database, Protocol):
+class Backend(Reads, Rights, Intents, Marks, Feed, Upkeep, Content, Database, Protocol):
     """The whole port. Three backends keep it: PostgreSQL, SQLite, and the memory model, which is the tests' oracle."""
 
     @property

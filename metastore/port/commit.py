@@ -83,6 +83,9 @@ class Guard:
     id: int
     scope_version: int
     exclusive: bool = False
+    bump: bool = False
+    """The commit counts the scope version up: what was granted on the old one is not valid any more. With ``exclusive``
+    only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,8 @@ class Overlay(Reads):
             raise InvalidArgument("all of a transaction has one principal; give it to transaction() or run()")
         for guard in commit.guards:
             self._note_guard(guard.id, guard.scope_version)
+            if guard.bump and not self._drafts.is_new(guard.id):
+                self._reads.bumped.add(guard.id)
         now = self._clock.micros()
         return Committed(tuple(self._write(w, now, commit.skip_existing) for w in commit.writes))
 
@@ -154,7 +156,7 @@ class Overlay(Reads):
         return self._owned.write(write, self._principal, now)
 
     def _insert(self, write: Insert, now: int) -> Result:
-        entity_id = self._next_id()
+        entity_id = self._next_id() if write.id is None else write.id
         node = Node(entity_id, write.kind, write.name, 1, True, write.fold)
         record = Record((node,), 1, write.doc, self._principal, now, self._principal, now)
         self._drafts[entity_id] = Draft(node, write.parent_id, write.family, write.key, LIVE, record, new=True)

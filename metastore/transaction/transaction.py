@@ -17,6 +17,7 @@ from uuid import UUID
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, VersionConflict
 from metastore.managers.all import Managers
+from metastore.operation.authorized import check_principal, with_evidence
 from metastore.operation.marks import OwnMark
 from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
@@ -56,7 +57,7 @@ class Transaction(Managers):
     """
 
     def __init__(self, session: Session, call: Call) -> None:
-        self._outer = session
+        self._outer = session = session.of_transaction()
         self._call = call
         principal = session.principal if call.principal is None else call.principal
         self._overlay = Overlay(session.backend, session.clock, principal)
@@ -71,6 +72,9 @@ class Transaction(Managers):
         self.sent = self.refused = False
         self.publishes: tuple[UUID, ...] = ()
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
+        if session.access is not None:
+            check_principal(session.access, call)
+            self._inner.access = session.access
         super().__init__(self._inner)
 
     def __enter__(self) -> Self:
@@ -120,6 +124,8 @@ class Transaction(Managers):
     def _send(self, number: int, ends: float) -> None:
         self._attempts = number
         commit = self._overlay.commit_value(self._id)
+        if self._outer.access is not None:
+            commit = with_evidence(commit, self._outer.access)
         leases = self._call.tokens()
         if not commit.writes and not commit.reads and not leases:
             return

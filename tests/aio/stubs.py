@@ -101,7 +101,7 @@ class _Writer:
             three = "kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None"
             lines += ["async def __aenter__(self) -> Self: ...", f"async def __aexit__(self, {three}) -> None: ..."]
         for name, member in inspect.getmembers(sync):
-            if name[0] == "_" and name not in derive._DUNDERS:
+            if (name[0] == "_" and name not in derive._DUNDERS) or name in derive.INTERNAL:
                 continue
             function = member.fget if isinstance(member, property) else member
             if inspect.isfunction(function) and _is_for_users(function):

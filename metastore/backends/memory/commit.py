@@ -55,6 +55,10 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
     for read in commit.reads:
         _check_read(tables, read)
     applying = _Applying(tables, commit, now)
+    for guard in commit.guards:
+        if guard.bump:
+            stand = tables.stands[guard.id]
+            tables.stands[guard.id] = stand._replace(scope_version=stand.scope_version + 1)
     results = tuple([applying.write(write) for write in commit.writes])
     if claimed is not None and not any(results):
         tables.steps.append(claimed)  # nothing takes the tombstone's place: it stays

@@ -11,6 +11,7 @@ from uuid import UUID
 from metastore.backends.memory import relations
 from metastore.backends.memory.commit import newest_dropped
 from metastore.backends.memory.find import find
+from metastore.backends.memory.rights import rights
 from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
 from metastore.clock import Clock
 from metastore.names import fold
@@ -33,6 +34,7 @@ from metastore.port.records import (
     Step,
 )
 from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.rights import RightRows, Whose
 from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = ["MemoryReads"]
@@ -49,6 +51,10 @@ class MemoryReads:
         self._tables = Tables({ROOT_ID: root})
         self._epoch = f"{clock.micros():014x}"
         self._collected = 0
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        with self._lock:
+            return rights(self._tables, whose, places, below)
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         with self._lock:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from metastore.backends.postgres import parameters
 from metastore.backends.postgres import relations as relation_parts
-from metastore.backends.postgres.batch_sql import RELEASE, Shape, batch
+from metastore.backends.postgres.batch_sql import BUMP, RELEASE, Shape, batch
 from metastore.backends.postgres.checks import checks
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
@@ -78,12 +78,14 @@ def statements(commit: Commit) -> list[Statement]:
         before.insert(0, Statement(PATIENCE, {"patience": parameters.patience(commit)}))
     # in one statement, an exclusive update of the marked guard takes the mark away itself
     release = commit.held is not None and (commit.held not in exclusive or len(ordinals) > 1)
+    bumped = [g.id for g in commit.guards if g.bump]
     if len(ordinals) > 1:
         stages = list(_in_stages(commit, shared, barred, reads, ordinals))
     else:
         # what is sent with a statement that finds nothing to do must not be applied either
-        stages = [_Stage(ordinals[0], shared, barred, reads, must=release or commit.claim > 0)]
+        stages = [_Stage(ordinals[0], shared, barred, reads, must=release or bool(bumped) or commit.claim > 0)]
     after = [Statement(RELEASE, {"held": commit.held, "operation_id": commit.operation_id})] if release else []
+    after += [Statement(BUMP, {"ids": plain(bumped)})] if bumped else []
     return [*before, *[_statement(commit, stage) for stage in stages], *after]
 
 

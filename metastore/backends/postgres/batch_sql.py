@@ -29,7 +29,7 @@ from metastore.backends.postgres.relations import DONE_RELATIONS, LOCKED_RELATIO
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import FORMAT
 
-__all__ = ["RELEASE", "Shape", "batch"]
+__all__ = ["BUMP", "RELEASE", "Shape", "batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,11 @@ RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NUL
   quiet_until = {quiet("guard")}
 WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 """Removes the operation's own mark."""
+
+# After the statements of a commit that takes a right away. They hold these guards exclusively, and fail where anything
+# does not hold, so that nothing is counted up without them.
+BUMP = f"UPDATE guard SET scope_version = scope_version + 1 WHERE id = ANY(%(ids)s::bigint[]) AND {DURABLE}"
+"""Counts the scope versions of guards up that ``barred`` holds."""
 
 # --- locks and preconditions
 

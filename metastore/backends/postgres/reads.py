@@ -23,6 +23,7 @@ from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.relations import READ_RELATIONS
 from metastore.backends.postgres.settings import LASTING
 from metastore.backends.sql import relations as relation_rows
+from metastore.backends.sql import rights as rights_sql
 from metastore.backends.sql import snapshot as verify_sql
 from metastore.backends.sql.decode import (
     child,
@@ -38,11 +39,13 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.reads import from_named
 from metastore.deadlines import until
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.rights import RightRows, Whose
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["PostgresReads"]
@@ -58,6 +61,14 @@ _FIND = FindSql(
 )
 _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
 _RELATIONS = READ_RELATIONS.relations()
+
+
+@cache
+def _rights(*, below: bool) -> str:
+    return from_named(rights_sql.statement(_PLACES, below=below), "%(name)s")
+
+
+_PLACES = "(SELECT unnest(:places::bigint[]))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 
 
@@ -93,6 +104,12 @@ class PostgresReads:
 
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return self._read(lambda connection: connection.execute(text, parameters).fetchall())
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        named = {"lake": whose.lake, "name": whose.user, "places": list(places)}
+        return rights_sql.decoded(
+            self._rows(_rights(below=below is not None), named if below is None else named | {"below": below})
+        )
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):

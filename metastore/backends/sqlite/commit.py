@@ -72,6 +72,9 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
         raise PreconditionFailed("marked", commit.held)
     for read in in_time(commit.reads):
         _check_read(connection, read)
+    for guard in commit.guards:
+        if guard.bump:
+            connection.execute("UPDATE guard SET scope_version = scope_version + 1 WHERE id = ?", (guard.id,))
     writer = _Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in in_time(commit.writes)])
     if commit.claim and not any(results):  # nothing takes the tombstone's place: it stays

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from metastore.backends.sql import relations as relation_rows
+from metastore.backends.sql import rights as rights_sql
 from metastore.backends.sql import snapshot as verify_sql
 from metastore.backends.sql.decode import (
     child,
@@ -42,6 +43,7 @@ from metastore.port.records import (
     Step,
 )
 from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.rights import RightRows, Whose
 
 __all__ = ["READ", "SqliteReads"]
 
@@ -62,6 +64,7 @@ _FIND = FindSql(
 )
 _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
 _RELATIONS = READ_RELATIONS.relations()
+_PLACES = "(SELECT value FROM json_each(:places))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 
 
@@ -78,6 +81,11 @@ class SqliteReads:
                 return all_rows(connection, text, parameters)
         except DRIVER.Error as error:
             raise_read_error(error)
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        statement = rights_sql.statement(_PLACES, below=below is not None)
+        named = {"lake": whose.lake, "name": whose.user, "places": json.dumps(list(places)), "below": below}
+        return rights_sql.decoded(self._rows(statement, named))
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):
