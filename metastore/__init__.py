@@ -10,6 +10,7 @@ from metastore.errors import (
     DeadlineExceeded,
     EntityAlreadyExists,
     EntityNotFound,
+    HistoryGone,
     InvalidArgument,
     LeaseHeld,
     LeaseLost,
@@ -86,6 +87,8 @@ from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
+from metastore.past.pins import Pin
+from metastore.past.view import Past
 from metastore.port.stats import PoolUse
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
@@ -124,6 +127,7 @@ __all__ = [
     "Fileset",
     "Function",
     "Group",
+    "HistoryGone",
     "Holder",
     "Implementation",
     "Imported",
@@ -151,7 +155,9 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "Past",
     "PermissionDenied",
+    "Pin",
     "Policy",
     "PoolExhausted",
     "PoolUse",

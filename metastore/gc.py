@@ -20,7 +20,9 @@ from metastore.managers.purge import delete_tree
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.backend import Upkeep
+from metastore.past.position import position_before
+from metastore.port.backend import Limits, Upkeep
+from metastore.port.past import Readers
 
 __all__ = ["Collected", "collect"]
 
@@ -28,6 +30,8 @@ _ROOTS: Final = 100
 """How many entities gc asks for at once, to make them unrestorable or to delete them."""
 _STEPS: Final = 1000
 """How many steps of history one statement looks at."""
+_ALL: Final = 1 << 62
+"""A position beyond all others."""
 _PATIENCE: Final = 5.0
 """How long gc tries to make one entity unrestorable (seconds)."""
 _LONG_DEAD: Final = 3_600_000_000
@@ -62,9 +66,16 @@ def collect(session: Session, retention: timedelta, keep_versions: int) -> Colle
     before = max(0, now - retention // timedelta(microseconds=1))
     _make_unrestorable(session, before)
     entities = _delete_trees(backend)
-    versions, operations = _delete_steps(backend, before, keep_versions)
+    backend.forget_pins()
+    limits = Limits(before, position_before(backend.past, before), keep_versions, unread(backend.readers))
+    versions, operations = _delete_steps(backend, limits)
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
     return Collected(entities, versions, operations)
+
+
+def unread(readers: Readers) -> int:
+    """Return the position up to which all consumers have read the feed."""
+    return min((one.seq for one in readers.consumers()), default=_ALL)
 
 
 def _make_unrestorable(session: Session, before: int) -> None:
@@ -99,12 +110,12 @@ def _delete_trees(backend: Upkeep) -> int:
     return deleted
 
 
-def _delete_steps(backend: Upkeep, before: int, keep: int) -> tuple[int, int]:
+def _delete_steps(backend: Upkeep, limits: Limits) -> tuple[int, int]:
     """Delete old history; return how many versions of entities that stay, and how many other rows."""
     after, versions, others = 0, 0, 0
-    backend.forget(before)
+    backend.forget(limits.before)
     while True:
-        last, some, more = backend.delete_steps(before, keep, after, _STEPS)
+        last, some, more = backend.delete_steps(limits, after, _STEPS)
         versions, others = versions + some, others + more
         if last is None:
             return versions, others

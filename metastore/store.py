@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
@@ -31,12 +31,15 @@ from metastore.managers.page import Page
 from metastore.managers.reveal import reveal
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
-from metastore.names import Path
+from metastore.names import Path, clean_name
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
+from metastore.past import position
+from metastore.past.pins import Pin, add_pin, all_pins
+from metastore.past.view import Past, past_at
 from metastore.port.backend import Backend
 from metastore.port.unreadable import Unreadable
 from metastore.retry.policy import Hook, RetryPolicy
@@ -109,6 +112,38 @@ class Store(Managers):
         A selection may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
         """
         return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under)
+
+    def position(self) -> str:
+        """Return the position of the newest change; no change whose call has returned lies after it.
+
+        All changes up to it are decided. Raises DeadlineExceeded if another transaction in the database keeps one open.
+        """
+        return position.newest(self._session)
+
+    def at(self, when: str | datetime) -> Past:
+        """Return a read-only view of what was there at a position, or at a time (inclusive).
+
+        The view has the readers of the store: ``store.at(…).tables.list("lake.c.s")``. A position inside a transaction
+        means before that transaction. Raises HistoryGone if gc has not kept it, InvalidArgument for a position that
+        lies ahead or is of another database, or a time without a time zone.
+        """
+        return past_at(self._session, position.position_in(self._session, when))
+
+    def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
+        """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.
+
+        ``expires``: after how many seconds gc may remove the pin; None: never. Raises EntityAlreadyExists if the name
+        is taken, HistoryGone, InvalidArgument.
+        """
+        return add_pin(self._session, name, None if at is None else position.position_in(self._session, at), expires)
+
+    def pins(self) -> list[Pin]:
+        """Return all pins, by name."""
+        return all_pins(self._session)
+
+    def unpin(self, name: str) -> bool:
+        """Remove a pin; False: there is none."""
+        return self._session.backend.readers.unpin(clean_name(name))
 
     def find(
         self,

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
 from metastore.clock import Clock
-from metastore.errors import InvalidArgument
+from metastore.errors import HistoryGone, InvalidArgument
 from metastore.kinds.entity import Change
 from metastore.managers.history import change_of
 from metastore.names import exact_text
@@ -22,7 +22,7 @@ from metastore.port.backend import Backend, Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["changes", "position_of"]
+__all__ = ["changes", "number_in", "position_of"]
 
 _PAGE = 500
 _PATIENCE = 1.0
@@ -36,6 +36,15 @@ _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 def position_of(epoch: str, seq: int, operation_id: UUID | None = None) -> str:
     """Return the position of a number in an epoch; without an operation, no change needs to be at it."""
     return f"{epoch}-{seq:016x}{_mark(operation_id)}"
+
+
+def number_in(backend: Feed, position: str) -> int:
+    """Return the number in a position. Raises InvalidArgument for one of another database, or a lost one."""
+    epoch, collected = backend.feed_start()
+    seq, mark = _parse(position, epoch)
+    if mark:
+        _check_restored(backend, position, seq, mark, collected)
+    return seq
 
 
 def _mark(operation_id: UUID | None) -> str:
@@ -63,8 +72,8 @@ def changes(
 ) -> Iterator[Change]:
     """Yield the changes after a position, oldest first, up to the last one that is decided.
 
-    Raises InvalidArgument for a position of another database, for one that was lost when a backup was put back, and for
-    one after which gc has removed changes.
+    Raises InvalidArgument for a position of another database and for one that was lost when a backup was put back,
+    HistoryGone for one after which gc has removed changes.
     """
     check_unreadable(unreadable)
     if limit is not None:
@@ -118,9 +127,10 @@ def _has_gap(rows: list[Step], after: int) -> bool:
 
 def _check_collected(epoch: str, collected: int, seq: int) -> None:
     if collected > seq:
-        raise InvalidArgument(
+        raise HistoryGone(
+            position_of(epoch, collected),
             f"gc has removed changes after the position {position_of(epoch, seq)}; "
-            "read the tables again, then follow the feed from its start"
+            "read the tables again, then follow the feed from its start",
         )
 
 

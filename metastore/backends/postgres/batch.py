@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from metastore.backends.postgres import parameters
-from metastore.backends.postgres.batch_sql import RELEASE, Shape, batch
+from metastore.backends.postgres.batch_sql import RELEASE, THROUGH, Shape, batch
 from metastore.backends.postgres.checks import checks
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
@@ -82,6 +82,8 @@ def statements(commit: Commit) -> list[Statement]:
         # what is sent with a statement that finds nothing to do must not be applied either
         stages = [_Stage(ordinals[0], shared, barred, reads, must=release or commit.claim > 0)]
     after = [Statement(RELEASE, {"held": commit.held, "operation_id": commit.operation_id})] if release else []
+    if len(ordinals) > 1:
+        after.append(Statement(THROUGH, {"operation_id": commit.operation_id}))
     return [*before, *[_statement(commit, stage) for stage in stages], *after]
 
 

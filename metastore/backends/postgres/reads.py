@@ -36,13 +36,14 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.past import PastSql
 from metastore.deadlines import until
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.retry.classify import Verdict, of_sqlstate
 
-__all__ = ["PostgresReads"]
+__all__ = ["PAST", "PostgresReads"]
 
 T = TypeVar("T")
 
@@ -54,6 +55,14 @@ _FIND = FindSql(
     entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
 )
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
+PAST = PastSql(
+    parameter="%(name)s",
+    ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
+    join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
+    left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
+    distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
+    read=_READ,
+)
 
 
 class PostgresReads:

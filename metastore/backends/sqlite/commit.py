@@ -68,6 +68,9 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
         _check_read(connection, read)
     writer = _Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in in_time(commit.writes)])
+    if sum(result is not None for result in results) > 1:  # the past shows its rows together
+        last = "(SELECT last_seq FROM info)"
+        connection.execute(f"UPDATE operation SET through = {last} WHERE operation_id = ?", (str(commit.operation_id),))
     if commit.claim and not any(results):  # nothing takes the tombstone's place: it stays
         sql = "INSERT INTO operation (operation_id, ordinal, action, time, attempt) VALUES (?, 0, 'forbidden', ?, ?)"
         connection.execute(sql, (str(commit.operation_id), now, commit.claim))
@@ -102,6 +105,9 @@ _MEMBERS = """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
 # What a restore by name means.
 _NEWEST = f"""SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND family = ? AND key = ? AND state = {DROPPED}
   ORDER BY dropped_at DESC, id DESC LIMIT 1"""
+
+
+_STANDS = """SELECT scope_version, in_use, parent_id, name, fold, state, family, key FROM guard WHERE id = ?"""
 
 
 def _mark(connection: Any, entity_id: int) -> str | None:
@@ -248,7 +254,8 @@ class _Writer:
         )
         by, now = self._commit.principal, self._now
         self._run("INSERT INTO entity VALUES (?, 1, ?, ?, ?, ?, ?)", (row_id, write.doc, by, now, by, now))
-        return self._log(write, row_id, 1, None, (1, True, write.doc))
+        place = (write.parent_id, write.name, write.fold, LIVE, write.family, write.key)
+        return self._log(write, row_id, 1, None, (1, True, write.doc, *place))
 
     def _update(self, write: Update) -> Result:
         if write.scope_version is not None:
@@ -264,8 +271,10 @@ class _Writer:
             WHERE id = ? RETURNING doc""",
             (write.doc, self._commit.principal, self._now, write.id),
         ).fetchall()
-        scope, in_use = self._run("SELECT scope_version, in_use FROM guard WHERE id = ?", (write.id,)).fetchone()
-        return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc))
+        scope, in_use, *place = self._run(_STANDS, (write.id,)).fetchone()
+        if write.scope_version is None or place[3] != LIVE:
+            place[4:] = None, None  # it does not take the name: it has it already, or gave it up
+        return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc, *place))
 
     def _stand(self, write: Update) -> None:
         place = write.place
@@ -309,14 +318,16 @@ class _Writer:
                 "INSERT INTO owned VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
                 (write.owner_id, write.kind, write.name, row_id, write.doc, by, now, by, now),
             )
-        return self._log(write, row_id, version + 1, write.owner_id, (None, None, write.doc))
+        place = (write.owner_id, write.name, None, LIVE, write.kind, write.name)
+        return self._log(write, row_id, version + 1, write.owner_id, (None, None, write.doc, *place))
 
     def _delete(self, write: Delete) -> Result:
         known = self._owned(write)
         assert known is not None
         row_id, version = known
         ((doc,),) = self._run("DELETE FROM owned WHERE id = ? RETURNING doc", (row_id,)).fetchall()
-        return self._log(write, row_id, version + 1, write.owner_id, (None, None, doc))
+        place = (write.owner_id, write.name, None, DROPPED, None, None)
+        return self._log(write, row_id, version + 1, write.owner_id, (None, None, doc, *place))
 
     def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
         """Return (id, version) of the row to write; None if it is new, which must be expected."""
@@ -330,9 +341,7 @@ class _Writer:
             raise PreconditionFailed("self", row[0], row[1])
         return row
 
-    def _log(
-        self, write: Write, row_id: int, version: int, owner_id: int | None, after: tuple[Any, Any, Any]
-    ) -> Result:
+    def _log(self, write: Write, row_id: int, version: int, owner_id: int | None, after: tuple[Any, ...]) -> Result:
         """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
         seq = next_seq(self._connection)
         event, commit = write.event, self._commit
@@ -340,8 +349,9 @@ class _Writer:
         held = fences(commit.leases) if commit.leases else None
         self._run(
             """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
-            time, path_before, path_after, changes, scope_version, in_use, doc, digest, fences)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            time, path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold,
+            state, family, key, digest, fences)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
                 *(

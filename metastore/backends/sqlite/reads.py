@@ -24,6 +24,7 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.clock import Clock
@@ -39,7 +40,7 @@ from metastore.port.records import (
     Step,
 )
 
-__all__ = ["READ", "SqliteReads"]
+__all__ = ["PAST", "READ", "SqliteReads"]
 
 READ = ReadSql(
     parameter=":name",
@@ -57,6 +58,14 @@ _FIND = FindSql(
     entity="entity e ON e.id = up.id AND up.height = 0",
 )
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
+PAST = PastSql(
+    parameter=":name",
+    ids="(SELECT value AS id FROM json_each(:ids)) AS w",
+    join="JOIN {table} {alias} ON {condition}",
+    left_join="LEFT JOIN {table} {alias} ON {condition}",
+    distinct="DISTINCT",
+    read=READ,
+)
 
 
 class SqliteReads:
