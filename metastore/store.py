@@ -14,6 +14,7 @@ from metastore import gc as collecting
 from metastore import stats
 from metastore.arguments import items, positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
+from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument
 from metastore.feed import feed
@@ -70,7 +71,9 @@ class Store(Managers):
 
     def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
         self._url = url
-        self._stand_on(Session(backend, clock, policy, Call(principal).principal))
+        session = Session(backend, clock, policy, Call(principal).principal)
+        session.combiner = Combiner.of(session)
+        self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
     def _stand_on(self, session: Session) -> None:

@@ -8,7 +8,7 @@ no more than one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
@@ -17,13 +17,13 @@ from metastore.clock import Clock
 from metastore.errors import DeadlineExceeded, OutcomeUnknown, RetriesExhausted
 from metastore.retry import logs
 from metastore.retry.bucket import TokenBucket
-from metastore.retry.policy import Attempt, RetryPolicy
+from metastore.retry.policy import Attempt, Hook, RetryPolicy
 from metastore.retry.reactions import NOBODY_WON
 
 if TYPE_CHECKING:
     import tenacity
 
-__all__ = ["Conflict", "Effort", "run"]
+__all__ = ["Conflict", "Effort", "call_hooks", "run"]
 
 T = TypeVar("T")
 _log = logging.getLogger("metastore")
@@ -137,11 +137,16 @@ class _Progress:
             None if last is None else last.expected,
             last is None and effort.helped is not None and effort.helped(),
         )
-        for hook in self._policy.hooks:
-            try:
-                hook(seen)
-            except Exception:  # noqa: BLE001  (a hook must not make a commit look failed)
-                _log.exception("a hook raised; it changes nothing")
+        call_hooks(self._policy.hooks, seen)
+
+
+def call_hooks(hooks: Iterable[Hook], seen: Attempt) -> None:
+    """Show an attempt to each hook. What a hook raises is logged: it must not make a commit look failed."""
+    for hook in hooks:
+        try:
+            hook(seen)
+        except Exception:  # noqa: BLE001
+            _log.exception("a hook raised; it changes nothing")
 
 
 def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, first: Conflict) -> T:

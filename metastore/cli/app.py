@@ -23,6 +23,7 @@ from metastore.cli import (
     loadtest,
     maintenance,
     place,
+    serve,
     show,
     stats,
     transfer,
@@ -103,6 +104,7 @@ for _commands in (
     leases,
     transfer,
     loadtest,
+    serve,
 ):
     _commands.register(app)
 for _info in (

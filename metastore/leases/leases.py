@@ -16,6 +16,7 @@ from metastore.leases.book import Book, Grant, Holder, LeaseEvent, Queue, Refusa
 from metastore.leases.lease import Hold, Lease, LeaseSet, OnLost, Staging
 from metastore.leases.validity import Instant
 from metastore.names import clean_name
+from metastore.port.unreadable import Unreadable
 
 __all__ = ["Leases"]
 
@@ -243,12 +244,13 @@ class Leases:
         """Take a lease away from its holder, whose commits under it fail from now on. False: it has no holder."""
         return self._book.break_(clean_lease(name))
 
-    def audit(self, name: str) -> Iterator[LeaseEvent]:
+    def audit(self, name: str, *, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
         """Yield the events of a lease, and the commits under it, oldest first.
 
-        It reaches back as far as gc has left the change feed.
+        It reaches back as far as gc has left the change feed. A damaged row raises UnreadableRow. With ``unreadable``
+        it is left out, and that function gets the error.
         """
-        return self._book.audit(clean_lease(name))
+        return self._book.audit(clean_lease(name), unreadable)
 
 
 def clean_lease(name: object) -> str:

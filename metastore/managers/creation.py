@@ -65,8 +65,13 @@ def _request(
         attempt=attempt,
         replay=first_entity,
         arguments=lambda: [kind.name, list(parse_path(path)), parent and parent.id, doc, if_exists],
+        where=_nowhere if if_exists == "error" else None,
     )
     return request, call
+
+
+def _nowhere() -> None:
+    """Return what a create changes: nothing that is there."""
 
 
 def _make_all_parents(session: ManagerSession, kind: Kind, path: Path, options: CreateOptions, call: Call) -> None:

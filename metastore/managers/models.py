@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, Unpack, cast
+from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
-from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
+from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict, outcome_forgotten
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.kinds.kind import Kind
 from metastore.kinds.model.changes import RemoveUri, SetUri
@@ -138,8 +139,7 @@ class Models(Manager[Model]):
             return edit.propose(lambda results: edit.version(number, results, actor))
 
         def replay(steps: Sequence[Step]) -> ModelVersion:
-            (made,) = [s for s in steps if (s.kind, s.action) == (MODEL_VERSION.name, "create")]
-            return cast(ModelVersion, entity_at(made))
+            return _version([s for s in steps if s.action == "create"], steps[0].operation_id)
 
         return self._perform("add_version", model, attempt, replay, lambda: [doc, names], options)
 
@@ -165,7 +165,8 @@ class Models(Manager[Model]):
             return edit.propose(lambda results: edit.version(number, results, actor))
 
         arguments = lambda: [number_or_alias, encode(changes)]  # noqa: E731
-        return self._perform("alter_version", model, attempt, _version, arguments, options)
+        replay = lambda steps: _version(steps, steps[0].operation_id)  # noqa: E731
+        return self._perform("alter_version", model, attempt, replay, arguments, options)
 
     @shows_options(CallOptions)
     def drop_version(self, model: Target, number_or_alias: int | str, **options: Unpack[CallOptions]) -> bool:
@@ -202,7 +203,8 @@ class Models(Manager[Model]):
             return edit.propose(lambda results: edit.version(number, results, actor))
 
         def replay(steps: Sequence[Step]) -> ModelVersion:
-            return _version([s for s in steps if (s.path_after or "").endswith(f".{number}")])
+            named = [s for s in steps if (s.path_after or "").endswith(f".{number}")]
+            return _version(named, steps[0].operation_id)
 
         return self._perform("set_alias", model, attempt, replay, lambda: [name, number], options)
 
@@ -242,6 +244,9 @@ class Models(Manager[Model]):
         return perform(self._session, request, call_of(options))
 
 
-def _version(steps: Sequence[Step]) -> ModelVersion:
-    (step,) = [s for s in steps if s.kind == MODEL_VERSION.name]
-    return cast(ModelVersion, entity_at(step))
+def _version(steps: Sequence[Step], operation_id: UUID) -> ModelVersion:
+    """Return the version that an operation wrote in one of these steps. Raises OutcomeUnknown if gc has deleted it."""
+    for step in steps:
+        if step.kind == MODEL_VERSION.name:
+            return cast(ModelVersion, entity_at(step))
+    raise outcome_forgotten(operation_id)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
-from metastore.managers.target import Target, shown
+from metastore.managers.target import Target, place_of, shown
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Merge, Request, committed
@@ -55,6 +55,7 @@ class Mutation(Generic[T]):
             arguments=all_arguments,
             merge=self.merge,
             exclusive=self.exclusive,
+            where=None if kind.container and self.exclusive else lambda: place_of(kind, target),
         )
         return perform(session, request, call)
 

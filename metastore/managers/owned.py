@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
-from metastore.arguments import positive_integer
-from metastore.errors import EntityAlreadyExists, EntityNotFound
+from metastore.arguments import items, positive_integer
+from metastore.arguments import shown as shown_value
+from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Owned
 from metastore.kinds.kind import Kind, OwnedKind, dump
 from metastore.kinds.partition import PARTITION, Partition
@@ -32,7 +34,7 @@ from metastore.operation.request import Attempt, Call, Proposal, Request, Result
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
 from metastore.port.backend import Reads
-from metastore.port.commit import Delete, Event, Put
+from metastore.port.commit import Absent, Delete, Event, Expect, Put, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
@@ -187,10 +189,10 @@ class OwnedManager(Generic[O]):
     ) -> int:
         """Create or replace ``rows`` and drop others, in one commit; return how many changed.
 
-        A row that is equal already is not written.
+        A row that is equal already is not written, and is equal at the commit. Of rows with one name the last counts.
         """
-        wanted = {row.name: row.doc for row in rows}
-        unwanted = [name for name in dict.fromkeys(clean_name(n) for n in drop) if name not in wanted]
+        wanted = dict(map(_pair, items(rows, "rows")))
+        unwanted = [name for name in dict.fromkeys(map(clean_name, items(drop, "drop"))) if name not in wanted]
         names = sorted([*wanted, *unwanted])
 
         def attempt(view: View) -> Proposal[int] | int:
@@ -205,10 +207,28 @@ class OwnedManager(Generic[O]):
             if not writes:
                 check_standing(view, nodes)
                 return 0
-            return Proposal(guards_of(nodes), tuple(writes), len)
+            reads = self._kept(owner_id, dict(zip(names, known, strict=True)), {w.name for w in writes})
+            guards = list(guards_of(nodes))
+            if any(isinstance(read, Absent) for read in reads):
+                guards[-1] = replace(guards[-1], exclusive=True)
+            return Proposal(tuple(guards), tuple(writes), len, reads=reads)
 
         return self._run(
             "write", attempt, call_of(options), owner, ", ".join(names[:3]), len, lambda: [wanted, unwanted]
+        )
+
+    def _kept(
+        self, owner_id: int, known: Mapping[str, OwnedRecord | None], written: AbstractSet[str]
+    ) -> tuple[Read, ...]:
+        """Return what rows that are not written must be at the commit: equal to what is wanted, or still absent."""
+        return tuple(
+            [
+                Absent(owner_id, self._kind.name, name, owned=True)
+                if record is None
+                else Expect(record.id, record.version, owned=True)
+                for name, record in known.items()
+                if name not in written
+            ]
         )
 
     def _difference(
@@ -256,6 +276,12 @@ class OwnedManager(Generic[O]):
 
     def _event(self, action: str, before: str | None, after: str | None) -> Event:
         return Event(self._kind.name, action, before, after)
+
+
+def _pair(row: object) -> tuple[str, str]:
+    if not isinstance(row, _Row):
+        raise InvalidArgument(f"put_many takes what the manager's row() returns, not {shown_value(row)}")
+    return row.name, row.doc
 
 
 def still(backend: Reads, nodes: tuple[Node, ...]) -> bool:

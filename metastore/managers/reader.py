@@ -13,7 +13,7 @@ from metastore.kinds.kind import Kind
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import Guards, Key, Nodes, PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, find
+from metastore.managers.target import Target, find, of_kind
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.outcome import entity_at
@@ -46,7 +46,11 @@ class Reader(Generic[E]):
 
     def load(self, target: Target, version: int | None) -> E:
         """Return the entity as it is now, or as it was at ``version``."""
-        record = find(View(self._backend, False), self._kind, target)
+        if isinstance(target, Entity):
+            record = find(View(self._backend, False), self._kind, target)
+        else:
+            names = parse_path(target)
+            record = of_kind(self._kind, names, self._session.resolve(lookup(self._kind, names)))
         origin = self._backend.origin
         if version is None:
             return cast(E, self._kind.entity(record, origin))
@@ -66,7 +70,7 @@ class Reader(Generic[E]):
 
     def exists(self, path: Path) -> bool:
         """Whether a live entity of this kind is at ``path``."""
-        (resolved,) = self._backend.resolve([lookup(self._kind, parse_path(path))])
+        resolved = self._session.resolve(lookup(self._kind, parse_path(path)))
         return self._mine(resolved.record) is not None
 
     def _mine(self, record: Record | None) -> E | None:

@@ -11,7 +11,7 @@ from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.request import View
-from metastore.port.records import ROOT, Node, Record
+from metastore.port.records import ROOT, Lookup, Node, Record, Resolved
 from metastore.retry.runner import Conflict
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "missing",
     "missing_parent",
     "names_of",
+    "of_kind",
+    "place_of",
     "root_or_last",
     "shown",
     "standing",
@@ -39,6 +41,12 @@ def names_of(kind: Kind, target: Target) -> tuple[str, ...]:
     return parse_path(target)
 
 
+def place_of(kind: Kind, target: Target) -> Lookup | Entity:
+    """Return what ``target`` names, before it is looked for. Raises InvalidArgument."""
+    names = names_of(kind, target)
+    return target if isinstance(target, Entity) else lookup(kind, names)
+
+
 def find(view: View, kind: Kind, target: Target) -> Record:
     """Return the live entity that ``target`` means, or raise EntityNotFound."""
     names = names_of(kind, target)
@@ -52,11 +60,17 @@ def find(view: View, kind: Kind, target: Target) -> Record:
             )
         view.saw(known.record.chain)
         return known.record
-    (resolved,) = view.backend.resolve([lookup(kind, names)])
+    resolved = view.resolve(lookup(kind, names))
+    record = of_kind(kind, names, resolved)
+    view.saw(record.chain)
+    return record
+
+
+def of_kind(kind: Kind, names: tuple[str, ...], resolved: Resolved) -> Record:
+    """Return the entity that a path led to. Raises EntityNotFound for none, or one of another kind."""
     record = resolved.record
     if record is None or record.chain[-1].kind != kind.name:
         raise missing(names, resolved.nodes)
-    view.saw(record.chain)
     return record
 
 

@@ -15,9 +15,11 @@ protocol and its proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
+from uuid import UUID
 
 from metastore.deadlines import remaining, until
 from metastore.errors import (
@@ -44,7 +46,7 @@ from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 
-__all__ = ["Operation", "is_new", "perform"]
+__all__ = ["Begun", "Operation", "is_new", "perform"]
 
 T = TypeVar("T")
 
@@ -64,6 +66,8 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
         if call.lease is not None:
             raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
         return _of(session, _in_transaction(session, request, call))
+    if session.combiner is not None:
+        return _of(session, session.combiner.perform(session, request, call))
     return _of(session, Operation(session, request, call).run())
 
 
@@ -101,16 +105,46 @@ def _in_transaction(session: ManagerSession, request: Request[T], call: Call) ->
     return decided.finish(outcome.results)
 
 
-class Operation(Generic[T]):
-    """See the module. Used by one thread, once."""
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What was done for an operation before it came here: see :mod:`metastore.combine`."""
 
-    def __init__(self, session: Session, request: Request[T], call: Call) -> None:
+    id: UUID
+    started: float
+    ends: float
+    """When its time is over, by the clock's ``monotonic``."""
+    lost: int
+    """How many attempts it lost."""
+    doubt: Unknown | None
+    """It was sent, and the answer was lost."""
+
+
+class Operation(Generic[T]):
+    """See the module. Used by one thread, once.
+
+    ``begun``: what was done for it before. ``lost``: what it calls when an attempt has lost.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        request: Request[T],
+        call: Call,
+        begun: Begun | None = None,
+        lost: Callable[[], None] | None = None,
+    ) -> None:
         self._session = session
         self._backend = session.backend
         self._request = request
         self._call = call
         self._policy = session.policy_of(call)
         self._row = OperationRow(session, request, call, self._policy.deadline)
+        self._begun, self._lost = begun, lost
+        self._doubt = None if begun is None else begun.doubt
+        if begun is not None:
+            self._row.id, self._row.ends = begun.id, begun.ends
+            left = max(0.0, begun.ends - session.clock.monotonic())
+            self._policy = replace(self._policy, deadline=left)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
         self._intent = Intent(session, self._row, self._mark, request.what)
         self._intent.merge = self._merge = self._announceable(request)
@@ -134,8 +168,9 @@ class Operation(Generic[T]):
         effort = Effort(
             self._policy, session.clock, session.bucket, self._request.what, row.id, self._winner, self._was_helped
         )
-        started = session.clock.monotonic()
-        session.metrics.begun()
+        started = session.clock.monotonic() if self._begun is None else self._begun.started
+        if self._begun is None:
+            session.metrics.begun()
         try:
             with until(row.ends):
                 result = run(self._attempt, effort)
@@ -150,7 +185,8 @@ class Operation(Generic[T]):
             self._clean_up()
             raise
         finally:
-            session.metrics.ended()
+            if self._begun is None:
+                session.metrics.ended()
             seconds = session.clock.monotonic() - started
             session.metrics.operation(self._request.verb, self._attempts, seconds, self._decided_by)
         if self._mark.held is not None:
@@ -158,10 +194,13 @@ class Operation(Generic[T]):
         return result
 
     def _attempt(self, number: int) -> T:
+        number += 0 if self._begun is None else self._begun.lost
         self._attempts, self._lost_to = number, None
         try:
             return self._try(number)
         except Conflict as conflict:
+            if self._lost is not None:
+                self._lost()
             self._unavailable = None
             if conflict.cause != "marked":
                 self._mark.other = None
@@ -171,6 +210,8 @@ class Operation(Generic[T]):
         except BackendUnavailable as error:
             if not error.transient:
                 raise
+            if self._lost is not None:
+                self._lost()
             self._session.metrics.conflict(self._request.verb, "unavailable", None)
             self._unavailable = error
             raise Conflict("unavailable", str(error)) from error
@@ -189,6 +230,9 @@ class Operation(Generic[T]):
 
     def _step(self, number: int, withdrawn: bool) -> T:
         row = self._row
+        if self._doubt is not None:
+            doubt, self._doubt = self._doubt, None
+            return row.lost(doubt)
         if row.look:
             return self._ended(row.read())
         hot = None if self._merge is None else self._intent.hot(self._merge)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from metastore.operation.hot import _Bounded
-from metastore.port.records import Node
+from metastore.port.records import Lookup, Node
 
 __all__ = ["Recent"]
 
@@ -24,6 +24,12 @@ class Recent:
     def note_path(self, path: Hashable, chain: tuple[Node, ...]) -> None:
         """Note the nodes that a whole path led to."""
         self._led.set(path, chain)
+
+    def note_parents(self, path: Lookup, nodes: tuple[Node, ...]) -> None:
+        """Note the nodes above what a path names, if all of them were found."""
+        above = len(path.names) - 1
+        if above and len(nodes) >= above:
+            self._led.set(Lookup(path.families[:-1], path.names[:-1], path.start), nodes[:above])
 
     def at(self, path: Hashable) -> tuple[Node, ...] | None:
         """Return the nodes that a path led to last. The commit's guards check whether it still leads there."""

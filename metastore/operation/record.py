@@ -68,6 +68,8 @@ class OperationRow:
                 raise Conflict("operation", "nothing is kept of the operation")
             raise outcome_forgotten(self.id)  # it was there; to send the change again could apply it twice
         first = steps[0]
+        if first.ordinal != 0:  # the fingerprint of the arguments was in the row that gc has deleted
+            raise outcome_forgotten(self.id)
         if self.caller is not None and not self._is_of(self.caller, first):
             raise OperationIdReused(self.id)
         if first.action == PENDING:

@@ -23,7 +23,7 @@ from metastore.operation.keys import clean_operation_id
 from metastore.operation.recent import Recent
 from metastore.port.backend import Reads
 from metastore.port.commit import Guard, LeaseToken, Read, Result, Write
-from metastore.port.records import Lookup, Node, Step
+from metastore.port.records import Lookup, Node, Resolved, Step
 
 __all__ = [
     "Attempt",
@@ -156,6 +156,13 @@ class View:
         """Return the nodes above and at a scope as they were seen last: a better guess than what is in hand."""
         return chain if self._recent is None else self._recent.chain(chain)
 
+    def resolve(self, path: Lookup) -> Resolved:
+        """Follow a path over live nodes as far as it leads, and note where its parents are."""
+        (resolved,) = self.backend.resolve([path])
+        if self._recent is not None:
+            self._recent.note_parents(path, resolved.nodes)
+        return resolved
+
     def saw(self, chain: tuple[Node, ...]) -> None:
         """Note where a scope was found."""
         if self._recent is not None:
@@ -205,3 +212,5 @@ class Request(Generic[T]):
     """What can be announced when it loses; None: it cannot."""
     exclusive: bool = False
     """It bumps a scope version, and may mark the scope when it loses."""
+    where: Callable[[], Lookup | Entity | None] | None = None
+    """Return what it changes; None: it makes something new. Where this is known, it may travel with other requests."""

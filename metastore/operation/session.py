@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol, TypeVar
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.metrics import Metrics
 from metastore.operation.hot import Hot
 from metastore.operation.recent import Recent
-from metastore.operation.request import Call
+from metastore.operation.request import Call, Request
 from metastore.port.backend import Backend, Reads
+from metastore.port.records import Lookup, Resolved
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
-__all__ = ["ManagerSession", "Session"]
+__all__ = ["Combines", "ManagerSession", "Session"]
+
+
+T = TypeVar("T")
+
+
+class Combines(Protocol):
+    """The door to :mod:`metastore.combine`, which stands above this folder."""
+
+    def resolve(self, lookup: Lookup) -> Resolved:
+        """Follow a path over live nodes as far as it leads."""
+        ...
+
+    def perform(self, session: Session, request: Request[T], call: Call) -> T:
+        """Run a request until it is committed, or settled on a value or an error."""
+        ...
 
 
 @dataclass
@@ -37,6 +53,8 @@ class ManagerSession:
     recent: Recent = field(default_factory=Recent)
     outer: Session | None = None
     """The store's session, of a transaction's."""
+    bounds_reads: bool = False
+    """A view's own deadline holds for its reads too. (A store's deadline holds for them in the backend.)"""
     _epoch: str | None = None
 
     def epoch(self) -> str:
@@ -47,6 +65,11 @@ class ManagerSession:
     def policy_of(self, call: Call) -> RetryPolicy:
         """Return the policy with the call's own deadline."""
         return self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
+
+    def resolve(self, lookup: Lookup) -> Resolved:
+        """Follow a path over live nodes as far as it leads."""
+        (resolved,) = self.backend.resolve([lookup])
+        return resolved
 
     def of_store(self) -> Session:
         """Return the store's session, with the whole backend. Raises InvalidArgument in a transaction."""
@@ -63,6 +86,18 @@ class Session(ManagerSession):
 
     in_transaction = False
     backend: Backend
+    combiner: Combines | None = field(default=None, init=False)
+    """Lets calls that wait together travel together; None: the backend gains nothing by that."""
+
+    def resolve(self, lookup: Lookup) -> Resolved:
+        """Follow a path over live nodes as far as it leads, with what waits beside this call."""
+        return self.resolve_alone(lookup) if self.combiner is None else self.combiner.resolve(lookup)
+
+    def resolve_alone(self, lookup: Lookup) -> Resolved:
+        """Follow a path over live nodes as far as it leads, and note where its parents are."""
+        (resolved,) = self.backend.resolve([lookup])
+        self.recent.note_parents(lookup, resolved.nodes)
+        return resolved
 
     def of_store(self) -> Session:
         """Return this session."""
@@ -72,7 +107,8 @@ class Session(ManagerSession):
         """Return a session with another principal or deadline that shares all else: the backend, what is remembered."""
         bound = copy(self)
         bound.principal = self.principal if principal is None else principal
-        bound.policy = self.policy if deadline is None else replace(self.policy, deadline=float(deadline))
+        if deadline is not None:
+            bound.policy, bound.bounds_reads = replace(self.policy, deadline=float(deadline)), True
         return bound
 
     def epoch(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import LOCATION, URI, WAREHOUSE_LOCATION, PropertiesUpdateSummary
@@ -42,6 +43,7 @@ from metastore.pyiceberg.naming import (
     property_texts,
     shown,
 )
+from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate
 from metastore.pyiceberg.views import Views, new_view_metadata
 
 if TYPE_CHECKING:
@@ -73,12 +75,24 @@ class MetastoreCatalog(_PyIcebergBase):
         if not uri:
             raise NoSuchPropertyException("the URI of the store is required: uri=sqlite:///… or postgresql+psycopg://…")
         with errors_of_iceberg():
-            self._store = _opened(uri)
-            self._root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
+            root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
+            self._stand_on(_opened(uri), root)
             self._make_root()
-        self._namespaces = Namespaces(self._store, self._root)
-        self._views = Views(self._store, self._root, self._io)
-        self._commits = Commits(self._store, self._io)
+
+    @classmethod
+    def of_store(cls, store: Store, root: tuple[str, str], properties: Properties) -> MetastoreCatalog:
+        """Return the catalog ``root`` (metalake, catalog) of an open store; nothing is read or made."""
+        catalog = cls.__new__(cls)
+        _PyIcebergBase.__init__(catalog, root[1], **properties)
+        catalog._stand_on(store, root)  # noqa: SLF001  (the same class)
+        return catalog
+
+    def _stand_on(self, store: Store, root: tuple[str, str]) -> None:
+        self._store = store
+        self._root = root
+        self._namespaces = Namespaces(store, root)
+        self._views = Views(store, root, self._io)
+        self._commits = Commits(store, self._io)
 
     def create_tables(self) -> None:
         """Make the database's schema, where PyIceberg's SQL catalog has this method. It does nothing if it is there."""
@@ -109,7 +123,13 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         """Return the namespaces directly below one, or at the top. Raises NoSuchNamespaceError."""
-        return self._namespaces.list(namespace_names(namespace) if namespace else ())
+        return self._namespaces.all(namespace_names(namespace) if namespace else ())
+
+    def namespaces_page(
+        self, namespace: Identifier, size: int | None, token: str | None
+    ) -> tuple[list[Identifier], str | None]:
+        """Return one page of ``list_namespaces``, and the token of the next page; without a size, all of them."""
+        return self._namespaces.page(namespace_names(namespace) if namespace else (), size, token)
 
     def namespace_exists(self, namespace: str | Identifier) -> bool:
         """Whether there is such a namespace."""
@@ -141,11 +161,11 @@ class MetastoreCatalog(_PyIcebergBase):
         properties: Properties = EMPTY_DICT,
     ) -> Table:
         """Create a table. Raises TableAlreadyExistsError, NoSuchNamespaceError, ValueError."""
-        staged = self._create_staged_table(identifier, schema, location, partition_spec, sort_order, properties)
+        staged = self.stage_table(identifier, schema, location, partition_spec, sort_order, properties)
         self._create(staged.name(), staged.metadata, staged.metadata_location)
         return self._table(staged.name(), staged.metadata, staged.metadata_location)
 
-    def _create_staged_table(
+    def stage_table(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,
@@ -154,6 +174,7 @@ class MetastoreCatalog(_PyIcebergBase):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> StagedTable:
+        """Return a new table that is written nowhere yet. Raises NoSuchNamespaceError, TableAlreadyExistsError."""
         names = parts(identifier)
         version: Any = int(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
         converted = self._convert_schema_if_needed(schema, version)
@@ -167,6 +188,9 @@ class MetastoreCatalog(_PyIcebergBase):
         )
         file = load_location_provider(place, properties).new_table_metadata_file_location()
         return StagedTable(names, metadata, file, self._io(properties, file), self)
+
+    def _create_staged_table(self, *arguments: Any) -> StagedTable:  # what create_table_transaction calls
+        return self.stage_table(*arguments)
 
     def _default_location(self, names: Identifier) -> str:
         namespace = self.load_namespace_properties(names[:-1])
@@ -240,6 +264,26 @@ class MetastoreCatalog(_PyIcebergBase):
             tables = self._store.tables.list((*self._root, *names))
             return [(*names, table.name) for table in tables if pointer_of(table)]
 
+    def tables_page(self, namespace: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
+        """Return the names of one page of ``list_tables``, and the token of the next page; without a size, all.
+
+        A page may have fewer names than ``size``, because other tables are left out.
+        """
+        names = namespace_names(namespace)
+        if size is None:
+            return [table[-1] for table in self.list_tables(names)], None
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            page = self._store.tables.page((*self._root, *names), size=size, token=token)
+        return [table.name for table in page.items if pointer_of(table)], page.next_token
+
+    def metadata_location(self, identifier: str | Identifier) -> str:
+        """Return where a table's metadata file is, without reading it. Raises NoSuchTableError."""
+        names = parts(identifier)
+        location = pointer_of(self._entity(names))
+        if location is None:
+            raise NoSuchTableError(f"Table property {POINTER} is missing: {shown(names)}")
+        return location
+
     def drop_table(self, identifier: str | Identifier) -> None:
         """Drop a table; its files stay, and the store can restore it. Raises NoSuchTableError."""
         names = parts(identifier)
@@ -284,12 +328,12 @@ class MetastoreCatalog(_PyIcebergBase):
         """
         names = table.name()
         if not self.table_exists(names):
-            return self._commit_staged(names, requirements, updates)
+            return self.create_staged(names, requirements, updates)
         (response,) = self.commit_tables([(names, requirements, updates)])
         return response
 
     def commit_tables(
-        self, commits: list[tuple[str | Identifier, tuple[TableRequirement, ...], tuple[TableUpdate, ...]]]
+        self, commits: Sequence[tuple[str | Identifier, tuple[TableRequirement, ...], tuple[TableUpdate, ...]]]
     ) -> list[CommitTableResponse]:
         """Commit to several tables at once: all of the commits happen, or none. Raises as ``commit_table`` does."""
         wanted = [
@@ -300,9 +344,10 @@ class MetastoreCatalog(_PyIcebergBase):
             done = self._commits.commit(wanted)
         return [_response(one.metadata, one.location) for one in done]
 
-    def _commit_staged(
+    def create_staged(
         self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
+        """Create the table that updates from nothing make. Raises TableAlreadyExistsError, CommitFailedException."""
         for requirement in requirements:
             requirement.validate(None)
         metadata = update_table_metadata(self._empty_table_metadata(), updates, enforce_validation=True)
@@ -334,7 +379,28 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def load_view(self, identifier: str | Identifier) -> View:
         """Return a view. Raises NoSuchViewError."""
+        return self._views.load(parts(identifier))[0]
+
+    def load_view_file(self, identifier: str | Identifier) -> tuple[View, str]:
+        """Return a view, and where its metadata file is. Raises NoSuchViewError."""
         return self._views.load(parts(identifier))
+
+    def replace_view(
+        self, identifier: str | Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
+    ) -> None:
+        """Apply updates to a view. Raises NoSuchViewError, CommitFailedException, ValueError."""
+        self._views.replace(parts(identifier), requirements, updates)
+
+    def rename_view(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
+        """Rename or move a view. Raises NoSuchViewError, NoSuchNamespaceError, ViewAlreadyExistsError."""
+        old, new = parts(from_identifier), parts(to_identifier)
+        if not self.namespace_exists(new[:-1]):
+            raise no_namespace(new[:-1])
+        self._views.rename(old, new)
+
+    def views_page(self, namespace: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
+        """Return the names of one page of ``list_views``, and the token of the next page; without a size, all."""
+        return self._views.page(namespace_names(namespace), size, token)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         """Whether there is such a view."""
@@ -342,7 +408,7 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
         """Return the views of a namespace. Raises NoSuchNamespaceError."""
-        return self._views.list(namespace_names(namespace))
+        return self._views.all(namespace_names(namespace))
 
     def drop_view(self, identifier: str | Identifier) -> None:
         """Drop a view. Raises NoSuchViewError."""

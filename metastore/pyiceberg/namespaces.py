@@ -45,10 +45,18 @@ class Namespaces:
         if not dropped:
             raise no_namespace(names)
 
-    def list(self, names: Identifier) -> list[Identifier]:
+    def all(self, names: Identifier) -> list[Identifier]:
         """Return the namespaces directly below one; (): those at the top."""
         with errors_of_iceberg(), missing_raises(no_namespace(names)):
             return [(*names, name) for name in self._store.schemas.names((*self._root, *names))]
+
+    def page(self, names: Identifier, size: int | None, token: str | None) -> tuple[list[Identifier], str | None]:
+        """Return one page of :meth:`all`, and the token of the next one; without a size, all of them."""
+        if size is None:
+            return self.all(names), None
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            page = self._store.schemas.names_page((*self._root, *names), size=size, token=token)
+        return [(*names, name) for name in page.items], page.next_token
 
     def exists(self, names: Identifier) -> bool:
         """Whether there is such a namespace."""

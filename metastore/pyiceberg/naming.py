@@ -90,10 +90,12 @@ def missing_raises(error: Exception) -> Iterator[None]:
 
 
 @contextmanager
-def errors_of_iceberg() -> Iterator[None]:
-    """Raise the errors of the store that mean the same to every call as those that users of PyIceberg catch."""
+def errors_of_iceberg(*kept: type[Exception]) -> Iterator[None]:
+    """Raise errors of the store as those that users of PyIceberg catch; those of the classes ``kept`` as they are."""
     try:
         yield
+    except kept:
+        raise
     except InvalidArgument as error:
         raise ValueError(str(error)) from error
     except OutcomeUnknown as error:

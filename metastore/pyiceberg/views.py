@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchViewError, ViewAlreadyExistsError
@@ -13,12 +13,17 @@ from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewHistoryEntry, ViewMetadata, ViewVersion
 
 from metastore.clock import SYSTEM
-from metastore.errors import EntityAlreadyExists
+from metastore.errors import EntityAlreadyExists, VersionConflict
+from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
+from metastore.kinds.table.changes import AddColumn, DropColumn
+from metastore.kinds.view.changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
 from metastore.kinds.view.document import SQL
+from metastore.kinds.view.kind import View as StoredView
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import POINTER
 from metastore.pyiceberg.files import delete_quietly
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
+from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate, check_view, updated_view
 from metastore.store import Store
 
 __all__ = ["Views", "new_view_metadata"]
@@ -56,24 +61,71 @@ class Views:
             except EntityAlreadyExists as error:
                 raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
 
-    def load(self, names: Identifier) -> View:
-        """Return a view; one without a metadata file is no Iceberg view."""
+    def load(self, names: Identifier) -> tuple[View, str]:
+        """Return a view, and where its metadata file is; one without a metadata file is no Iceberg view."""
+        _, metadata, location = self._current(names)
+        return View(names, metadata), location
+
+    def _current(self, names: Identifier) -> tuple[StoredView, ViewMetadata, str]:
         with errors_of_iceberg(), missing_raises(_no_view(names)):
             stored = self._store.views.load((*self._root, *names))
         location = stored.properties.get(POINTER)
         if location is None:
             raise NoSuchViewError(f"View is not an Iceberg view: {shown(names)}")
-        return View(names, _read(self._io_of({}, location), location))
+        return stored, _read(self._io_of({}, location), location), location
+
+    def replace(
+        self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
+    ) -> None:
+        """Apply updates to the newest metadata, write it to a new file, and swap the pointer; again if it was lost."""
+        while not self._replaced(names, requirements, updates):
+            pass  # another one won: there is progress
+
+    def _replaced(
+        self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
+    ) -> bool:
+        stored, metadata, location = self._current(names)
+        check_view(metadata, requirements)
+        after = updated_view(metadata, updates)
+        io = self._io_of({}, after.location)
+        file = _write(io, after)
+        try:
+            with errors_of_iceberg(VersionConflict), missing_raises(_no_view(names)):
+                self._store.views.alter(stored, *_changes(stored, _fields(after, file), location))
+        except VersionConflict:
+            delete_quietly(io, [file])
+            return False
+        except (NoSuchViewError, ValueError):
+            delete_quietly(io, [file])
+            raise
+        return True
+
+    def rename(self, names: Identifier, new: Identifier) -> None:
+        """Rename or move a view."""
+        with errors_of_iceberg(), missing_raises(_no_view(names)):
+            stored = self._store.views.load((*self._root, *names))
+            try:
+                self._store.views.rename(stored, (*self._root, *new))
+            except EntityAlreadyExists as error:
+                raise ViewAlreadyExistsError(f"View {shown(new)} already exists") from error
 
     def exists(self, names: Identifier) -> bool:
         """Whether there is such a view."""
         with errors_of_iceberg():
             return self._store.views.exists((*self._root, *names))
 
-    def list(self, names: Identifier) -> list[Identifier]:
+    def all(self, names: Identifier) -> list[Identifier]:
         """Return the views of a namespace."""
         with errors_of_iceberg(), missing_raises(no_namespace(names)):
             return [(*names, name) for name in self._store.views.names((*self._root, *names))]
+
+    def page(self, names: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
+        """Return the names of one page of :meth:`all`, and the token of the next one; without a size, all."""
+        if size is None:
+            return [view[-1] for view in self.all(names)], None
+        with errors_of_iceberg(), missing_raises(no_namespace(names)):
+            page = self._store.views.names_page((*self._root, *names), size=size, token=token)
+        return list(page.items), page.next_token
 
     def drop(self, names: Identifier) -> None:
         """Drop a view."""
@@ -114,6 +166,22 @@ def _fields(metadata: ViewMetadata, location: str) -> dict[str, Any]:
         "comment": metadata.properties.get("comment"),
         "properties": {k: v for k, v in metadata.properties.items() if k != "comment"} | {POINTER: location},
     }
+
+
+def _changes(stored: StoredView, fields: dict[str, Any], location: str) -> list[EntityChange]:
+    """Return the changes of one commit: the swap of the pointer, and all that the store shows of a view."""
+    properties: dict[str, str] = fields["properties"]
+    changes: list[EntityChange] = [SetProperty(POINTER, properties[POINTER], expected=location)]
+    changes += [SetProperty(key, value) for key, value in properties.items() if key != POINTER]
+    changes += [RemoveProperty(key) for key in stored.properties if key not in properties]
+    changes += [DropColumn((column.name,)) for column in stored.columns]
+    changes += [AddColumn((c.name,), c.type, nullable=c.nullable, comment=c.comment) for c in fields["columns"]]
+    queries: list[SQL] = fields["representations"]
+    gone = {query.dialect for query in stored.representations} - {query.dialect for query in queries}
+    changes += [RemoveRepresentation(dialect) for dialect in sorted(gone)]
+    changes += [SetRepresentation(query.dialect, query.text) for query in queries]
+    changes += [SetDefaultCatalog(fields["default_catalog"]), SetDefaultSchema(fields["default_schema"])]
+    return [*changes, SetComment(fields["comment"])]
 
 
 def _write(io: FileIO, metadata: ViewMetadata) -> str:

@@ -69,6 +69,8 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
             f"the sequence {sequence} has another CACHE than 1, so that its numbers are not in the order of commits"
         )
         yield Violation(8, None, None, f"{message}; ALTER SEQUENCE {sequence} CACHE 1, then close all connections")
+    for table, row_id, column in snapshot.not_utf8():
+        yield Violation(8, row_id, None, f"the text in column {column} of its row in the table {table} is not UTF-8")
     collected, past_from = infos[0] if infos else (1, 0)
     complete = collected == 0
     places = Places(snapshot.rows("guard", _PLACE, ("id",)))

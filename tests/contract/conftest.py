@@ -10,6 +10,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.port.backend import Backend
+from tests.combine.gate import always_together
 from tests.contract.ground import Ground, prepare
 
 
@@ -33,7 +34,21 @@ def memory_url() -> str:
     return "memory://"
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture
+def combined_url(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Give the URL of a fresh database on PostgreSQL, where no request goes alone: each leads a batch."""
+    always_together(monkeypatch)
+    return postgres_url
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        "sqlite",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("combined", marks=[pytest.mark.postgres, pytest.mark.long]),
+    ]
+)
 def url(request: pytest.FixtureRequest) -> str:
     """Give the URL of a fresh database, on each backend in turn."""
     chosen: str = request.getfixturevalue(f"{request.param}_url")

@@ -27,6 +27,7 @@ from metastore.port.commit import (
     Update,
     Write,
 )
+from tests.combine.gate import full_operations
 
 DOC = '{"comment":null,"properties":{}}'
 NEW_DOC = '{"comment":"new","properties":{}}'
@@ -171,7 +172,8 @@ def interrupted(store: Store, *actions: Callable[[], object]) -> Iterator[None]:
 
     session.backend = _Interrupted(backend, [undisturbed(a) for a in actions])
     try:
-        yield
+        with full_operations(store):
+            yield
     finally:
         session.backend = backend
 

@@ -13,6 +13,7 @@ import metastore as ms
 from metastore import Store
 from metastore.errors import BackendUnavailable
 from metastore.port.commit import Committed, Unknown
+from tests.combine.gate import full_operations
 from tests.contract.calls import CALLS, T
 from tests.contract.ground import Ground
 from tests.contract.intents import new_id
@@ -54,7 +55,8 @@ def losing(store: Store, *, calls: tuple[str, ...], really: bool, answers: int |
 
     session.backend = Losing()
     try:
-        yield
+        with full_operations(store):
+            yield
         assert lost
         assert asked
     finally:

@@ -38,6 +38,8 @@ OVERRIDDEN = {
     ("metastore.backends.sql.pool", "_Queue", "get"),
     ("metastore.backends.sql.pool", "WaitingPool", "_queue_class"),
     ("metastore.cli.app", "_Group", "invoke"),
+    ("metastore.pyiceberg.catalog", "MetastoreCatalog", "_create_staged_table"),  # tests/iceberg: a staged table
+    ("metastore.pyiceberg.catalog", "MetastoreCatalog", "close"),
 }
 """Each class of ours that derives from another package's, and what it overrides there."""
 
@@ -60,12 +62,20 @@ def is_ours_or_pythons(base: type) -> bool:
     return package in ("metastore", "builtins", *sys.stdlib_module_names)
 
 
+def is_promised(name: str, foreign: list[type]) -> bool:
+    """Whether a package asks for the override: an abstract method, or what pydantic makes of a model."""
+    abstract = any(getattr(vars(base).get(name), "__isabstractmethod__", False) for base in foreign)
+    return abstract or any(base.__module__.startswith("pydantic.") for base in foreign)
+
+
 def test_what_is_overridden_is_known_here() -> None:
     found = set()
     for ours in our_classes():
         foreign = [base for base in ours.__mro__ if not is_ours_or_pythons(base)]
         for name in vars(ours):
-            if not name.startswith(("__", "_abc_")) and any(name in vars(base) for base in foreign):
+            if name.startswith(("__", "_abc_")) or is_promised(name, foreign):
+                continue
+            if any(name in vars(base) for base in foreign):
                 found.add((ours.__module__, ours.__name__, name))
     assert found == OVERRIDDEN
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from metastore.backends.postgres import alter, batch_sql, create, exclusive, intents, lease_sql, preludes
+from metastore.backends.postgres import alter, batch_sql, create, exclusive, intents, lease_sql, preludes, together
 from metastore.backends.postgres.fragments import DURABLE
 
 NEEDS_NOT = {
@@ -33,7 +33,7 @@ def _texts(module: ModuleType) -> Iterator[tuple[str, str]]:
 
 STATEMENTS = [
     pytest.param(text, id=f"{module.__name__.rpartition('.')[2]}.{name}")
-    for module in (preludes, create, alter, exclusive, batch_sql, intents, lease_sql)
+    for module in (preludes, create, alter, exclusive, batch_sql, intents, lease_sql, together)
     for name, text in _texts(module)
     if (module.__name__.rpartition(".")[2], name) not in NEEDS_NOT
 ]
@@ -62,5 +62,5 @@ def test_the_general_statement_is_durable(updates: bool, inserts: bool, owned: b
 
 def test_all_of_them_are_found() -> None:
     names = {str(parameter.id) for parameter in STATEMENTS}
-    assert {"intents.FORBID", "intents.CANCEL", "create.CREATE"} <= names
+    assert {"intents.FORBID", "intents.CANCEL", "create.CREATE", "together.ALTER_TOGETHER"} <= names
     assert {"intents._WRITE_DOWN", "lease_sql.RENEW", "lease_sql.RELEASE"} <= names

@@ -184,3 +184,6 @@ class MemorySnapshot:
 
     def cached(self) -> list[str]:
         return []
+
+    def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
+        return iter(())

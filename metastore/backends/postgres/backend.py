@@ -16,7 +16,7 @@ from uuid import UUID
 
 import psycopg
 
-from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents
+from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents, together
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.leases import PostgresLeases
 from metastore.backends.postgres.parameters import Row, Statement
@@ -33,6 +33,7 @@ from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Limits
+from metastore.port.batches import Altered, AlterTogether, Below, Results, Single
 from metastore.port.commit import (
     Commit,
     Conflicted,
@@ -46,7 +47,7 @@ from metastore.port.commit import (
 )
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
-from metastore.port.records import Marked, Origin, Pending, Turn
+from metastore.port.records import Marked, Origin, Pending, Record, Turn
 from metastore.port.restore import Restorer
 from metastore.port.stats import DatabaseStats, PoolUse
 
@@ -111,7 +112,7 @@ class PostgresBackend(PostgresReads):
         assert row is not None
         return outcome(row)
 
-    def _failed(self, error: psycopg.Error) -> Outcome:
+    def _failed(self, error: psycopg.Error) -> Conflicted | Unknown:
         outcome = errors.outcome(error)
         if isinstance(outcome, Unknown):
             self.pool.forget()
@@ -129,6 +130,34 @@ class PostgresBackend(PostgresReads):
         except psycopg.Error as error:
             return self._failed(error)
         return outcome(rows)
+
+    # --- requests that travel together
+
+    def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
+        return together.found(wanted, self._rows(together.FIND_BELOW, together.find_parameters(wanted)))
+
+    def alter_together(
+        self, alters: Sequence[AlterTogether], patience: int | None
+    ) -> list[Altered] | Conflicted | Unknown:
+        rows = self._together(together.alter_statement(alters, patience), patience)
+        return together.altered(alters, rows) if isinstance(rows, list) else rows
+
+    def create_together(self, inserts: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
+        rows = self._together(together.create_statement(inserts, patience), patience)
+        return together.results(len(inserts), rows) if isinstance(rows, list) else rows
+
+    def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
+        rows = self._together(together.exclusive_statement(updates, patience), patience)
+        return together.results(len(updates), rows) if isinstance(rows, list) else rows
+
+    def _together(self, statement: Statement, patience: int | None) -> list[Row] | Conflicted | Unknown:
+        try:
+            with self.pool.connection() as connection:
+                return _rows_of_writes(connection, [statement])
+        except psycopg.errors.LockNotAvailable as error:
+            return self._failed(error) if patience is None else Conflicted("busy")
+        except psycopg.Error as error:
+            return self._failed(error)
 
     # --- operations that are written down, and marks
 

@@ -295,6 +295,8 @@ class Pool:
         if self._closed or cast(_Connection, lent.driver_connection).stopped:
             lent.invalidate()
             lent.close()
+        elif self._wanted:  # straight to the one that waits longest: what is at hand goes to who comes first
+            lent.close()
         else:
             self._warm.append(lent)
             if self._wanted:

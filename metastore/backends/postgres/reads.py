@@ -253,6 +253,9 @@ class _Snapshot:
     def cached(self) -> list[str]:
         return [row[0] for row in self._connection.execute(CACHED).fetchall()]
 
+    def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
+        return iter(())
+
 
 def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:
     with connection.pipeline():

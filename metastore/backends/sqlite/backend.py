@@ -29,6 +29,7 @@ from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.readers import SqliteReaders
 from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
 from metastore.backends.sqlite.restore import SqliteRestorer
+from metastore.backends.sqlite.text import all_rows
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Limits
@@ -88,7 +89,7 @@ class SqliteBackend(SqliteReads):
             with self.pool.connection() as connection:
                 connection.execute("BEGIN")  # entity and intents at one instant
                 rows = intents.pending_rows(connection, READ, entity_id, operation_id, limit, self._clock.micros())
-                chain = connection.execute(READ.by_id, {"ids": json.dumps([entity_id])}).fetchall()
+                chain = all_rows(connection, READ.by_id, {"ids": json.dumps([entity_id])})
                 connection.execute("COMMIT")
         except DRIVER.Error as error:
             raise_read_error(error)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
+from metastore.backends.sqlite.text import is_no_text
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
@@ -38,6 +39,7 @@ from metastore.port.commit import (
     Write,
 )
 from metastore.port.leases import fences
+from metastore.port.unreadable import damaged
 
 __all__ = [
     "CLEARED",
@@ -266,15 +268,28 @@ class _Writer:
             sql = """UPDATE operation SET action = 'moved', attempt = coalesce(attempt, 0) + 1
             WHERE entity_id = ? AND action = 'pending' AND (format <= ? OR ?)"""
             self._run(sql, (write.id, FORMAT, write.scope_version is not None))
-        ((doc,),) = self._run(
+        ((doc,),) = self._returned(
+            write,
+            write.id,
             """UPDATE entity SET version = version + 1, doc = coalesce(?, doc), modified_by = ?, modified_at = ?
             WHERE id = ? RETURNING doc""",
             (write.doc, self._commit.principal, self._now, write.id),
-        ).fetchall()
+        )
         scope, in_use, *place = self._run(_STANDS, (write.id,)).fetchone()
         if write.scope_version is None or place[3] != LIVE:
             place[4:] = None, None  # it does not take the name: it has it already, or gave it up
         return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc, *place))
+
+    def _returned(self, write: Update | Delete, row_id: int, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
+        """Run a write of one row; return what it returns. Raises UnreadableRow."""
+        try:
+            rows: list[Any] = self._run(sql, parameters).fetchall()
+        except Exception as error:
+            if not is_no_text(error):
+                raise
+            why = UnicodeError("one of its texts is not UTF-8")
+            raise damaged(why, write.event.kind, row_id, write.version) from None
+        return rows
 
     def _stand(self, write: Update) -> None:
         place = write.place
@@ -325,7 +340,7 @@ class _Writer:
         known = self._owned(write)
         assert known is not None
         row_id, version = known
-        ((doc,),) = self._run("DELETE FROM owned WHERE id = ? RETURNING doc", (row_id,)).fetchall()
+        ((doc,),) = self._returned(write, row_id, "DELETE FROM owned WHERE id = ? RETURNING doc", (row_id,))
         place = (write.owner_id, write.name, None, DROPPED, None, None)
         return self._log(write, row_id, version + 1, write.owner_id, (None, None, doc, *place))
 

@@ -20,6 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
+from metastore.backends.sqlite.text import is_no_text
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import (
@@ -29,6 +30,7 @@ from metastore.errors import (
     MetastoreError,
     MigrationNeeded,
     StoreClosed,
+    UnreadableRow,
 )
 from metastore.port.stats import PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
@@ -271,6 +273,8 @@ def raise_read_error(error: Exception) -> NoReturn:
 
 
 def _translated(error: Exception) -> MetastoreError | Exception:
+    if is_no_text(error):
+        return UnreadableRow("a row that the call writes or deletes", "one of its texts is not UTF-8")
     verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
     if verdict is Verdict.SCHEMA:
         return MigrationNeeded(f"the database has no fitting schema ({error}); run: metastore migrate")

@@ -27,6 +27,7 @@ from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
+from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
 from metastore.clock import Clock
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
@@ -78,8 +79,7 @@ class SqliteReads:
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         try:
             with self.pool.connection() as connection:
-                rows: list[tuple[Any, ...]] = connection.execute(text, parameters).fetchall()
-                return rows
+                return all_rows(connection, text, parameters)
         except DRIVER.Error as error:
             raise_read_error(error)
 
@@ -90,7 +90,7 @@ class SqliteReads:
             with self.pool.connection() as connection:
                 if len(lookups) > 1:
                     connection.execute("BEGIN")  # all of them at one instant
-                rows = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)).fetchone() for w in lookups]
+                rows = [_first(connection, _resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
                 if len(lookups) > 1:
                     connection.execute("COMMIT")
         except DRIVER.Error as error:
@@ -168,7 +168,8 @@ class SqliteReads:
         try:
             with self.pool.connection() as connection:
                 connection.execute("BEGIN")
-                yield _Snapshot(connection)
+                with lenient(connection) as reader:
+                    yield _Snapshot(connection, reader)
                 connection.execute("ROLLBACK")
         except DRIVER.Error as error:
             raise_read_error(error)
@@ -181,27 +182,40 @@ class SqliteReads:
         return True
 
 
+def _first(connection: Any, text: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
+    rows = all_rows(connection, text, parameters)
+    return rows[0] if rows else None
+
+
 _AMONG = "IN (SELECT value FROM json_each(:ids))"
+
+
+_TEXTS = {
+    "guard": ("id", "kind", "family", "name", "key"),
+    "entity": ("id", "doc", "created_by", "modified_by"),
+    "owned": ("id", "kind", "name", "doc", "created_by", "modified_by"),
+    "operation": ("entity_id", "action", "principal", "path_before", "path_after", "changes", "doc", "result"),
+    "lease": ("id", "name", "owner", "incarnation"),
+}
+"""The texts in which :meth:`_Snapshot.not_utf8` looks, after the column that names the row."""
 
 
 class _Snapshot:
     """Cursors in one read transaction; the first of them to read fixes the instant."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, connection: Any, reader: LenientReader) -> None:
+        self._connection, self._reader = connection, reader
 
     def rows(
         self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
     ) -> Iterator[tuple[Any, ...]]:
         if only is None:
-            return iter(self._connection.execute(verify_sql.select(table, columns, order)))
-        return iter(
-            self._connection.execute(verify_sql.select(table, columns, order, _AMONG), {"ids": json.dumps(only)})
-        )
+            return self._reader.rows(verify_sql.select(table, columns, order))
+        return self._reader.rows(verify_sql.select(table, columns, order, _AMONG), {"ids": json.dumps(only)})
 
     def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
         parameters = {"ids": json.dumps(parent_ids)}
-        return iter(self._connection.execute(verify_sql.select_below(columns, _AMONG, gone=gone), parameters))
+        return self._reader.rows(verify_sql.select_below(columns, _AMONG, gone=gone), parameters)
 
     def numbers(self) -> tuple[int, int]:
         row = self._connection.execute(verify_sql.SQLITE_NUMBERS).fetchone()
@@ -209,3 +223,10 @@ class _Snapshot:
 
     def cached(self) -> list[str]:
         return []
+
+    def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
+        for table, columns in _TEXTS.items():
+            for row in self._connection.execute(f"SELECT {', '.join(columns)} FROM {table}"):
+                for column, value in zip(columns, row, strict=True):
+                    if isinstance(value, NotUtf8):
+                        yield table, row[0], column

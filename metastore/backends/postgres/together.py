@@ -1,0 +1,366 @@
+"""Requests that travel together: one statement for many, its parameters, and what its rows mean.
+
+The members of a batch are independent of each other. So no gate stands before all writes, as in a commit: each row that
+is written joins what its own member found. The locks are taken in the order of every other statement: guards by id,
+then entities by id. All of them are taken before the first position is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from metastore.backends.postgres.fragments import (
+    DURABLE,
+    NOW,
+    OPERATION_COLUMNS,
+    PATIENT,
+    PENDING_HERE,
+    THEIR_TURN,
+)
+from metastore.backends.postgres.parameters import Row, Statement, plain, texts
+from metastore.backends.postgres.read_sql import each
+from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.reads import ENTITY, NODE
+from metastore.port.batches import Altered, AlterTogether, Below, Single
+from metastore.port.commit import Guard, Insert, Result, Update
+from metastore.port.records import Node, Record
+
+__all__ = [
+    "ALTER_TOGETHER",
+    "CREATE_TOGETHER",
+    "EXCLUSIVE_TOGETHER",
+    "FIND_BELOW",
+    "alter_statement",
+    "altered",
+    "create_statement",
+    "exclusive_statement",
+    "find_parameters",
+    "found",
+    "results",
+]
+
+# --- find
+
+_CHILD = each("guard", "g", "g.parent_id = w.parent_id AND g.family = w.family AND g.state = 0 AND g.key = w.key")
+FIND_BELOW = without_comments(f"""SELECT
+  -- once: which of the parents stand where they were seen, in the snapshot that shows the children too
+  CASE WHEN w.n = 1 THEN (SELECT array_agg(t.id)
+    FROM unnest(%(guard_ids)s::bigint[], %(guard_scopes)s::bigint[]) AS s(id, scope)
+    CROSS JOIN {each("guard", "t", "t.id = s.id AND t.scope_version = s.scope")}) END,
+  {NODE.format("g")}, {ENTITY}
+FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[])
+  WITH ORDINALITY AS w(parent_id, family, key, n)
+LEFT JOIN {_CHILD} ON true
+LEFT JOIN {each("entity", "e", "e.id = g.id")} ON true
+ORDER BY w.n""")
+"""One row for each child that is looked for, in the order given."""
+
+
+def find_parameters(wanted: Sequence[Below]) -> dict[str, Any]:
+    """Return the parameters of FIND_BELOW."""
+    seen = {(node.id, node.scope_version) for one in wanted for node in one.parents}
+    return {
+        "guard_ids": plain([i for i, _ in seen]),
+        "guard_scopes": plain([s for _, s in seen]),
+        "parents": plain([one.parents[-1].id if one.parents else 0 for one in wanted]),
+        "families": texts([one.family for one in wanted]),
+        "keys": texts([one.key for one in wanted]),
+    }
+
+
+def found(wanted: Sequence[Below], rows: Sequence[Row]) -> list[Record | bool]:
+    """Return what FIND_BELOW's rows mean: the child, False for none, True where the parents are not as they were."""
+    held = set(rows[0][0] or ())
+    return [
+        _child(one, row) if all(n.id in held for n in one.parents) else True
+        for one, row in zip(wanted, rows, strict=True)
+    ]
+
+
+def _child(one: Below, row: Row) -> Record | bool:
+    if row[1] is None:
+        return False
+    return Record((*one.parents, Node(*row[1:7])), *row[7:])
+
+
+# --- guards
+
+_GUARDED = without_comments(f"""
+-- The guards of all members, shared, by id. A mark announces an exclusive operation, for which guards step aside.
+guarded AS MATERIALIZED (
+  SELECT id, scope_version FROM guard
+  WHERE id = ANY(%(guard_ids)s::bigint[]) AND mark IS NULL AND (SELECT {PATIENT}) <> ''
+  ORDER BY id FOR KEY SHARE{{skip}}),
+-- The sets of guards of which one is not as its members saw it.
+broken AS MATERIALIZED (
+  SELECT s.number FROM unnest(%(set_numbers)s::int[], %(set_ids)s::bigint[], %(set_scopes)s::bigint[])
+      AS s(number, id, scope)
+    LEFT JOIN guarded g ON g.id = s.id AND g.scope_version = s.scope
+  -- the count reads the locking CTE to its end
+  WHERE g.id IS NULL AND (SELECT count(*) FROM guarded) >= 0)""")
+
+
+def _guard_sets(sets: Sequence[tuple[Guard, ...]], patience: int | None) -> tuple[dict[str, Any], list[int]]:
+    """Return the parameters of _GUARDED, and for each member the number of its set."""
+    numbers: dict[tuple[Guard, ...], int] = {}
+    members = [numbers.setdefault(guards, len(numbers)) for guards in sets]
+    flat = [(number, guard) for guards, number in numbers.items() for guard in guards]
+    values = {
+        "patience": f"{patience}ms" if patience else None,
+        "guard_ids": plain(sorted({guard.id for _, guard in flat})),
+        "set_numbers": plain([number for number, _ in flat]),
+        "set_ids": plain([guard.id for _, guard in flat]),
+        "set_scopes": plain([guard.scope_version for _, guard in flat]),
+    }
+    return values, members
+
+
+# --- alter
+
+_MOST_RETURNED: Final = 64 << 10
+"""How many characters of documents the answer has at most. A client that stops while it reads a long answer keeps its
+row locks; this much fits into the buffers of its socket, so that the server ends the transaction."""
+
+ALTER_TOGETHER = without_comments(f"""WITH
+-- What the members want: one row for each entity, sorted by id.
+wanted AS MATERIALIZED (
+  SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[], %(scopes)s::bigint[], %(sets)s::int[],
+      %(last_versions)s::bigint[])
+    AS w(id, version, scope, guards, last_version)),
+{_GUARDED},
+-- The entities' rows, by id, after the guards. The lock makes another writer wait. After a wait the row is read again:
+-- what this returns is the newest version, whatever the statement's snapshot shows.
+rows AS MATERIALIZED (
+  SELECT e.id, e.version, e.doc, e.modified_by, e.modified_at FROM entity e
+  WHERE e.id = ANY(%(ids)s::bigint[]) AND (SELECT count(*) FROM broken) >= 0
+  ORDER BY e.id FOR NO KEY UPDATE{{skip}}),
+-- Each member by itself. Its own guard is read without a lock: an exclusive operation on the entity raises the version
+-- too, and so meets the compare-and-swap. A pending intent must be resolved first, by a commit that helps.
+judged AS MATERIALIZED (
+  SELECT w.*, r.version AS found, r.doc AS found_doc, r.modified_by, r.modified_at, own.scope_version, own.in_use,
+    own.parent_id, own.name, own.fold, own.state, r.version = w.version AS fits,
+    own.id IS NOT NULL AND w.guards NOT IN (SELECT number FROM broken)
+      AND NOT EXISTS (SELECT FROM operation o WHERE o.entity_id = w.id AND o.{PENDING_HERE}) AS free
+  FROM wanted w JOIN rows r ON r.id = w.id
+    LEFT JOIN {each("guard", "own", "own.id = w.id AND own.scope_version = w.scope AND own.mark IS NULL")} ON true),
+-- The gate of each member, and one reading of the clock.
+go AS MATERIALIZED (
+  SELECT j.*, now.at FROM judged j, (SELECT {NOW} AS at) AS now
+  -- the count reads, and so locks, all rows before the first is written
+  WHERE j.fits AND j.free AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}),
+-- The operations, in the order in which they apply. Sorting is a barrier: no position is drawn before the last lock.
+steps AS MATERIALIZED (
+  SELECT s.*, go.last_version, go.at, go.scope_version, go.in_use, go.parent_id, go.name, go.fold, go.state
+  FROM unnest(%(s_operations)s::uuid[], %(s_ids)s::bigint[], %(s_versions)s::bigint[], %(s_principals)s::text[],
+      %(s_kinds)s::text[], %(s_paths)s::text[], %(s_changes)s::text[], %(s_docs)s::text[])
+    WITH ORDINALITY AS s(operation_id, id, version, principal, kind, path, changes, doc, n)
+    JOIN go ON go.id = s.id
+  ORDER BY s.n),
+-- The compare-and-swap, on rows that are locked at the expected version.
+altered AS (
+  UPDATE entity e SET version = s.version, doc = s.doc, modified_by = s.principal, modified_at = s.at
+  FROM steps s WHERE e.id = s.id AND s.version = s.last_version AND e.id = ANY(%(ids)s::bigint[])),
+-- History, change event and result of each; the operation id is its key, so that a repeat fails.
+logged AS (
+  INSERT INTO operation ({OPERATION_COLUMNS})
+  SELECT operation_id, 0, nextval('change_seq'), id, version, NULL, kind, 'alter', principal, at, path, path,
+    changes, scope_version, in_use, doc, NULL, parent_id, name, fold, state
+  FROM steps ORDER BY n)
+-- One row for each entity that was not skipped. Who lost by the version alone gets the newest document.
+SELECT j.id, go.at, CASE WHEN j.free AND NOT j.fits THEN j.found END,
+  CASE WHEN j.free AND NOT j.fits AND sum(length(j.found_doc)) FILTER (WHERE j.free AND NOT j.fits)
+    OVER (ORDER BY j.id) <= {_MOST_RETURNED} THEN j.found_doc END,
+  CASE WHEN j.free AND NOT j.fits THEN j.modified_by END, CASE WHEN j.free AND NOT j.fits THEN j.modified_at END
+FROM judged j LEFT JOIN go ON go.id = j.id""")
+_ALTER: Final = {skip: ALTER_TOGETHER.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
+
+
+def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> Statement:
+    """Return the statement that alters these entities. Without patience (0) it passes over rows that are locked."""
+    rows = sorted(alters, key=_id)
+    values, numbers = _guard_sets([one.guards for one in rows], patience)
+    steps = [(one, n, step) for one in rows for n, step in enumerate(one.steps, one.version + 1)]
+    values |= {
+        "ids": plain([one.id for one in rows]),
+        "versions": plain([one.version for one in rows]),
+        "scopes": plain([one.scope_version for one in rows]),
+        "sets": plain(numbers),
+        "last_versions": plain([one.version + len(one.steps) for one in rows]),
+        "s_operations": plain([step.operation_id for _, _, step in steps]),
+        "s_ids": plain([one.id for one, _, _ in steps]),
+        "s_versions": plain([n for _, n, _ in steps]),
+        "s_principals": texts([step.principal for _, _, step in steps]),
+        "s_kinds": texts([one.kind for one, _, _ in steps]),
+        "s_paths": texts([one.path for one, _, _ in steps]),
+        "s_changes": texts([step.changes for _, _, step in steps]),
+        "s_docs": texts([step.doc for _, _, step in steps]),
+    }
+    return Statement(_ALTER[patience == 0], values, writes=True)
+
+
+def _id(one: AlterTogether) -> int:
+    return one.id
+
+
+def altered(alters: Sequence[AlterTogether], rows: Sequence[Row]) -> list[Altered]:
+    """Return what the rows mean, in the order of ``alters``. A member without a row was skipped."""
+    by_id = {row[0]: row for row in rows}
+    return [Altered(*by_id[one.id][1:]) if one.id in by_id else Altered(None) for one in alters]
+
+
+# --- create
+
+CREATE_TOGETHER = without_comments(f"""WITH {_GUARDED.format(skip="")},
+-- The new entities whose guards hold, sorted by name: two batches that take the same names wait in one order.
+-- Materialized: each id is drawn once.
+fresh AS MATERIALIZED (
+  SELECT w.*, nextval('entity_id_seq') AS id, now.at
+  FROM (SELECT * FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[], %(kinds)s::text[],
+      %(names)s::text[], %(folds)s::boolean[], %(docs)s::text[], %(operations)s::uuid[], %(principals)s::text[],
+      %(paths)s::text[], %(changes)s::text[], %(sets)s::int[])
+    WITH ORDINALITY AS w(parent_id, family, key, kind, name, fold, doc, operation_id, principal, path, changes,
+      guards, n)
+    WHERE w.guards NOT IN (SELECT number FROM broken) ORDER BY w.parent_id, w.family, w.key) w,
+    (SELECT {NOW} AS at) AS now),
+-- Takes the names. A name that is taken is left out, and hurts no other: its request finds out alone what is there.
+placed AS (
+  INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
+  SELECT id, parent_id, kind, family, name, key, fold, 0, true, 1 FROM fresh WHERE {DURABLE}
+  ORDER BY parent_id, family, key
+  ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
+  RETURNING id),
+-- The documents of those that got their names.
+made AS (
+  INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
+  SELECT id, 1, doc, principal, at, principal, at FROM placed JOIN fresh USING (id)
+  RETURNING id),
+-- What was made, in the order given. Sorting is a barrier: no position is drawn before the last name was taken.
+done AS MATERIALIZED (SELECT f.* FROM made JOIN fresh f USING (id) ORDER BY f.n),
+-- History, change event and result of each.
+logged AS (
+  INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
+  SELECT operation_id, 0, nextval('change_seq'), id, 1, NULL, kind, 'create', principal, at, NULL, path, changes,
+    1, true, doc, NULL, parent_id, name, fold, 0, family, key
+  FROM done ORDER BY n)
+SELECT n, id, 1, at FROM done""")
+
+
+def create_statement(inserts: Sequence[Single], patience: int) -> Statement:
+    """Return the statement that makes these entities."""
+    values, numbers = _guard_sets([one.guards for one in inserts], patience)
+    rows = [one.write for one in inserts if isinstance(one.write, Insert)]
+    values |= {
+        "parents": plain([w.parent_id for w in rows]),
+        "families": texts([w.family for w in rows]),
+        "keys": texts([w.key for w in rows]),
+        "kinds": texts([w.kind for w in rows]),
+        "names": texts([w.name for w in rows]),
+        "folds": plain([w.fold for w in rows]),
+        "docs": texts([w.doc for w in rows]),
+        "paths": texts([w.event.path_after for w in rows]),
+        "changes": texts([w.event.changes for w in rows]),
+        "operations": plain([one.operation_id for one in inserts]),
+        "principals": texts([one.principal for one in inserts]),
+        "sets": plain(numbers),
+    }
+    return Statement(CREATE_TOGETHER, values, writes=True)
+
+
+# --- exclusive
+
+EXCLUSIVE_TOGETHER: Final = without_comments(f"""WITH
+-- What the members want: one row for each entity.
+wanted AS MATERIALIZED (
+  SELECT * FROM unnest(%(ids)s::bigint[], %(versions)s::bigint[], %(scopes)s::bigint[], %(sets)s::int[],
+      %(states)s::smallint[], %(parents)s::bigint[], %(names)s::text[], %(keys)s::text[], %(folds)s::boolean[],
+      %(operations)s::uuid[], %(principals)s::text[], %(kinds)s::text[], %(actions)s::text[], %(before)s::text[],
+      %(after)s::text[], %(changes)s::text[])
+    WITH ORDINALITY AS w(id, version, scope, guards, state, parent_id, name, key, fold, operation_id, principal, kind,
+      action, path_before, path_after, changes, n)),
+{_GUARDED},
+-- The entities' own guards, exclusively, by id, after the shared ones: waits for the sharers in flight, and makes new
+-- ones wait. A mark, and the others' turn, keep their members out.
+own AS MATERIALIZED (
+  SELECT g.id, g.scope_version, g.in_use FROM guard g
+  WHERE g.id = ANY(%(ids)s::bigint[]) AND g.mark IS NULL AND {THEIR_TURN} IS NOT TRUE
+    AND (SELECT count(*) FROM broken) >= 0
+  ORDER BY g.id FOR UPDATE{{skip}}),
+-- The entities' rows, by id, after their guards.
+rows AS MATERIALIZED (
+  SELECT e.id, e.version, e.doc FROM entity e
+  WHERE e.id = ANY(%(ids)s::bigint[]) AND (SELECT count(*) FROM own) >= 0
+  ORDER BY e.id FOR NO KEY UPDATE{{skip}}),
+-- The gate of each member: its guards, its scope version, its version. One reading of the clock.
+go AS MATERIALIZED (
+  SELECT w.*, r.doc, o.in_use, now.at
+  FROM wanted w JOIN own o ON o.id = w.id AND o.scope_version = w.scope
+    JOIN rows r ON r.id = w.id AND r.version = w.version, (SELECT {NOW} AS at) AS now
+  -- the count reads, and so locks, all rows before the first is written
+  WHERE w.guards NOT IN (SELECT number FROM broken) AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}
+  ORDER BY w.n),
+-- The compare-and-swap, on rows that are locked at the expected version: an exclusive operation is a version too.
+altered AS (
+  UPDATE entity e SET version = go.version + 1, modified_by = go.principal, modified_at = go.at
+  FROM go WHERE e.id = go.id AND e.id = ANY(%(ids)s::bigint[])),
+-- The new state or place, and the next scope version: every guard that saw the old one fails from now on. A name that
+-- is taken raises a unique violation (guard_live_name), which aborts the batch.
+stands AS (
+  UPDATE guard g SET scope_version = go.scope + 1, state = coalesce(go.state, g.state), quiet_until = NULL,
+    parent_id = coalesce(go.parent_id, g.parent_id), name = coalesce(go.name, g.name), key = coalesce(go.key, g.key),
+    fold = coalesce(go.fold, g.fold),
+    dropped_at = CASE go.state WHEN 0 THEN NULL WHEN 1 THEN go.at ELSE g.dropped_at END
+  FROM go WHERE g.id = go.id AND g.id = ANY(%(ids)s::bigint[])
+  RETURNING g.*),
+-- The intents on the entities are sent away: their owners decide again. The attempt counts, so that a late claim fails.
+withdrawn AS (
+  UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
+  FROM go WHERE o.entity_id = go.id AND o.entity_id = ANY(%(ids)s::bigint[]) AND o.action = 'pending'),
+-- Sorting is a barrier: no position is drawn before the last name was taken.
+done AS MATERIALIZED (
+  SELECT go.operation_id, go.id, go.version, go.kind, go.action, go.principal, go.at, go.path_before, go.path_after,
+    go.changes, go.scope, go.in_use, go.doc, go.n, s.parent_id, s.name, s.fold, s.state, s.family, s.key
+  FROM stands s JOIN go ON go.id = s.id ORDER BY go.n),
+-- History, change event and result of each.
+logged AS (
+  INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
+  SELECT operation_id, 0, nextval('change_seq'), id, version + 1, NULL, kind, action, principal, at, path_before,
+    path_after, changes, scope + 1, in_use, doc, NULL, parent_id, name, fold, state,
+    CASE WHEN state = 0 THEN family END, CASE WHEN state = 0 THEN key END
+  FROM done ORDER BY n)
+SELECT n, id, version + 1, at FROM done""")
+_EXCLUSIVE: Final = {skip: EXCLUSIVE_TOGETHER.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
+
+
+def exclusive_statement(updates: Sequence[Single], patience: int) -> Statement:
+    """Return the statement that applies these. Without patience (0) it passes over rows that are locked."""
+    values, numbers = _guard_sets([one.guards for one in updates], patience)
+    rows = [one.write for one in updates if isinstance(one.write, Update)]
+    places = [w.place for w in rows]
+    values |= {
+        "ids": plain([w.id for w in rows]),
+        "versions": plain([w.version for w in rows]),
+        "scopes": plain([w.scope_version for w in rows]),
+        "sets": plain(numbers),
+        "states": plain([w.state for w in rows]),
+        "parents": plain([None if p is None else p.parent_id for p in places]),
+        "names": texts([None if p is None else p.name for p in places]),
+        "keys": texts([None if p is None else p.key for p in places]),
+        "folds": plain([None if p is None else p.fold for p in places]),
+        "operations": plain([one.operation_id for one in updates]),
+        "principals": texts([one.principal for one in updates]),
+        "kinds": texts([w.event.kind for w in rows]),
+        "actions": texts([w.event.action for w in rows]),
+        "before": texts([w.event.path_before for w in rows]),
+        "after": texts([w.event.path_after for w in rows]),
+        "changes": texts([w.event.changes for w in rows]),
+    }
+    return Statement(_EXCLUSIVE[patience == 0], values, writes=True)
+
+
+def results(count: int, rows: Sequence[Row]) -> list[Result | None]:
+    """Return what the rows of a batch of creates, or of exclusive updates, mean: a result for each that was applied."""
+    found: list[Result | None] = [None] * count
+    for n, entity_id, version, time in rows:
+        found[n - 1] = Result(entity_id, version, time)
+    return found

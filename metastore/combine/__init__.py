@@ -1,0 +1,1 @@
+"""Requests that wait together travel together. :mod:`metastore.combine.lane` says how, ``combiner.py`` which ones."""

@@ -1,0 +1,48 @@
+"""The combiner of one store: its lanes, and which requests take them.
+
+One lane is for reads and one for writes, each with one connection at a time. What is rare goes past them, the way it
+goes without a combiner: a lease, an operation id that the caller gives, a rename, a transaction. So does what a batch
+cannot decide. The full operation (:mod:`metastore.operation.operation`) does all of that.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from metastore.combine.lane import Lane
+from metastore.combine.reads import Finds
+from metastore.combine.writes import KINDS, Writes
+from metastore.operation.operation import Operation
+from metastore.operation.request import Call, Request
+from metastore.operation.session import Session
+from metastore.port.batches import Batches
+from metastore.port.records import Lookup, Resolved
+
+__all__ = ["Combiner"]
+
+T = TypeVar("T")
+
+
+class Combiner:
+    """See the module. All sessions of one store share it."""
+
+    def __init__(self, session: Session, backend: Batches) -> None:
+        self._finds = Finds(session, backend, Lane(("find",), session.clock))
+        self._writes = Writes(backend, Lane(KINDS, session.clock))
+
+    @classmethod
+    def of(cls, session: Session) -> Combiner | None:
+        """Return the combiner of a store; None if its backend gains nothing by batches."""
+        backend = session.backend
+        return cls(session, backend) if isinstance(backend, Batches) else None
+
+    def resolve(self, lookup: Lookup) -> Resolved:
+        """Follow a path over live nodes as far as it leads."""
+        return self._finds.resolve(lookup)
+
+    def perform(self, session: Session, request: Request[T], call: Call) -> T:
+        """Run ``request`` until it is committed, or settled on a value or an error."""
+        waiting = self._writes.waiting(session, request, call)
+        if waiting is None:
+            return Operation(session, request, call).run()
+        return self._writes.run(waiting)

@@ -1,0 +1,340 @@
+"""A lane: the first request goes at once, and those that come meanwhile go together after it.
+
+Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit does it::
+
+    answer = lane.run(request, ends, alone=…, together=…)
+
+* Nothing is in flight: the calling thread *leads*. It calls ``alone(resign)`` and returns what that returns. No other
+  thread takes part, so that one client pays for nothing.
+* Another thread leads: the request waits in a queue. When the leader's message is answered, it elects one of those that
+  wait. The elected thread calls ``together(handles)`` for itself and all that wait with it, at most ``most``.
+  ``together`` sends one message. It returns a function that gives each :class:`Handle` its answer; that function runs
+  when the next leader has begun.
+* A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole hurts none of its
+  members: each is tried again by itself, and meets its own error.
+
+**Deadlines.** A request waits in the queue until ``ends``, then leaves it with DeadlineExceeded. A request in a batch
+whose time is over is not waited for any longer: it runs ``alone()``, which knows what may be in flight.
+
+**Leaders that do not come back.** Leading is no lock that correctness rests on: it says who sends next. Where nothing
+has moved for ``patience``, one of those that wait takes over and leads beside the old leader, on another connection.
+So a message that waits for a locked row, a thread that died and an interrupt between two lines delay the others by that
+much. An error or an interrupt in the leader hands the lane on at once. A forked child begins with an empty lane.
+
+**Other ways of waiting.** A thread waits on a lock. For tasks of an event loop, give the lane another ``waker``: a
+function that makes something with ``wait(seconds)``, which suspends the task, and ``wake()``. A leader is then a task.
+:meth:`Lane.submit` and :meth:`Lane.result` are the two halves of ``run`` for requests that must not go alone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+
+from metastore.clock import SYSTEM, Clock
+
+__all__ = ["MOST", "PATIENCE", "Handle", "Lane", "Term", "ThreadWaker", "Waker"]
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+MOST: Final = 64
+"""How many requests travel together at most."""
+PATIENCE: Final = 0.1
+"""How long one leader may take before a waiter leads beside it (seconds)."""
+_CANDIDATES = 8
+"""Among how many of those that wait the next leader is the one with the most time left."""
+
+
+class Waker(Protocol):
+    """How one request waits."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait. Called once, perhaps by another thread, and perhaps before the wait."""
+        ...
+
+
+class ThreadWaker:
+    """A thread waits on a lock of its own: nobody else is woken."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until :meth:`wake`."""
+        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
+
+    def wake(self) -> None:
+        """Let the thread go on."""
+        self._lock.release()
+
+
+_NOTHING: Final[Any] = object()
+_Fate = Literal["left", "leads", "taken"]
+"""What became of a request that waited: it gave up, it leads the next batch, or it is in another's batch."""
+
+
+class Term:
+    """The time in which one thread leads. One thread ends it: the leader, or the one that takes over."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open = [None]
+
+    def end(self) -> bool:
+        """End the term; False: another thread did. (Popping a list is atomic.)"""
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        return True
+
+
+class Handle(Generic[Q, A]):
+    """One request that waits, and its answer."""
+
+    __slots__ = ("_error", "_fate", "_value", "_waker", "ends", "kind", "number", "request", "term")
+
+    def __init__(self, request: Q, kind: str, ends: float, number: int, waker: Waker) -> None:
+        self.request = request
+        self.kind = kind
+        self.ends = ends
+        """The instant at which it gives up, by the clock's ``monotonic``."""
+        self.number = number
+        self._waker = waker
+        self._fate: dict[None, _Fate] = {}
+        self.term = Term()
+        """In which it leads, if it was elected."""
+        self._value: Any = _NOTHING
+        self._error: BaseException | None = None
+
+    def decide(self, fate: _Fate) -> bool:
+        """Take the request out of the queue; False: another thread was faster. (``setdefault`` is atomic.)"""
+        return self._fate.setdefault(None, fate) is fate
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits in the queue."""
+        return not self._fate
+
+    @property
+    def leads(self) -> bool:
+        """Whether it was elected."""
+        return self._fate.get(None) == "leads"
+
+    def answer(self, value: A) -> None:
+        """Let the request return ``value``."""
+        self._value = value
+        self._waker.wake()
+
+    def fail(self, error: BaseException) -> None:
+        """Let the request raise ``error``, which no other request gets."""
+        self._error = error
+        self._waker.wake()
+
+    @property
+    def answered(self) -> bool:
+        """Whether it has its answer or its error."""
+        return self._value is not _NOTHING or self._error is not None
+
+    def take(self, alone: Callable[[Resign], A]) -> A:
+        """Return the answer, or raise the error; without one, return what ``alone`` does."""
+        if self._error is not None:
+            raise self._error
+        if self._value is _NOTHING:
+            return alone(_nothing)
+        value: A = self._value
+        return value
+
+
+Tell = Callable[[], None]
+Resign = Callable[[], None]
+Together = Callable[[Sequence[Handle[Q, A]]], Tell]
+"""Send one message for all of these; return what gives each its answer."""
+
+
+class Lane(Generic[Q, A]):
+    """See the module. Any number of threads may use it. ``kinds``: only requests of one kind travel together."""
+
+    def __init__(
+        self,
+        kinds: Sequence[str],
+        clock: Clock = SYSTEM,
+        most: int = MOST,
+        waker: Callable[[], Waker] = ThreadWaker,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._kinds = tuple(kinds)
+        self._patience = patience
+        self._clock = clock
+        self._most = most
+        self._waker = waker
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._token = threading.Lock()
+        self._term = Term()
+        self._queues: dict[str, deque[Handle[Q, A]]] = {kind: deque() for kind in self._kinds}
+        self._numbers = count()
+
+    def run(
+        self,
+        kind: str,
+        request: Q,
+        ends: float,
+        alone: Callable[[Resign], A],
+        together: Together[Q, A],
+        expired: Callable[[], BaseException] = TimeoutError,
+    ) -> A:
+        """Return the request's answer: see the module. ``alone`` gets a function that lets the next leader begin.
+
+        Raises ``expired()`` if the instant ``ends`` comes while the request waits in the queue.
+        """
+        if os.getpid() != self._pid:
+            self._begin()
+        if not self._token.acquire(False):
+            return self.result(self.submit(kind, request, ends), alone, together, expired)
+        term = self._term = Term()
+        try:
+            return alone(lambda: self._pass_on(term))
+        finally:
+            self._pass_on(term)
+
+    def submit(self, kind: str, request: Q, ends: float) -> Handle[Q, A]:
+        """Put a request into the queue. Its thread must call :meth:`result` next."""
+        handle: Handle[Q, A] = Handle(request, kind, ends, next(self._numbers), self._waker())
+        self._queues[kind].append(handle)
+        if self._token.acquire(False):  # the leader may have gone before it could see the handle
+            self._elect()
+        return handle
+
+    def result(
+        self,
+        handle: Handle[Q, A],
+        alone: Callable[[Resign], A],
+        together: Together[Q, A],
+        expired: Callable[[], BaseException] = TimeoutError,
+    ) -> A:
+        """Wait for the answer of a request, and lead a batch if the request is elected."""
+        try:
+            if not self._woken(handle):
+                raise expired()
+            if handle.leads and self._clock.monotonic() < handle.ends:
+                self._lead(handle, together)
+        except BaseException:
+            handle.decide("left")
+            raise
+        finally:
+            if handle.leads:
+                self._pass_on(handle.term)
+        return handle.take(alone)
+
+    def _woken(self, handle: Handle[Q, A]) -> bool:
+        """Wait for the answer, or for the election; False: the time was over while it was in the queue."""
+        while True:
+            left = handle.ends - self._clock.monotonic()
+            if left <= 0:
+                return not handle.decide("left")
+            term = self._term
+            if handle._waker.wait(min(left, self._patience)) or handle.answered:  # noqa: SLF001  (the same module)
+                return True
+            if handle.waits and term is self._term and self._token.locked():
+                self._take_over(term)
+
+    def _take_over(self, term: Term) -> None:
+        """Elect another leader beside one that takes long."""
+        if not term.end():  # an interrupt may have met its leader before it began, or before it elected another
+            self._term = Term()
+        self._elect()
+
+    def _lead(self, handle: Handle[Q, A], together: Together[Q, A]) -> None:
+        """Send a batch, let the next leader begin, then give each its answer."""
+        batch = sorted([handle, *self._taken(handle.kind)], key=_number)
+        try:
+            tell = together(batch)
+            self._pass_on(handle.term)
+            tell()
+        finally:
+            for other in batch:
+                if other is not handle and not other.answered:
+                    other._waker.wake()  # noqa: SLF001
+
+    def _taken(self, kind: str) -> list[Handle[Q, A]]:
+        """Take those of a kind that wait, the oldest first, as many as may travel with the leader."""
+        queue, taken = self._queues[kind], list[Handle[Q, A]]()
+        while len(taken) < self._most - 1:
+            try:
+                handle = queue.popleft()
+            except IndexError:
+                break
+            if handle.decide("taken"):
+                taken.append(handle)
+        return taken
+
+    def _pass_on(self, term: Term) -> None:
+        """End a term, unless it has ended, and let the next one begin."""
+        if term.end():
+            self._elect()
+
+    def _elect(self) -> None:
+        """Elect the next leader, or put the token back."""
+        while True:
+            elected = self._elected() if any(self._queues.values()) else None
+            if elected is not None:
+                self._term = elected.term
+                elected._waker.wake()  # noqa: SLF001
+                return
+            with suppress(RuntimeError):  # two terms at once, and the other's leader put it back
+                self._token.release()
+            if not any(self._queues.values()) or not self._token.acquire(False):
+                return
+
+    def _elected(self) -> Handle[Q, A] | None:
+        """Take, of the kind that waits longest, one of the oldest requests: the one with the most time left."""
+        while heads := [queue[0] for queue in map(list, self._queues.values()) if queue]:
+            queue = self._queues[min(heads, key=_number).kind]
+            waiting = [handle for handle in list(queue)[:_CANDIDATES] if handle.waits]
+            if not waiting:
+                self._drop_decided(queue)
+                continue
+            elected = max(waiting, key=_ends)
+            if elected.decide("leads"):
+                return elected
+        return None
+
+    def _drop_decided(self, queue: deque[Handle[Q, A]]) -> None:
+        """Remove those at the head of a queue that do not wait any more."""
+        while True:
+            try:
+                handle = queue.popleft()
+            except IndexError:
+                return
+            if handle.waits:
+                queue.appendleft(handle)
+                return
+
+
+def _number(handle: Handle[Any, Any]) -> int:
+    return handle.number
+
+
+def _ends(handle: Handle[Any, Any]) -> int:
+    return round(min(handle.ends, 1e9))  # of almost equal ones, the oldest leads
+
+
+def _nothing() -> None:
+    """Resign where another leads."""

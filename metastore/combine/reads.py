@@ -1,0 +1,80 @@
+"""Reads by path that travel together.
+
+A path is looked for by its last name, below the parents that led there last time. One statement finds all of them, and
+checks in the same snapshot that these parents stand where they stood. Where one does not, or where nothing is
+remembered, the request reads its whole path by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metastore.combine.lane import Handle, Lane, Tell
+from metastore.deadlines import remaining
+from metastore.errors import DeadlineExceeded
+from metastore.operation.guards import key_under
+from metastore.operation.session import Session
+from metastore.port.batches import Batches, Below
+from metastore.port.records import ROOT, Lookup, Record, Resolved
+
+__all__ = ["Finds", "below", "parents_of"]
+
+_DEEPEST = 16
+"""How many names a path has at most that is looked for with others."""
+
+
+class Finds:
+    """The lane of reads."""
+
+    def __init__(self, session: Session, backend: Batches, lane: Lane[Below, Resolved]) -> None:
+        self._session = session
+        self._backend = backend
+        self._lane = lane
+
+    def resolve(self, lookup: Lookup) -> Resolved:
+        """Follow a path over live nodes as far as it leads."""
+        session = self._session
+        wanted = below(session, lookup)
+        if wanted is None:
+            return session.resolve_alone(lookup)
+        ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
+        return self._lane.run("find", wanted, ends, lambda _: session.resolve_alone(lookup), self._together, _expired)
+
+    def _together(self, handles: Sequence[Handle[Below, Resolved]]) -> Tell:
+        wanted = list(dict.fromkeys([handle.request for handle in handles]))
+        found = dict(zip(wanted, self._backend.find_below(wanted), strict=True))
+
+        def tell() -> None:
+            for handle in handles:
+                answer = resolved(handle.request, found[handle.request])
+                if answer is not None:
+                    handle.answer(answer)
+
+        return tell
+
+
+def parents_of(lookup: Lookup) -> Lookup:
+    """Return the lookup of the parents of what ``lookup`` looks for."""
+    return Lookup(lookup.families[:-1], lookup.names[:-1], lookup.start)
+
+
+def below(session: Session, lookup: Lookup) -> Below | None:
+    """Return where to look for the last name of a path; None: it is not known where its parents are."""
+    names = lookup.names
+    if lookup.start is not ROOT or len(names) > _DEEPEST:
+        return None
+    parents = session.recent.at(parents_of(lookup)) if len(names) > 1 else ()
+    if parents is None:
+        return None
+    return Below(parents, lookup.families[-1], key_under(parents[-1] if parents else ROOT, names[-1]))
+
+
+def resolved(wanted: Below, found: Record | bool) -> Resolved | None:
+    """Return what a batch found at a path; None: it must be read by itself."""
+    if isinstance(found, Record):
+        return Resolved(found.chain, found)
+    return None if found else Resolved(wanted.parents, None)
+
+
+def _expired() -> DeadlineExceeded:
+    return DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")

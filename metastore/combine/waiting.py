@@ -1,0 +1,168 @@
+"""One write that may travel with others: its operation id, what it rests on, and what its batches came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, cast
+from uuid import UUID
+
+from metastore.combine.lane import Resign
+from metastore.combine.reads import below
+from metastore.errors import DeadlineExceeded, InvalidArgument
+from metastore.kinds.entity import Entity
+from metastore.metrics import Decided
+from metastore.operation.operation import Begun, Operation
+from metastore.operation.request import Call, Proposal, Request, View, committed
+from metastore.operation.session import Session
+from metastore.port.backend import Reads
+from metastore.port.batches import Below
+from metastore.port.commit import LIVE, Unknown
+from metastore.port.records import ROOT, Known, Lookup, Node, Origin, Record, Resolved
+from metastore.retry.policy import Attempt
+from metastore.retry.runner import call_hooks
+
+__all__ = ["AGAIN", "ROUNDS", "Left", "Waiting", "waiting"]
+
+T = TypeVar("T")
+
+ROUNDS: Final = 2
+"""How many batches a request loses before it is announced."""
+AGAIN: Final[Any] = object()
+"""The answer to a write that lost, and goes into another batch."""
+
+
+class Left(Exception):
+    """A batch cannot decide this request: the full operation does."""
+
+
+@dataclass(slots=True, eq=False)
+class Waiting(Generic[T]):
+    """See the module."""
+
+    session: Session
+    request: Request[T]
+    call: Call
+    id: UUID
+    principal: str | None
+    started: float
+    ends: float
+    below: Below | None
+    """Where to look for its entity; None: it has one in hand, or needs none."""
+    record: Record | None
+    """The entity in hand, or as it was after a lost batch: a guess, which the commit checks."""
+    lost: int = 0
+    """How many batches it lost."""
+    doubt: Unknown | None = None
+    """It was sent, and no answer says yet what became of it."""
+
+    def decide(self, found: Record | None) -> Proposal[T] | T:
+        """Return what to commit, or the value of a call that changes nothing. Raises the call's error, and Left."""
+        return self.request.attempt(_Seen(self.session, self.below, found))
+
+    def alone(self, resign: Resign) -> T:
+        """Run the full operation, which takes up what the batches left."""
+        begun = Begun(self.id, self.started, self.ends, self.lost, self.doubt)
+        return Operation(self.session, self.request, self.call, begun, resign).run()
+
+    def expired(self) -> DeadlineExceeded:
+        """Return the error of a call whose time was over before it was sent."""
+        return DeadlineExceeded(
+            f"{self.request.what()} was not applied: its deadline passed while it waited; call again"
+        )
+
+    def ended(self, decided: Decided) -> None:
+        """Count the call, which a batch has decided."""
+        session = self.session
+        elapsed = session.clock.monotonic() - self.started
+        session.metrics.operation(self.request.verb, self.lost + 1, elapsed, decided)
+        if session.policy.hooks and decided != "error":
+            self._report(None, elapsed, None, None)
+
+    def overtaken(self, expected: int, newest: Record) -> None:
+        """Take up the newest record, after a lost batch."""
+        session, entity_id = self.session, newest.chain[-1].id
+        self.lost += 1
+        self.record = newest
+        session.metrics.conflict(self.request.verb, "self", entity_id)
+        session.metrics.overtaken(newest.version - expected)
+        if self.lost >= ROUNDS and self.request.merge is not None:
+            names = self.request.merge.names
+            session.hot.note(entity_id, names and (self.request.merge.kind, names))
+        if session.policy.hooks:
+            self._report("self", session.clock.monotonic() - self.started, entity_id, expected)
+
+    def _report(self, cause: str | None, elapsed: float, entity_id: int | None, expected: int | None) -> None:
+        number = self.lost + (cause is None)
+        told = Attempt(self.request.what(), self.id, number, cause, elapsed, 0.0, entity_id, expected)
+        call_hooks(self.session.policy.hooks, told)
+
+
+def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
+    """Return a request as one that may travel with others; None if it cannot."""
+    if request.where is None or call.lease is not None or call.operation_id is not None:
+        return None
+    place: Below | None = None
+    record: Record | None = None
+    try:
+        where = request.where()
+        if isinstance(where, Lookup):
+            place = below(session, where)
+        elif where is not None:
+            record = where.record if committed(session.backend, where) and where.record.live else None
+    except InvalidArgument:  # the full operation raises it
+        return None
+    if where is not None and place is None and record is None:
+        return None
+    started = session.clock.monotonic()
+    principal = session.principal if call.principal is None else call.principal
+    ends = started + session.policy_of(call).deadline
+    return Waiting(session, request, call, session.clock.operation_id(), principal, started, ends, place, record)
+
+
+class _Seen(View):
+    """A view that shows one entity, and nothing else."""
+
+    def __init__(self, session: Session, below: Below | None, found: Record | None) -> None:
+        self._one = _One(session, below, found)
+        super().__init__(cast(Reads, self._one), False, session.recent)
+
+    def follow(self, path: Lookup) -> tuple[Node, ...] | None:
+        """Return where a path led last: the commit's guards check it."""
+        return None if self._recent is None else self._recent.at(path)
+
+    def trusts(self, entity: Entity) -> bool:
+        """Whether the attempt may use an entity in hand: a new entity's parent, which the commit's guards check."""
+        if self._one.shows(entity.id) or not (committed(self.backend, entity) and entity.record.live):
+            return False
+        self.guessed = True
+        return True
+
+
+class _One:
+    """The reads of a batch. Any other read makes the request leave the batch."""
+
+    def __init__(self, session: Session, below: Below | None, found: Record | None) -> None:
+        self._session = session
+        self._below = below
+        self._found = found
+
+    def shows(self, entity_id: int) -> bool:
+        return self._found is not None and self._found.chain[-1].id == entity_id
+
+    @property
+    def origin(self) -> Origin:
+        return self._session.backend.origin
+
+    def resolve(self, lookups: list[Lookup]) -> list[Resolved]:
+        if self._below is None or len(lookups) != 1 or lookups[0].start is not ROOT:
+            raise Left
+        found = self._found
+        return [Resolved(self._below.parents if found is None else found.chain, found)]
+
+    def by_id(self, ids: list[int]) -> list[Known | None]:
+        if self._found is None or not self.shows(ids[0]):
+            raise Left
+        return [Known(self._found, LIVE, True, False)]
+
+    def __getattr__(self, name: str) -> Any:
+        raise Left

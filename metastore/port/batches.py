@@ -1,0 +1,108 @@
+"""What a backend does for requests that travel together: one statement for many, and an answer for each.
+
+The members of a batch are independent operations. Each has its own preconditions, and is applied, or not, by itself:
+what one of them finds hurts no other. A batch means what its members mean one after the other, in the order given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+from uuid import UUID
+
+from metastore.port.commit import Conflicted, Guard, Insert, Result, Unknown, Update
+from metastore.port.records import Node, Record
+
+__all__ = ["AlterStep", "AlterTogether", "Altered", "Batches", "Below", "Results", "Single"]
+
+
+class Below(NamedTuple):
+    """A live child to look for: its parent's nodes as they were seen last, its family, and its key."""
+
+    parents: tuple[Node, ...]
+    """From below the root; (): the child stands below the root."""
+    family: str
+    key: str
+
+
+class AlterStep(NamedTuple):
+    """One operation among those that alter one entity: it makes one version."""
+
+    operation_id: UUID
+    principal: str | None
+    doc: str
+    changes: str
+
+
+class AlterTogether(NamedTuple):
+    """Operations that alter one entity, in this order, from its ``version`` on: all of them, or none."""
+
+    guards: tuple[Guard, ...]
+    id: int
+    version: int
+    scope_version: int
+    """The entity's own: it stands where it was seen."""
+    kind: str
+    path: str
+    steps: tuple[AlterStep, ...]
+
+
+class Altered(NamedTuple):
+    """What became of an :class:`AlterTogether`."""
+
+    time: int | None
+    """When it was applied (µs since 1970); None: a precondition did not hold."""
+    version: int | None = None
+    """If nothing but the entity's version was another one: its newest version."""
+    doc: str | None = None
+    """The document of that version; None: it does not fit into the answer."""
+    modified_by: str | None = None
+    modified_at: int = 0
+
+
+class Single(NamedTuple):
+    """One operation with one write: a new entity, or an exclusive update that keeps the document."""
+
+    guards: tuple[Guard, ...]
+    write: Insert | Update
+    operation_id: UUID
+    principal: str | None
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """A backend for which one message for many requests is cheaper than a message for each."""
+
+    def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
+        """Return each child, as it is at one instant, the same for all.
+
+        False: there is no such child. True: the parents are not where they were seen, so that nothing is known.
+        """
+        ...
+
+    def alter_together(
+        self, alters: Sequence[AlterTogether], patience: int | None
+    ) -> list[Altered] | Conflicted | Unknown:
+        """Apply each of these by itself, in one transaction; each entity stands there once. One attempt.
+
+        ``patience``: how long to wait for others' locks, in milliseconds, before nothing is applied ("busy"); 0: pass
+        over what is locked. Conflicted: nothing of it was applied.
+        """
+        ...
+
+    def create_together(self, inserts: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
+        """Make each of these entities by itself, in one transaction; no two have one name. One attempt.
+
+        A result for each; None: it was not made, because its name is taken or a guard does not hold.
+        """
+        ...
+
+    def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
+        """Apply each of these exclusive updates by itself, in one transaction; each entity stands there once.
+
+        A result for each; None: it was not applied, because a precondition does not hold or its row was locked.
+        """
+        ...
+
+
+Results = list[Result | None]

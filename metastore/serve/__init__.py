@@ -1,0 +1,12 @@
+"""Serve a store over HTTP: the Iceberg REST protocol. Needs the extra ``[serve]``.
+
+``application`` is an ASGI application; ``serve_application`` runs it. Any number of servers may serve one database on
+PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from metastore.serve.application import application
+from metastore.serve.server import serve_application
+
+__all__ = ["application", "serve_application"]

@@ -1,0 +1,72 @@
+"""The ASGI application: the protocols that a server speaks, its health, and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+
+from metastore.errors import MetastoreError
+from metastore.serve.iceberg.protocol import iceberg_protocol
+from metastore.serve.iceberg.warehouses import Warehouses
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from metastore.store import Store
+
+__all__ = ["application"]
+
+
+def application(
+    store: Store, *, warehouses: Mapping[str, str] | None = None, properties: Mapping[str, str] | None = None
+) -> Starlette:
+    """Return the application of an open store. It closes the store when the server stops.
+
+    ``warehouses``: from ``metalake.catalog`` to the folder or bucket of its tables; metalake and catalog are made where
+    they are missing. ``properties`` are those of PyIceberg's file systems. Raises InvalidArgument.
+    """
+    catalogs = Warehouses(store, warehouses or {}, properties or {})
+
+    async def health(_: Request) -> Response:
+        try:
+            await run_in_threadpool(store.ping)
+        except MetastoreError as error:
+            return JSONResponse(error.to_dict(), status_code=503)
+        return JSONResponse({"status": "ok"})
+
+    async def metrics(_: Request) -> Response:
+        return await run_in_threadpool(_metrics, store)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(store.close)
+
+    return Starlette(
+        lifespan=lifespan,
+        routes=[
+            Route("/healthz", health),
+            Route("/metrics", metrics),
+            Mount("/iceberg", iceberg_protocol(catalogs)),
+        ],
+    )
+
+
+def _metrics(store: Store) -> Response:
+    """Return the store's metrics in Prometheus' text format; 501 without prometheus-client."""
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415  (an extra of its own)
+    except ImportError:
+        return PlainTextResponse("metrics need prometheus-client: pip install 'versioned-metastore[metrics]'", 501)
+    from metastore.prometheus import register  # noqa: PLC0415
+
+    registry: Any = CollectorRegistry()
+    register(store, registry)
+    return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")

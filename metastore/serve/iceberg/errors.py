@@ -1,0 +1,97 @@
+"""Errors as the Iceberg REST specification writes them: ``{"error": {"message", "type", "code"}}``.
+
+500, 502 and 504 mean to a client that a commit may have happened. So they are sent only where that is true.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from pydantic import ValidationError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NoSuchViewError,
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+    ViewAlreadyExistsError,
+)
+
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError, OutcomeUnknown
+from metastore.serve.web import Answer, BadRequest, TooLarge
+
+__all__ = ["NotSupported", "Overlap", "failed", "unknown_route"]
+
+_LOG = logging.getLogger("metastore.serve")
+
+
+class NotSupported(Exception):
+    """A part of the specification that this server does not have; clients do it themselves."""
+
+
+class Overlap(ValueError):
+    """A key is both removed and updated."""
+
+
+_CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
+    (NoSuchNamespaceError, 404, "NoSuchNamespaceException"),
+    (NoSuchTableError, 404, "NoSuchTableException"),
+    (NoSuchViewError, 404, "NoSuchViewException"),
+    (NamespaceAlreadyExistsError, 409, "AlreadyExistsException"),
+    (TableAlreadyExistsError, 409, "AlreadyExistsException"),
+    (ViewAlreadyExistsError, 409, "AlreadyExistsException"),
+    (NamespaceNotEmptyError, 409, "NamespaceNotEmptyException"),
+    (CommitFailedException, 409, "CommitFailedException"),
+    (CommitStateUnknownException, 500, "CommitStateUnknownException"),
+    (ForbiddenError, 403, "ForbiddenException"),
+    (ServiceUnavailableError, 503, "ServiceUnavailableException"),
+    (NotSupported, 406, "UnsupportedOperationException"),
+    (Overlap, 422, "UnprocessableEntityException"),
+    (TooLarge, 413, "BadRequestException"),
+    (EntityNotFound, 404, "NotFoundException"),
+    (OutcomeUnknown, 500, "CommitStateUnknownException"),
+    (InvalidArgument, 400, "BadRequestException"),
+    (BadRequest, 400, "BadRequestException"),
+    (ValueError, 400, "BadRequestException"),
+)
+"""The first class that fits decides."""
+
+
+def failed(error: Exception) -> Answer:
+    """Return the answer for an error."""
+    if isinstance(error, ValidationError):
+        return _answer(400, "BadRequestException", _fields(error))
+    for cls, code, name in _CODES:
+        if isinstance(error, cls):
+            headers = {"Retry-After": "1"} if code == 503 else {}
+            return _answer(code, name, str(error), headers)
+    if isinstance(error, MetastoreError):
+        headers = {"Retry-After": "1"} if error.http_status == 503 else {}
+        return _answer(error.http_status, type(error).__name__, str(error), headers)
+    if isinstance(error, FileNotFoundError):
+        return _answer(400, "BadRequestException", f"a file of the table is not there: {error}")
+    _LOG.error("a request failed by a defect of the server", exc_info=error)
+    return _answer(500, "InternalServerError", "the server failed; its log says how")
+
+
+def unknown_route(method: str, path: str, other_method: bool) -> Answer:
+    """Return the answer for a path or a method that the specification does not have."""
+    if other_method:
+        return _answer(405, "BadRequestException", f"{path} has no method {method}")
+    return _answer(404, "NotFoundException", f"there is nothing at {path}")
+
+
+def _fields(error: ValidationError) -> str:
+    """Return what is wrong with a body, with the name of each field."""
+    parts = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in error.errors(include_url=False)]
+    return "; ".join(parts[:10])
+
+
+def _answer(code: int, name: str, message: str, headers: dict[str, str] | None = None) -> Answer:
+    return Answer({"error": {"message": message, "type": name, "code": code}}, code, headers or {})

@@ -1,0 +1,74 @@
+"""The endpoints of namespaces."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.serve.iceberg import reading
+from metastore.serve.iceberg.errors import Overlap
+from metastore.serve.web import Answer, Call
+
+__all__ = ["create", "drop", "exists", "load", "page", "update"]
+
+
+class _Create(BaseModel):
+    model_config = ConfigDict(strict=True)
+    namespace: list[str] = Field(min_length=1)
+    properties: dict[str, str] = Field(default_factory=dict)
+
+
+class _Update(BaseModel):
+    model_config = ConfigDict(strict=True)
+    removals: list[str] = Field(default_factory=list)
+    updates: dict[str, str] = Field(default_factory=dict)
+
+
+_CREATE: Final = TypeAdapter(_Create)
+_UPDATE: Final = TypeAdapter(_Update)
+
+
+def page(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """List the namespaces below ``parent``, or at the top; with ``pageSize``, one page of them."""
+    above = reading.namespace(call.query["parent"]) if call.query.get("parent") else ()
+    size = reading.page_size(call)
+    names, following = catalog.namespaces_page(above, size, reading.token(call))
+    return Answer(reading.with_token({"namespaces": [list(name) for name in names]}, following))
+
+
+def create(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Create a namespace."""
+    wanted = reading.body(call, _CREATE)
+    names = tuple(wanted.namespace)
+    catalog.create_namespace(names, wanted.properties)
+    return Answer({"namespace": list(names), "properties": wanted.properties})
+
+
+def load(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Return a namespace's properties."""
+    names = reading.namespace(call.names["namespace"])
+    return Answer({"namespace": list(names), "properties": catalog.load_namespace_properties(names)})
+
+
+def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Say whether there is such a namespace."""
+    return Answer(status=204 if catalog.namespace_exists(reading.namespace(call.names["namespace"])) else 404)
+
+
+def drop(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Drop an empty namespace."""
+    catalog.drop_namespace(reading.namespace(call.names["namespace"]))
+    return Answer(status=204)
+
+
+def update(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Remove and set properties."""
+    wanted = reading.body(call, _UPDATE)
+    both = sorted(set(wanted.removals) & set(wanted.updates))
+    if both:
+        raise Overlap(f"these keys are removed and updated at once: {', '.join(both)}")
+    names = reading.namespace(call.names["namespace"])
+    summary = catalog.update_namespace_properties(names, set(wanted.removals), wanted.updates)
+    return Answer({"removed": summary.removed, "updated": summary.updated, "missing": summary.missing})

@@ -1,0 +1,76 @@
+"""The routes of the Iceberg REST specification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.serve.iceberg import namespaces, tables, views
+from metastore.serve.iceberg.errors import NotSupported, failed, unknown_route
+from metastore.serve.iceberg.warehouses import Warehouses
+from metastore.serve.web import Answer, Call, Protocol, Route, route
+
+__all__ = ["iceberg_protocol"]
+
+OfCatalog = Callable[[MetastoreCatalog, Call], Answer]
+
+_NAMESPACE: Final = "/namespaces/{namespace}"
+_TABLE: Final = f"{_NAMESPACE}/tables/{{table}}"
+_VIEW: Final = f"{_NAMESPACE}/views/{{view}}"
+_ROUTES: Final[tuple[tuple[str, str, OfCatalog], ...]] = (
+    ("GET", "/namespaces", namespaces.page),
+    ("POST", "/namespaces", namespaces.create),
+    ("GET", _NAMESPACE, namespaces.load),
+    ("HEAD", _NAMESPACE, namespaces.exists),
+    ("DELETE", _NAMESPACE, namespaces.drop),
+    ("POST", f"{_NAMESPACE}/properties", namespaces.update),
+    ("GET", f"{_NAMESPACE}/tables", tables.page),
+    ("POST", f"{_NAMESPACE}/tables", tables.create),
+    ("POST", f"{_NAMESPACE}/register", tables.register),
+    ("GET", _TABLE, tables.load),
+    ("POST", _TABLE, tables.commit),
+    ("HEAD", _TABLE, tables.exists),
+    ("DELETE", _TABLE, tables.drop),
+    ("GET", f"{_TABLE}/credentials", tables.credentials),
+    ("POST", f"{_TABLE}/metrics", tables.metrics),
+    ("POST", "/tables/rename", tables.rename),
+    ("POST", "/transactions/commit", tables.commit_several),
+    ("GET", f"{_NAMESPACE}/views", views.page),
+    ("POST", f"{_NAMESPACE}/views", views.create),
+    ("POST", f"{_NAMESPACE}/register-view", views.register),
+    ("GET", _VIEW, views.load),
+    ("POST", _VIEW, views.replace),
+    ("HEAD", _VIEW, views.exists),
+    ("DELETE", _VIEW, views.drop),
+    ("POST", "/views/rename", views.rename),
+)
+_PLANS: Final = (
+    ("POST", f"{_TABLE}/plan"),
+    ("GET", f"{_TABLE}/plan/{{plan}}"),
+    ("DELETE", f"{_TABLE}/plan/{{plan}}"),
+    ("POST", f"{_TABLE}/tasks"),
+)
+
+
+def iceberg_protocol(warehouses: Warehouses) -> Protocol:
+    """Return the protocol of these warehouses."""
+
+    def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
+        return lambda call: handler(warehouses.catalog(call.names["prefix"], call.principal), call)
+
+    routes: list[Route] = [route("GET", "/v1/config", lambda call: _config(warehouses, call))]
+    routes += [route(method, f"/v1/{{prefix}}{path}", bound(handler)) for method, path, handler in _ROUTES]
+    routes += [route(method, f"/v1/{{prefix}}{path}", _plan) for method, path in _PLANS]
+    return Protocol(routes, failed, unknown_route)
+
+
+def _config(warehouses: Warehouses, call: Call) -> Answer:
+    """Tell a client its prefix, and which endpoints there are."""
+    endpoints = [f"{method} /v1/{{prefix}}{path}" for method, path, _ in _ROUTES]
+    prefix = warehouses.prefix(call.query.get("warehouse"))
+    return Answer({"defaults": {}, "overrides": {"prefix": prefix}, "endpoints": endpoints})
+
+
+def _plan(_: Call) -> Answer:
+    raise NotSupported("this server plans no scans; the client plans them from the table's metadata")

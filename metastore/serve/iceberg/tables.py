@@ -1,0 +1,211 @@
+"""The endpoints of tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
+
+from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.serve.iceberg import reading
+from metastore.serve.web import Answer, BadRequest, Call
+
+__all__ = [
+    "commit",
+    "commit_several",
+    "create",
+    "credentials",
+    "drop",
+    "exists",
+    "load",
+    "metrics",
+    "page",
+    "register",
+    "rename",
+]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(populate_by_name=False)
+
+
+class _Create(_Body):
+    name: str = Field(min_length=1)
+    table_schema: Schema = Field(alias="schema")
+    location: str | None = None
+    partition_spec: PartitionSpec | None = Field(default=None, alias="partition-spec")
+    write_order: SortOrder | None = Field(default=None, alias="write-order")
+    stage_create: bool | None = Field(default=False, alias="stage-create")
+    properties: dict[str, str] | None = None
+
+
+class _Register(_Body):
+    name: str = Field(min_length=1)
+    metadata_location: str = Field(alias="metadata-location")
+    overwrite: bool = False
+
+
+class _Name(_Body):
+    namespace: list[str] = Field(min_length=1)
+    name: str = Field(min_length=1)
+
+    @property
+    def names(self) -> Identifier:
+        return (*self.namespace, self.name)
+
+
+class _Rename(_Body):
+    source: _Name
+    destination: _Name
+
+
+class _Commit(_Body):
+    identifier: _Name | None = None
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+
+class _Transaction(_Body):
+    table_changes: list[_Commit] = Field(alias="table-changes", min_length=1)
+
+
+_CREATE: Final = TypeAdapter(_Create)
+_REGISTER: Final = TypeAdapter(_Register)
+_RENAME: Final = TypeAdapter(_Rename)
+_COMMIT: Final = TypeAdapter(_Commit)
+_TRANSACTION: Final = TypeAdapter(_Transaction)
+
+
+def page(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """List the Iceberg tables of a namespace; with ``pageSize``, one page of them."""
+    names = reading.namespace(call.names["namespace"])
+    tables, following = catalog.tables_page(names, reading.page_size(call), reading.token(call))
+    found = [{"namespace": list(names), "name": name} for name in tables]
+    return Answer(reading.with_token({"identifiers": found}, following))
+
+
+def create(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Create a table; with ``stage-create``, return its metadata and write nothing."""
+    wanted = reading.body(call, _CREATE)
+    names = (*reading.namespace(call.names["namespace"]), wanted.name)
+    arguments: dict[str, Any] = {
+        "schema": wanted.table_schema,
+        "location": wanted.location,
+        "partition_spec": wanted.partition_spec or UNPARTITIONED_PARTITION_SPEC,
+        "sort_order": wanted.write_order or UNSORTED_SORT_ORDER,
+        "properties": wanted.properties or {},
+    }
+    if wanted.stage_create:
+        return Answer(_loaded(catalog.stage_table(names, **arguments).metadata, None))
+    return _table(catalog.create_table(names, **arguments))
+
+
+def register(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Create a table from a metadata file."""
+    wanted = reading.body(call, _REGISTER)
+    names = (*reading.namespace(call.names["namespace"]), wanted.name)
+    return _table(catalog.register_table(names, wanted.metadata_location, wanted.overwrite))
+
+
+def load(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Return a table's metadata; 304 if the client has it already."""
+    names = reading.table(call)
+    mode = call.query.get("snapshots", "all")
+    if mode not in ("all", "refs"):
+        raise BadRequest(f"snapshots is all or refs, not {mode[:20]!r}")
+    known = call.headers.get("if-none-match")
+    if known is not None and known == _etag(catalog.metadata_location(names), mode):
+        return Answer(status=304, headers={"ETag": known})
+    return _table(catalog.load_table(names), mode)
+
+
+def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Say whether there is such a table."""
+    return Answer(status=204 if catalog.table_exists(reading.table(call)) else 404)
+
+
+def drop(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Drop a table; with ``purgeRequested``, for good and with its files."""
+    names = reading.table(call)
+    if call.query.get("purgeRequested", "false").lower() == "true":
+        catalog.purge_table(names)
+    else:
+        catalog.drop_table(names)
+    return Answer(status=204)
+
+
+def rename(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Rename or move a table."""
+    wanted = reading.body(call, _RENAME)
+    catalog.rename_table(wanted.source.names, wanted.destination.names)
+    return Answer(status=204)
+
+
+def commit(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Commit updates to a table, or create a staged one."""
+    wanted = reading.body(call, _COMMIT)
+    names = reading.table(call)
+    if any(isinstance(requirement, AssertCreate) for requirement in wanted.requirements):
+        done = catalog.create_staged(names, wanted.requirements, wanted.updates)
+    else:
+        (done,) = catalog.commit_tables([(names, wanted.requirements, wanted.updates)])
+    return Answer(_loaded(done.metadata, done.metadata_location))
+
+
+def commit_several(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Commit to several tables: all of the commits happen, or none."""
+    wanted = reading.body(call, _TRANSACTION)
+    commits = []
+    for one in wanted.table_changes:
+        if one.identifier is None:
+            raise BadRequest("table-changes: each change names its table: identifier is missing")
+        commits.append((one.identifier.names, one.requirements, one.updates))
+    catalog.commit_tables(commits)
+    return Answer(status=204)
+
+
+def credentials(catalog: MetastoreCatalog, call: Call) -> Answer:
+    """Return the credentials for a table's files: clients bring their own."""
+    catalog.metadata_location(reading.table(call))
+    return Answer({"storage-credentials": []})
+
+
+def metrics(_: MetastoreCatalog, call: Call) -> Answer:
+    """Accept a client's report of a scan or a commit; nothing is kept of it."""
+    if not isinstance(call.body, dict) or "report-type" not in call.body:
+        raise BadRequest("a report has a field report-type")
+    return Answer(status=204)
+
+
+def _table(table: Table, mode: str = "all") -> Answer:
+    etag = _etag(table.metadata_location, mode)
+    return Answer(_loaded(_shown(table.metadata, mode), table.metadata_location), headers={"ETag": etag})
+
+
+def _shown(metadata: TableMetadata, mode: str) -> TableMetadata:
+    """Return the metadata with all snapshots, or only with those that a branch or a tag names."""
+    if mode == "all":
+        return metadata
+    named = {ref.snapshot_id for ref in metadata.refs.values()}
+    return metadata.model_copy(update={"snapshots": [s for s in metadata.snapshots if s.snapshot_id in named]})
+
+
+def _loaded(metadata: TableMetadata, location: str | None) -> bytes:
+    """Return the answer of a load: the metadata is written to JSON once."""
+    text = metadata.model_dump_json(by_alias=True, exclude_none=True)
+    place = "" if location is None else f'"metadata-location":{json.dumps(location)},'
+    return f'{{{place}"metadata":{text},"config":{{}}}}'.encode()
+
+
+def _etag(location: str, mode: str) -> str:
+    """Return the entity tag: a metadata file never changes, so its place says what is in it."""
+    return '"' + hashlib.sha256(f"{mode} {location}".encode()).hexdigest()[:32] + '"'

@@ -1,0 +1,39 @@
+"""Run the application with uvicorn, on the loopback interface unless requests are authenticated."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import uvicorn
+from starlette.applications import Starlette
+
+from metastore.errors import InvalidArgument
+
+__all__ = ["serve_application"]
+
+_GRACE = 20
+"""How long a server that is asked to stop goes on with the requests that it has (seconds)."""
+
+
+def serve_application(application: Starlette, *, host: str = "127.0.0.1", port: int = 8181) -> None:
+    """Serve until SIGTERM or SIGINT; then answer what was accepted, for 20 seconds at most.
+
+    Raises InvalidArgument for a host that others reach: any client could name any user there.
+    """
+    if not _is_loopback(host):
+        raise InvalidArgument(
+            f"{host} is reached from other machines, and nothing checks there who a client is; serve on 127.0.0.1, "
+            "behind a proxy that authenticates and sets Authorization: Basic"
+        )
+    uvicorn.run(
+        application, host=host, port=port, timeout_graceful_shutdown=_GRACE, access_log=False, log_level="warning"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        places = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        raise InvalidArgument(f"the host {host} is not known; write 127.0.0.1") from None
+    return all(ipaddress.ip_address(place).is_loopback for place in places)

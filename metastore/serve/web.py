@@ -1,0 +1,178 @@
+"""Requests and answers: route a request, read its JSON body, call a handler in a thread, answer in JSON.
+
+Names in a path may have any character, also an encoded slash. So paths are cut before they are decoded.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from metastore.clock import SYSTEM
+
+__all__ = ["ANONYMOUS", "Answer", "BadRequest", "Call", "Protocol", "Route", "TooLarge", "route"]
+
+ANONYMOUS: Final = "anonymous"
+_LARGEST: Final = 16 << 20
+"""How many bytes a request's body may have."""
+_LOG = logging.getLogger("metastore.serve")
+
+
+class BadRequest(ValueError):
+    """A request that cannot be read: wrong JSON, a missing or wrong field."""
+
+
+class TooLarge(BadRequest):
+    """A request whose body is larger than a catalog has use for."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request: the decoded parameters of its path, its query, headers and JSON body, and who makes it."""
+
+    names: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Any
+    principal: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a handler answers: a JSON value (None: no body), or text that is JSON already."""
+
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def response(self) -> Response:
+        """Return the answer as Starlette sends it."""
+        if self.body is None:
+            return Response(status_code=204 if self.status == 200 else self.status, headers=dict(self.headers))
+        text = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+        return Response(text, self.status, dict(self.headers), "application/json")
+
+
+Handler = Callable[[Call], Answer]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A method and the segments of a path; a segment in braces is a parameter."""
+
+    method: str
+    segments: tuple[str, ...]
+    handler: Handler
+
+    def match(self, segments: Sequence[str]) -> dict[str, str] | None:
+        """Return the parameters of a path, decoded once; None: it is another one."""
+        if len(segments) != len(self.segments):
+            return None
+        names = {}
+        for wanted, segment in zip(self.segments, segments, strict=True):
+            if wanted.startswith("{"):
+                names[wanted[1:-1]] = unquote(segment, errors="strict")
+            elif wanted != segment:
+                return None
+        return names
+
+
+def route(method: str, path: str, handler: Handler) -> Route:
+    """Return the route of ``path``, such as ``/v1/{prefix}/namespaces``."""
+    return Route(method, tuple(path.strip("/").split("/")), handler)
+
+
+class Protocol:
+    """The routes of one protocol, as an ASGI application below a prefix such as ``/iceberg``."""
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        failed: Callable[[Exception], Answer],
+        unknown: Callable[[str, str, bool], Answer],
+    ) -> None:
+        self._routes = routes
+        self._failed = failed
+        self._unknown = unknown
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, and log it."""
+        request = Request(scope, receive)
+        started = SYSTEM.monotonic()
+        answer = await self._answer(request)
+        took = (SYSTEM.monotonic() - started) * 1000
+        _LOG.info("%s %s %d %.1f ms", request.method, scope["path"], answer.status, took)
+        response = answer.response()
+        if request.method == "HEAD":
+            response.body = b""
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            segments = _segments(request.scope)
+            found = self._find(request.method, segments)
+            if isinstance(found, Answer):
+                return found
+            handler, names = found
+            body = await _json(request)
+            call = Call(names, request.query_params, request.headers, body, _principal(request))
+            return await run_in_threadpool(handler, call)
+        except ClientDisconnect:
+            return Answer(status=499)
+        except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
+            return self._failed(error)
+
+    def _find(self, method: str, segments: Sequence[str]) -> tuple[Handler, dict[str, str]] | Answer:
+        other_method = False
+        for one in self._routes:
+            names = one.match(segments)
+            if names is not None and one.method == method:
+                return one.handler, names
+            other_method = other_method or names is not None
+        return self._unknown(method, "/" + "/".join(segments), other_method)
+
+
+def _segments(scope: Scope) -> list[str]:
+    """Return the segments of the path below the protocol's prefix, still encoded."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    path = raw.split(b"?")[0].decode("ascii", "strict")
+    root = scope.get("root_path", "")
+    return path[len(root) :].strip("/").split("/")
+
+
+async def _json(request: Request) -> Any:
+    """Return the request's body as a JSON value; None if it has none."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > _LARGEST:
+            raise TooLarge(f"the body is larger than {_LARGEST} bytes; a catalog needs no such request")
+        parts.append(part)
+    if not size:
+        return None
+    try:
+        return json.loads(b"".join(parts))
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+
+
+def _principal(request: Request) -> str:
+    """Return who makes the request: the user that ``Authorization: Basic`` names, else anonymous."""
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return ANONYMOUS
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[0] or ANONYMOUS
+    except ValueError:
+        raise BadRequest("the header Authorization cannot be decoded") from None

@@ -1,0 +1,32 @@
+"""A server of the Iceberg REST protocol in a thread of the test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+import metastore as ms
+from metastore.serve import application
+from tests.servers.process import wait_until
+
+__all__ = ["served"]
+
+
+@contextmanager
+def served(url: str, warehouse: Path) -> Iterator[str]:
+    """Serve the catalog ``lake.ice`` of a store; give the address of the protocol."""
+    app = application(ms.open(url), warehouses={"lake.ice": f"file://{warehouse}"})
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=5))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert wait_until(lambda: server.started, 30.0)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/iceberg"
+    finally:
+        server.should_exit = True
+        thread.join()

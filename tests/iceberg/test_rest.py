@@ -1,0 +1,255 @@
+"""The Iceberg REST protocol: what clients rest on, and bad requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+
+import metastore as ms
+from tests.iceberg.server import served
+
+ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
+SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "type": "long", "required": False}]}
+
+
+@pytest.fixture
+def address(url: str, tmp_path: Path) -> Iterator[str]:
+    with served(url, tmp_path / "warehouse") as address:
+        yield address
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def rest(address: str) -> Catalog:
+    return load_catalog("x", type="rest", uri=address, warehouse="lake.ice")
+
+
+def _make(client: httpx.Client, *names: str) -> None:
+    client.post("/namespaces", json={"namespace": ["a"]})
+    for name in names:
+        assert client.post("/namespaces/a/tables", json={"name": name, "schema": SCHEMA}).status_code == 200
+
+
+def test_the_clients_catalog_works(rest: Catalog) -> None:
+    rest.create_namespace("a.b", {"k": "v"})
+    table = rest.create_table("a.b.t", ROWS.schema)
+    stale = rest.load_table("a.b.t")
+    table.append(ROWS)
+    stale.append(ROWS)  # rebased by the server
+    assert rest.load_table("a.b.t").scan().to_arrow().num_rows == 4
+    assert rest.list_namespaces("a") == [("a", "b")]
+    rest.rename_table("a.b.t", "a.b.u")
+    assert rest.list_tables("a.b") == [("a", "b", "u")]
+    with pytest.raises(NoSuchTableError):
+        rest.load_table("a.b.t")
+    with pytest.raises(TableAlreadyExistsError):
+        rest.create_table("a.b.u", ROWS.schema)
+    rest.drop_table("a.b.u")
+    rest.drop_namespace("a.b")
+
+
+def test_a_client_learns_its_prefix_and_the_endpoints(address: str) -> None:
+    config = httpx.get(f"{address}/v1/config", params={"warehouse": "lake.ice"}).json()
+    assert config["overrides"] == {"prefix": "lake.ice"}
+    assert "POST /v1/{prefix}/transactions/commit" in config["endpoints"]
+    missing = httpx.get(f"{address}/v1/config", params={"warehouse": "lake.none"})
+    assert (missing.status_code, missing.json()["error"]["type"]) == (404, "NotFoundException")
+
+
+def test_an_unchanged_table_is_not_sent_again(client: httpx.Client) -> None:
+    _make(client, "t")
+    first = client.get("/namespaces/a/tables/t")
+    again = client.get("/namespaces/a/tables/t", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    update = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+    assert client.post("/namespaces/a/tables/t", json=update).status_code == 200
+    changed = client.get("/namespaces/a/tables/t", headers={"If-None-Match": first.headers["etag"]})
+    assert changed.status_code == 200
+
+
+def test_pages(client: httpx.Client) -> None:
+    _make(client, "t1", "t2", "t3")
+    names: list[str] = []
+    token = ""
+    while True:
+        page = client.get("/namespaces/a/tables", params={"pageSize": 2, "pageToken": token}).json()
+        assert len(page["identifiers"]) <= 2
+        names += [one["name"] for one in page["identifiers"]]
+        token = page.get("next-page-token")
+        if not token:
+            break
+    assert names == ["t1", "t2", "t3"]
+    assert client.get("/namespaces", params={"pageSize": 0}).status_code == 400
+    assert client.get("/namespaces", params={"pageSize": 5, "pageToken": "forged"}).status_code == 400
+
+
+def test_names_with_any_character(client: httpx.Client) -> None:
+    created = client.post("/namespaces", json={"namespace": ["a.b/c", "d%1Fe"]})
+    assert created.status_code == 200
+    assert client.get("/namespaces/a.b%2Fc%1Fd%251Fe").json()["namespace"] == ["a.b/c", "d%1Fe"]
+    client.post("/namespaces", json={"namespace": ["x", "y"]})
+    twice = client.get("/namespaces/x%251Fy")  # some clients encode twice
+    assert twice.json()["namespace"] == ["x", "y"]
+    below = client.get("/namespaces", params={"parent": "a.b/c"}).json()
+    assert below["namespaces"] == [["a.b/c", "d%1Fe"]]
+
+
+def test_several_tables_in_one_transaction(client: httpx.Client) -> None:
+    _make(client, "t", "u")
+
+    def change(name: str, uuid: str) -> dict[str, Any]:
+        return {
+            "identifier": {"namespace": ["a"], "name": name},
+            "requirements": [{"type": "assert-table-uuid", "uuid": uuid}],
+            "updates": [{"action": "set-properties", "updates": {"k": "v"}}],
+        }
+
+    uuids = {n: client.get(f"/namespaces/a/tables/{n}").json()["metadata"]["table-uuid"] for n in ("t", "u")}
+    wrong = {"table-changes": [change("t", uuids["t"]), change("u", uuids["t"])]}
+    refused = client.post("/transactions/commit", json=wrong)
+    assert (refused.status_code, refused.json()["error"]["type"]) == (409, "CommitFailedException")
+    assert "k" not in client.get("/namespaces/a/tables/t").json()["metadata"].get("properties", {})
+    right = {"table-changes": [change(n, uuids[n]) for n in uuids]}
+    assert client.post("/transactions/commit", json=right).status_code == 204
+    for name in uuids:
+        assert client.get(f"/namespaces/a/tables/{name}").json()["metadata"]["properties"]["k"] == "v"
+
+
+def test_a_view_is_created_and_replaced(client: httpx.Client) -> None:
+    client.post("/namespaces", json={"namespace": ["a"]})
+
+    def version(number: int, sql: str, schema: int = 0) -> dict[str, Any]:
+        return {
+            "version-id": number,
+            "schema-id": schema,
+            "timestamp-ms": 1,
+            "summary": {},
+            "representations": [{"type": "sql", "sql": sql, "dialect": "spark"}],
+            "default-namespace": ["a"],
+        }
+
+    body = {"name": "v", "schema": SCHEMA, "view-version": version(1, "SELECT 1 n"), "properties": {}}
+    made = client.post("/namespaces/a/views", json=body)
+    assert made.status_code == 200, made.text
+    uuid = made.json()["metadata"]["view-uuid"]
+    replace = {
+        "requirements": [{"type": "assert-view-uuid", "uuid": uuid}],
+        "updates": [
+            {"action": "add-view-version", "view-version": version(2, "SELECT 2 n", -1)},
+            {"action": "set-current-view-version", "view-version-id": -1},
+        ],
+    }
+    replaced = client.post("/namespaces/a/views/v", json=replace)
+    assert replaced.json()["metadata"]["current-version-id"] == 2, replaced.text
+    replace["requirements"] = [{"type": "assert-view-uuid", "uuid": "00000000-0000-0000-0000-000000000000"}]
+    assert client.post("/namespaces/a/views/v", json=replace).status_code == 409
+    rename = {"source": {"namespace": ["a"], "name": "v"}, "destination": {"namespace": ["a"], "name": "w"}}
+    assert client.post("/views/rename", json=rename).status_code == 204
+    assert client.head("/namespaces/a/views/v").status_code == 404
+    assert client.head("/namespaces/a/views/w").status_code == 204
+    assert client.delete("/namespaces/a/views/w").status_code == 204
+
+
+def test_a_staged_table_is_created_by_its_commit(client: httpx.Client) -> None:
+    client.post("/namespaces", json={"namespace": ["a"]})
+    staged = client.post("/namespaces/a/tables", json={"name": "t", "schema": SCHEMA, "stage-create": True}).json()
+    assert "metadata-location" not in staged
+    assert client.head("/namespaces/a/tables/t").status_code == 404
+    metadata = staged["metadata"]
+    commit = {
+        "requirements": [{"type": "assert-create"}],
+        "updates": [
+            {"action": "assign-uuid", "uuid": metadata["table-uuid"]},
+            {"action": "upgrade-format-version", "format-version": 2},
+            {"action": "add-schema", "schema": metadata["schemas"][0], "last-column-id": 1},
+            {"action": "set-current-schema", "schema-id": -1},
+            {"action": "add-spec", "spec": metadata["partition-specs"][0]},
+            {"action": "set-default-spec", "spec-id": -1},
+            {"action": "add-sort-order", "sort-order": metadata["sort-orders"][0]},
+            {"action": "set-default-sort-order", "sort-order-id": -1},
+            {"action": "set-location", "location": metadata["location"]},
+        ],
+    }
+    created = client.post("/namespaces/a/tables/t", json=commit)
+    assert created.status_code == 200, created.text
+    again = client.post("/namespaces/a/tables/t", json=commit)
+    assert again.status_code == 409
+
+
+BAD = [
+    ("POST", "/namespaces", {"namespace": "a"}, 400, "namespace"),
+    ("POST", "/namespaces", {}, 400, "namespace"),
+    ("POST", "/namespaces", [1], 400, "object"),
+    ("POST", "/namespaces", {"namespace": ["a"], "properties": {"k": 1}}, 400, "properties.k"),
+    ("POST", "/namespaces/a/tables", {"name": "u"}, 400, "schema"),
+    ("POST", "/namespaces/a/tables/t", {"requirements": [], "updates": [{"action": "fly"}]}, 400, "updates.0"),
+    ("POST", "/namespaces/a/tables/t", {"requirements": [{"type": "assert-luck"}], "updates": []}, 400, "requirements"),
+    ("POST", "/namespaces/a/properties", {"removals": ["k"], "updates": {"k": "v"}}, 422, "k"),
+    ("GET", "/namespaces/none", None, 404, "none"),
+    ("DELETE", "/namespaces/none", None, 404, "none"),
+    ("DELETE", "/namespaces/a", None, 409, "not empty"),
+    ("GET", "/namespaces/a/tables/t?snapshots=some", None, 400, "snapshots"),
+    ("POST", "/namespaces/a/tables/t/plan", {}, 406, "plans"),
+    ("PATCH", "/namespaces/a", {}, 405, "PATCH"),
+    ("GET", "/nowhere", None, 404, "nowhere"),
+]
+
+
+def test_bad_requests_name_what_is_wrong_and_write_nothing(client: httpx.Client, url: str) -> None:
+    _make(client, "t")
+    with ms.open(url) as store:
+        before = [change.position for change in store.changes()]
+        for method, path, body, status, word in BAD:
+            answer = client.request(method, path, json=body) if body is not None else client.request(method, path)
+            assert answer.status_code == status, (path, answer.text)
+            error = answer.json()["error"]
+            assert error["code"] == status
+            assert word in error["message"], (path, error)
+        torn = client.post("/namespaces", content=b'{"namespace": ["a"')
+        assert torn.status_code == 400
+        large = client.post("/namespaces", content=b" " * (17 << 20))
+        assert large.status_code == 413
+        assert [change.position for change in store.changes()] == before
+
+
+def test_health_and_metrics(address: str) -> None:
+    root = address.removesuffix("/iceberg")
+    assert httpx.get(f"{root}/healthz").json() == {"status": "ok"}
+    assert "metastore" in httpx.get(f"{root}/metrics").text
+
+
+def test_the_user_of_basic_authorization_is_the_principal(client: httpx.Client, url: str) -> None:
+    client.post("/namespaces", json={"namespace": ["a"]}, auth=("ann@corp.com", ""))
+    client.post("/namespaces", json={"namespace": ["b"]})
+    with ms.open(url) as store:
+        who = {change.path_after: change.principal for change in store.changes() if change.kind == "schema"}
+    assert who == {"lake.ice.a": "ann@corp.com", "lake.ice.b": "anonymous"}
+
+
+def test_a_stale_overwrite_is_refused_by_name(rest: Catalog) -> None:
+    rest.create_namespace("a")
+    table = rest.create_table("a.t", ROWS.schema, properties={"commit.retry.num-retries": "0"})
+    table.append(ROWS)
+    stale = rest.load_table("a.t")
+    table.append(ROWS)
+    with pytest.raises(CommitFailedException, match="has changed"):
+        stale.overwrite(ROWS)
+
+
+def test_a_server_listens_on_loopback_only() -> None:
+    from metastore.serve import serve_application
+
+    with pytest.raises(ms.InvalidArgument, match=r"127\.0\.0\.1"):
+        serve_application(None, host="0.0.0.0")  # type: ignore[arg-type]
