@@ -87,6 +87,7 @@ from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
+from metastore.past.diff import Difference
 from metastore.past.pins import Pin
 from metastore.past.view import Past
 from metastore.port.stats import PoolUse
@@ -114,6 +115,7 @@ __all__ = [
     "Column",
     "DeadlineExceeded",
     "Definition",
+    "Difference",
     "DropColumn",
     "DropDefinition",
     "DropImplementation",

@@ -15,12 +15,12 @@ from typing import Final
 
 from metastore.arguments import positive_integer, shown
 from metastore.errors import DeadlineExceeded, InvalidArgument, ScopeFrozen
+from metastore.feed.position import position_before
 from metastore.managers import exclusive
 from metastore.managers.purge import delete_tree
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.past.position import position_before
 from metastore.port.backend import Limits, Upkeep
 from metastore.port.past import Readers
 

@@ -17,7 +17,7 @@ from metastore.clock import SYSTEM, Clock
 from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument
-from metastore.feed import feed
+from metastore.feed import feed, position
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
 from metastore.gc import Collected
@@ -38,8 +38,10 @@ from metastore.operation.outcome import Outcome, outcome_of, with_origin
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
-from metastore.past import position
+from metastore.past.diff import Difference, differences, scope_at
 from metastore.past.pins import Pin, add_pin, all_pins
+from metastore.past.reads import reads_at
+from metastore.past.revert import revert
 from metastore.past.view import Past, past_at
 from metastore.port.backend import Backend
 from metastore.port.unreadable import Unreadable
@@ -131,6 +133,29 @@ class Store(Managers):
         lies ahead or is of another database, or a time without a time zone.
         """
         return past_at(self._session, position.position_in(self._session, when))
+
+    def diff(
+        self, a: str | datetime, b: str | datetime | None = None, *, under: Target | None = None
+    ) -> Iterator[Difference]:
+        """Yield what differs between two positions or times (b None: now), in path order, folded for each entity.
+
+        It reads all changes between the two. An entity that was made and dropped between them does not differ. With
+        ``under``, only what is, or was, at and below that entity (a path leads where it leads at ``b``). From a later
+        to an earlier position it shows what going back would do. Raises HistoryGone, EntityNotFound, InvalidArgument.
+        """
+        session = self._session
+        first = position.position_in(session, a)
+        last = position.now(session) if b is None else position.position_in(session, b)
+        return differences(session, first, last, scope_at(reads_at(session, last), under))
+
+    def revert(self, target: Target, *, to: str | datetime, dry_run: bool = False) -> list[Difference]:
+        """Make an entity, and all below it, what it was at a position or time, in one commit; return what changes.
+
+        The entity keeps its present name and place. What was dropped or moved out comes back, with its id; what is new
+        is dropped. ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then;
+        InvalidArgument for what cannot come back; EntityAlreadyExists if another entity has an old name.
+        """
+        return revert(self._session, target, position.position_in(self._session, to), dry_run=dry_run)
 
     def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
         """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.

@@ -22,11 +22,14 @@ from metastore.port.backend import Backend, Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["changes", "number_in", "position_of"]
+__all__ = ["changes", "number_in", "position_of", "steps_between"]
 
 _PAGE = 500
 _PATIENCE = 1.0
 """How long the feed waits for a commit in flight below one that is visible, in seconds."""
+
+_PAUSE = 0.005
+"""How often the feed looks whether a commit in flight is over, in seconds."""
 
 _NUMBER, _MARK = 16, 8
 """How many hexadecimal digits a position has for its number, and for the operation."""
@@ -118,7 +121,30 @@ def _follow(
         if not page.held:
             if clock.monotonic() > patience:
                 return
-            clock.sleep(0.005)
+            clock.sleep(_PAUSE)
+
+
+def steps_between(backend: Backend, clock: Clock, low: int, high: int) -> Iterator[Step]:
+    """Yield the steps that the past shows at position ``high`` and not at ``low``, in the feed's order.
+
+    A commit of several rows counts from its last position on, so that its first rows may lie up to ``low``.
+    """
+    seq, begun = low, set[UUID]()
+    while seq < high:
+        page = backend.feed(seq, _PAGE)
+        for step in page.rows:
+            seq = step.seq or seq
+            if seq > high:
+                return
+            if step.through is None:
+                yield step
+            elif step.through <= high and step.operation_id not in begun:
+                begun.add(step.operation_id)
+                yield from backend.steps(step.operation_id)
+        if page.held and len(page.rows) < _PAGE:
+            return
+        if not page.held:
+            clock.sleep(_PAUSE)
 
 
 def _has_gap(rows: list[Step], after: int) -> bool:

@@ -38,14 +38,14 @@ from metastore.port.commit import Absent, Delete, Event, Expect, Put, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["OwnedManager", "Partitions", "Statistics", "still"]
+__all__ = ["OwnedDocument", "OwnedManager", "Partitions", "Statistics", "still"]
 
 O = TypeVar("O", bound=Owned)  # noqa: E741
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Row:
+class OwnedDocument:
     """An owned row to write."""
 
     name: str
@@ -137,11 +137,11 @@ class OwnedManager(Generic[O]):
 
     # --- writing
 
-    def _document(self, name: str, comment: object, properties: object, fields: Mapping[str, Any]) -> _Row:
+    def _document(self, name: str, comment: object, properties: object, fields: Mapping[str, Any]) -> OwnedDocument:
         name = clean_name(name)
-        return _Row(name, dump(self._kind.document(comment, properties, fields), (name,)))
+        return OwnedDocument(name, dump(self._kind.document(comment, properties, fields), (name,)))
 
-    def _insert(self, owner: Target, row: _Row, options: CallOptions) -> O:
+    def _insert(self, owner: Target, row: OwnedDocument, options: CallOptions) -> O:
         call = call_of(options)
         actor = self._session.principal if call.principal is None else call.principal
 
@@ -185,7 +185,7 @@ class OwnedManager(Generic[O]):
 
     @shows_options(CallOptions)
     def put_many(
-        self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
+        self, owner: Target, rows: Iterable[OwnedDocument], drop: Iterable[str] = (), **options: Unpack[CallOptions]
     ) -> int:
         """Create or replace ``rows`` and drop others, in one commit; return how many changed.
 
@@ -279,7 +279,7 @@ class OwnedManager(Generic[O]):
 
 
 def _pair(row: object) -> tuple[str, str]:
-    if not isinstance(row, _Row):
+    if not isinstance(row, OwnedDocument):
         raise InvalidArgument(f"put_many takes what the manager's row() returns, not {shown_value(row)}")
     return row.name, row.doc
 
@@ -308,7 +308,7 @@ class Partitions(OwnedManager[Partition]):
         """Add a partition. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
         return self._insert(table, self._document(name, None, properties, {"values": values}), options)
 
-    def row(self, name: str, values: Mapping[str, str], properties: Mapping[str, str]) -> _Row:
+    def row(self, name: str, values: Mapping[str, str], properties: Mapping[str, str]) -> OwnedDocument:
         """Return a partition for ``put_many``."""
         return self._document(name, None, properties, {"values": values})
 
@@ -319,6 +319,6 @@ class Statistics(OwnedManager[Statistic]):
     def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, STATISTIC, TABLE)
 
-    def row(self, name: str, values: Mapping[str, Any]) -> _Row:
+    def row(self, name: str, values: Mapping[str, Any]) -> OwnedDocument:
         """Return a statistic for ``put_many``."""
         return self._document(name, None, {}, {"values": values})

@@ -9,10 +9,10 @@ from typing import Any
 from metastore.arguments import positive_seconds
 from metastore.errors import EntityAlreadyExists
 from metastore.feed.feed import position_of
+from metastore.feed.position import gone, now
 from metastore.kinds.entity import utc
 from metastore.names import clean_name
 from metastore.operation.session import Session
-from metastore.past.position import gone, now
 from metastore.plain import plain
 from metastore.port.past import NotKept, PinRow
 

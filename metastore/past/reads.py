@@ -8,14 +8,14 @@ from typing import NoReturn, TypeVar
 from uuid import UUID
 
 from metastore.errors import InvalidArgument
+from metastore.feed.position import gone
 from metastore.operation.session import Session
-from metastore.past.position import gone
 from metastore.port.backend import Guards
 from metastore.port.commit import LIVE, Commit
 from metastore.port.past import NotKept, PastRows
 from metastore.port.records import Child, Known, Lookup, Origin, OwnedRecord, Resolved, RowPage, Step
 
-__all__ = ["PastReads"]
+__all__ = ["PastReads", "reads_at"]
 
 T = TypeVar("T")
 
@@ -89,3 +89,13 @@ class PastReads:
 
 
 _NOTHING = Commit(operation_id=UUID(int=0), principal=None)
+
+
+def reads_at(session: Session, at: int) -> PastReads:
+    """Return the reads of a position. Raises HistoryGone."""
+    try:
+        session.backend.past.check(at)
+    except NotKept as kept:
+        raise gone(session, kept) from None
+    # not committed: today's store uses only the id of an entity of the past
+    return PastReads(session, at, Origin(session.backend.origin.database, committed=False))

@@ -5,10 +5,7 @@ from __future__ import annotations
 from metastore.feed.feed import position_of
 from metastore.managers.all import Managers
 from metastore.operation.session import ManagerSession, Session
-from metastore.past.position import gone
-from metastore.past.reads import PastReads
-from metastore.port.past import NotKept
-from metastore.port.records import Origin
+from metastore.past.reads import PastReads, reads_at
 
 __all__ = ["Past", "past_at"]
 
@@ -35,9 +32,4 @@ class Past(Managers):
 
 def past_at(session: Session, at: int) -> Past:
     """Return the view of a position. Raises HistoryGone."""
-    try:
-        session.backend.past.check(at)
-    except NotKept as kept:
-        raise gone(session, kept) from None
-    # not committed: today's store uses only the id of an entity of the past
-    return Past(session, PastReads(session, at, Origin(session.backend.origin.database, committed=False)))
+    return Past(session, reads_at(session, at))

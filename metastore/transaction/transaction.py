@@ -68,6 +68,11 @@ class Transaction(Managers):
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
         super().__init__(self._inner)
 
+    @property
+    def session(self) -> ManagerSession:
+        """What the managers of this transaction work on."""
+        return self._inner
+
     def __enter__(self) -> Self:
         self._check_new()
         self._begun = True

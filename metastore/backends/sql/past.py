@@ -188,7 +188,7 @@ class SqlPast:
             families, names = families[DEEP:], names[DEEP:]
 
     def by_id(self, at: int, ids: Sequence[int]) -> list[Known | None]:
-        rows = self._kept(self._fetch(self._sql.by_id, {"ids": self._ids(ids), "at": at}))
+        rows = self._kept(self._fetch(self._sql.by_id, {"ids": self._ids(list(dict.fromkeys(ids))), "at": at}))
         found: dict[int, Known | None] = {}
         for wanted, group in groupby(rows, key=itemgetter(0)):
             found[wanted] = _known(wanted, list(group))
