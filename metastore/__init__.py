@@ -87,6 +87,7 @@ from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
+from metastore.past.consumers import Consumer, Lag
 from metastore.past.diff import Difference
 from metastore.past.pins import Pin
 from metastore.past.view import Past
@@ -113,6 +114,7 @@ __all__ = [
     "Change",
     "Collected",
     "Column",
+    "Consumer",
     "DeadlineExceeded",
     "Definition",
     "Difference",
@@ -136,6 +138,7 @@ __all__ = [
     "Index",
     "InvalidArgument",
     "Kind",
+    "Lag",
     "Lease",
     "LeaseEvent",
     "LeaseHeld",

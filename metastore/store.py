@@ -18,6 +18,7 @@ from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument
 from metastore.feed import feed, position
+from metastore.feed.follow import Selection, selected
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
 from metastore.gc import Collected
@@ -38,6 +39,7 @@ from metastore.operation.outcome import Outcome, outcome_of, with_origin
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
+from metastore.past.consumers import Consumers
 from metastore.past.diff import Difference, differences, scope_at
 from metastore.past.pins import Pin, add_pin, all_pins
 from metastore.past.reads import reads_at
@@ -81,6 +83,7 @@ class Store(Managers):
     def _stand_on(self, session: Session) -> None:
         super().__init__(session)
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
+        self.consumers = Consumers(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
         """Return a view of the store for one request, with its own principal and deadline of each call (seconds).
@@ -92,14 +95,30 @@ class Store(Managers):
         return _View(self, self._session.bound(call.principal, call.deadline))
 
     def changes(
-        self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
+        self,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        unreadable: Unreadable | None = None,
+        kinds: Iterable[str] | None = None,
+        under: Path | Entity | None = None,
+        follow: bool = False,
+        timeout: float | None = None,
     ) -> Iterator[Change]:
         """Yield at most ``limit`` changes after a position (None: from the start). See :mod:`metastore.feed.feed`.
 
+        ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of what was below it then;
+        it is followed by its id, through renames. With ``follow`` it waits for more, and ends after ``timeout``
+        seconds without a selected change (None: never).
+
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
-        InvalidArgument for a position that this feed does not have any more: read the tables again.
+        HistoryGone after a position whose next changes gc has removed: read the tables again. Raises InvalidArgument
+        for a position of another database, EntityNotFound.
         """
         session = self._session
+        if kinds is not None or under is not None or follow or timeout is not None:
+            chosen = Selection(kinds, under, follow, timeout)
+            return selected(session, after, limit, unreadable, chosen)
         found = feed.changes(session.backend, session.clock, after, limit, unreadable)
         return noted(found, limit, "changes", session.metrics, session.clock)
 
@@ -222,17 +241,19 @@ class Store(Managers):
         *,
         retention: timedelta = timedelta(days=7),
         keep_versions: int = 10,
+        keep_unread: timedelta = timedelta(days=30),
         clean_up: Callable[[LeftBehind], None] | None = None,
     ) -> Collected:
         """Delete what was dropped longer ago than ``retention``, and old history. Many processes may run it at once.
 
-        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention.
+        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention. So
+        does what a pin shows, and for ``keep_unread`` what a consumer of the feed has not read yet.
         gc calls ``clean_up`` with each value that was staged under a lease and can never be published any more, perhaps
         more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises InvalidArgument.
         """
         if clean_up is not None and not callable(clean_up):
             raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")
-        collected = collecting.collect(self._session, retention, keep_versions)
+        collected = collecting.collect(self._session, retention, keep_versions, keep_unread)
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:

@@ -22,7 +22,7 @@ from metastore.operation.record import ask_until_it_answers
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.backend import Reads
-from metastore.port.commit import Commit, Committed, Conflicted, Unknown, Update
+from metastore.port.commit import Advance, Commit, Committed, Conflicted, Unknown, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
@@ -65,6 +65,8 @@ class Transaction(Managers):
         self._overlook = False
         self.sent = self.refused = False
         self.publishes: tuple[UUID, ...] = ()
+        self.advance: Advance | None = None
+        """The position of a consumer that moves with the commit."""
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
         super().__init__(self._inner)
 
@@ -114,7 +116,7 @@ class Transaction(Managers):
         self._attempts = number
         commit = self._overlay.commit_value(self._id)
         leases = self._call.tokens()
-        if not commit.writes and not commit.reads and not leases:
+        if not commit.writes and not commit.reads and not leases and self.advance is None:
             return
         commit = replace(
             commit,
@@ -124,6 +126,7 @@ class Transaction(Managers):
             withdraw=not self._overlook,
             leases=leases,
             publishes=self.publishes,
+            advance=self.advance,
         )
         outcome = self._outer.backend.commit(commit)
         if isinstance(outcome, Conflicted):

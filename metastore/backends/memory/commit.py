@@ -52,6 +52,11 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
         raise PreconditionFailed("marked", commit.held)
     for read in commit.reads:
         _check_read(tables, read)
+    if commit.advance is not None:
+        consumer = tables.consumers.get(commit.advance.name)
+        if consumer is None or consumer.seq != commit.advance.seq:
+            raise PreconditionFailed("read")
+        tables.consumers[consumer.name] = consumer._replace(seq=commit.advance.to, moved_at=now)
     applying = _Applying(tables, commit, now)
     results = tuple([applying.write(write) for write in commit.writes])
     if sum(result is not None for result in results) > 1:  # the past shows its rows together

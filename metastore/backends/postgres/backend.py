@@ -338,7 +338,7 @@ def _is_rare(commit: Commit) -> bool:
     """Whether a commit has what only the general form of the statement knows."""
     if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
         return True
-    return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes)
+    return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes or commit.advance)
 
 
 @cache

@@ -27,7 +27,7 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import FORMAT
 
-__all__ = ["RELEASE", "THROUGH", "Shape", "batch"]
+__all__ = ["ADVANCE", "RELEASE", "THROUGH", "Shape", "batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,14 @@ RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NUL
   quiet_until = {quiet("guard")}
 WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 """Removes the operation's own mark."""
+
+# Before the statements that write. The logarithm of 0 raises READ, which aborts the commit, where another process has
+# moved the consumer.
+ADVANCE = f"""WITH moved AS (
+  UPDATE consumer SET seq = %(to)s::bigint, moved_at = {NOW}
+  WHERE name = %(name)s::text AND seq = %(seq)s::bigint AND {DURABLE} RETURNING 1)
+SELECT ln(CASE WHEN EXISTS (SELECT FROM moved) THEN 1 ELSE 0 END)"""
+"""Moves a consumer of the feed, by compare-and-swap."""
 
 THROUGH = f"""UPDATE operation
 SET through = (SELECT max(seq) FROM operation WHERE operation_id = %(operation_id)s::uuid)

@@ -68,6 +68,11 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
         raise PreconditionFailed("marked", commit.held)
     for read in in_time(commit.reads):
         _check_read(connection, read)
+    if commit.advance is not None:
+        one = commit.advance
+        sql = "UPDATE consumer SET seq = ?, moved_at = ? WHERE name = ? AND seq = ? RETURNING 1"
+        if not connection.execute(sql, (one.to, now, one.name, one.seq)).fetchall():
+            raise PreconditionFailed("read")
     writer = _Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in in_time(commit.writes)])
     if sum(result is not None for result in results) > 1:  # the past shows its rows together
