@@ -10,6 +10,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.errors import EntityNotFound, HistoryGone, InvalidArgument, VersionConflict
+from metastore.transaction.transaction import Transaction
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_a_consumer_reads_on_where_it_was(tables: Store) -> None:
     assert (late.lag().changes, late.lag().seconds) == (0, 0.0)
 
 
-def count(tx: ms.Transaction, changes: list[ms.Change]) -> None:
+def count(tx: Transaction, changes: list[ms.Change]) -> None:
     """Add the number of changes of tables below m.c.s to a property."""
     table = tx.tables.load("m.c.s.t")
     new = sum(change.action == "create" and change.kind == "table" for change in changes)
@@ -143,7 +144,7 @@ def test_the_effect_of_each_change_is_there_once(tables: Store) -> None:
 def test_nothing_moves_when_the_effect_fails(tables: Store) -> None:
     consumer = tables.consumers.get("c", start="beginning")
 
-    def broken(tx: ms.Transaction, changes: list[ms.Change]) -> None:
+    def broken(tx: Transaction, changes: list[ms.Change]) -> None:
         tx.tables.alter("m.c.s.t", ms.SetComment("half"))
         raise RuntimeError(len(changes))
 
