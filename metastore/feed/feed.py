@@ -124,10 +124,11 @@ def _follow(
             clock.sleep(_PAUSE)
 
 
-def steps_between(backend: Backend, clock: Clock, low: int, high: int) -> Iterator[Step]:
+def steps_between(backend: Backend, clock: Clock, low: int, high: int, *, together: bool = True) -> Iterator[Step]:
     """Yield the steps that the past shows at position ``high`` and not at ``low``, in the feed's order.
 
-    A commit of several rows counts from its last position on, so that its first rows may lie up to ``low``.
+    A commit of several rows counts from its last position on, so that its first rows may lie up to ``low``. Not
+    ``together``: each row counts at its own position.
     """
     seq, begun = low, set[UUID]()
     while seq < high:
@@ -136,7 +137,7 @@ def steps_between(backend: Backend, clock: Clock, low: int, high: int) -> Iterat
             seq = step.seq or seq
             if seq > high:
                 return
-            if step.through is None:
+            if step.through is None or not together:
                 yield step
             elif step.through <= high and step.operation_id not in begun:
                 begun.add(step.operation_id)

@@ -12,7 +12,7 @@ from metastore.feed.position import gone
 from metastore.operation.session import Session
 from metastore.port.backend import Guards
 from metastore.port.commit import LIVE, Commit
-from metastore.port.past import NotKept, PastRows
+from metastore.port.past import NotKept, PastRow, PastRows
 from metastore.port.records import Child, Known, Lookup, Origin, OwnedRecord, Resolved, RowPage, Step
 
 __all__ = ["PastReads", "reads_at"]
@@ -77,6 +77,10 @@ class PastReads:
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         wanted = list(zip(owner_ids, names, strict=True))
         return self._ask(lambda past: [past.owned_by_name(self.at, owner, kind, name) for owner, name in wanted])
+
+    def rows(self, low: int, high: int) -> list[PastRow]:
+        """Return what had an id in a range, by id."""
+        return self._ask(lambda past: past.rows(self.at, low, high))
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         return self._ask(lambda past: past.history(self.at, entity_id, after, limit))

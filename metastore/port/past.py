@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, Step
 
-__all__ = ["ConsumerRow", "NotKept", "PastRows", "PinRow", "Readers"]
+__all__ = ["ConsumerRow", "NotKept", "PastRow", "PastRows", "PinRow", "Readers"]
 
 
 class NotKept(Exception):
@@ -31,6 +31,24 @@ class PinRow(NamedTuple):
     principal: str | None
     created_at: int
     expires_at: int | None
+
+
+class PastRow(NamedTuple):
+    """An entity or owned row by itself, as it was at a position: what stands above it is not looked at."""
+
+    id: int
+    owner_id: int | None
+    """Of an owned row; then ``parent_id`` is the same."""
+    parent_id: int
+    kind: str
+    name: str
+    state: int
+    version: int
+    doc: str
+    created_by: str | None
+    created_at: int
+    modified_by: str | None
+    modified_at: int
 
 
 class ConsumerRow(NamedTuple):
@@ -66,6 +84,14 @@ class PastRows(Protocol):
 
     def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
         """Return one owned row; None: there was none."""
+        ...
+
+    def rows(self, at: int, low: int, high: int) -> list[PastRow]:
+        """Return what had an id from ``low`` up to, not including, ``high``: entities and owned rows, by id."""
+        ...
+
+    def last_id(self) -> int:
+        """Return an id that no entity or owned row exceeds."""
         ...
 
     def history(self, at: int, entity_id: int, after: int, limit: int) -> list[Step]:

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from metastore.backends.memory.tables import Tables
 from metastore.names import fold
 from metastore.port.commit import LIVE, PURGING, ROOT_ID
-from metastore.port.past import ConsumerRow, NotKept, PinRow
+from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 
 __all__ = ["MemoryPast", "MemoryReaders", "until"]
@@ -120,6 +120,17 @@ class MemoryPast:
 
     def _owned(self, s: Step) -> OwnedRecord:
         return OwnedRecord(s.entity_id or 0, s.owner_id or 0, s.kind or "", s.name or "", *self._body(s))
+
+    def rows(self, at: int, low: int, high: int) -> list[PastRow]:
+        steps = [s for i, s in sorted(self._then(at).items()) if low <= i < high]
+        return [self._row(s) for s in steps]
+
+    def _row(self, s: Step) -> PastRow:
+        owner, above, kind, name = s.owner_id, s.parent_id or 0, s.kind or "", s.name or ""
+        return PastRow(s.entity_id or 0, owner, above, kind, name, s.state or 0, *self._body(s))
+
+    def last_id(self) -> int:
+        return self._look(lambda tables, _: tables.drawn["id"])
 
     def history(self, at: int, entity_id: int, after: int, limit: int) -> list[Step]:
         self.check(at)

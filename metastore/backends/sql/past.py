@@ -24,7 +24,7 @@ from metastore.backends.sql.decode import lookup_parameters, resolved, step
 from metastore.backends.sql.deep_paths import DEEP
 from metastore.backends.sql.reads import ReadSql, from_named
 from metastore.port.commit import LIVE, PURGING, ROOT_ID
-from metastore.port.past import NotKept
+from metastore.port.past import NotKept, PastRow
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
@@ -145,6 +145,26 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         return from_named(f"{self.read.named_steps}{where} LIMIT :page_size", self.parameter)
 
     @cached_property
+    def rows(self) -> str:
+        """The newest version then of each entity and owned row in a range of ids, one pass over an index."""
+        gone = "e.id IS NULL AND w.id IS NULL"
+        return from_named(
+            without_comments(f"""
+WITH newest AS (
+  SELECT v.entity_id, max(v.version) AS version FROM operation v
+  WHERE v.entity_id >= :low AND v.entity_id < :high AND v.version > 0 AND {_VISIBLE.format("v")} GROUP BY v.entity_id)
+SELECT kept.ok, n.entity_id, n.owner_id, n.parent_id, n.kind, n.name, n.state, n.version, n.doc,
+  CASE WHEN {gone} THEN f.principal ELSE coalesce(e.created_by, w.created_by) END,
+  coalesce(e.created_at, w.created_at, f.time, n.time), n.principal, n.time
+FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN newest s ON true
+LEFT JOIN operation n ON n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL
+LEFT JOIN entity e ON e.id = n.entity_id LEFT JOIN owned w ON w.id = n.entity_id
+LEFT JOIN operation f ON f.entity_id = n.entity_id AND f.version = 1 AND {gone}
+ORDER BY n.entity_id"""),
+            self.parameter,
+        )
+
+    @cached_property
     def newest(self) -> str:
         """The newest step up to a position."""
         where = "WHERE o.seq <= :until ORDER BY o.seq DESC LIMIT 1"
@@ -225,6 +245,13 @@ class SqlPast:
         rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, (name, 0), 1)
         found = [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
         return next((row for row in found if row.name == name), None)
+
+    def rows(self, at: int, low: int, high: int) -> list[PastRow]:
+        found = self._fetch(self._sql.rows, {"at": at, "low": low, "high": high})
+        return [PastRow(*row) for row in self._kept(found)]
+
+    def last_id(self) -> int:
+        return int(self._fetch("SELECT coalesce(max(entity_id), 0) FROM operation", {})[0][0])
 
     def history(self, at: int, entity_id: int, after: int, limit: int) -> list[Step]:
         rows = self._fetch(self._sql.history, {"id": entity_id, "at": at, "after": after, "page_size": limit})
