@@ -1,5 +1,6 @@
 # `make help` says what there is. A machine needs make, Python 3.11 or later, and Java 17 or later
-# for Spark (installed with apt-get where we are root on Debian). The rest is set up in .venv.
+# for Spark (installed with apt-get where we are root on Debian, as Chromium and pgbouncer are for tests). The rest is
+# set up in .venv.
 
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
@@ -34,7 +35,7 @@ endif
 .DELETE_ON_ERROR:
 .PHONY: help setup java run test test-long planted-faults check check-lowest lock bench bench-before bench-services \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers load load-faults check-history interleavings interleavings-sql soak soak-leases clean
+	bench-peers bench-combining load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +50,7 @@ run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the
 test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in one process
 	-@$(MAKE) --no-print-directory $(JAVA)
 	-@$(BIN)/python tests/setup/browser.py
+	-@$(BIN)/python tests/setup/pgbouncer.py
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`; `make load` runs them too
@@ -99,6 +101,9 @@ bench-leases: $(BENCH) ## measure leases, and the locks of Redis, etcd and ZooKe
 
 bench-peers: $(BENCH) $(JAVA) ## measure one mix beside locks in the database, Redis, etcd, ZooKeeper and a lock tree, 12 minutes
 	$(SPARK) $(BIN)/python -m tests.bench.peers $(ARGS)
+
+bench-combining: $(BENCH) ## measure requests that travel together, beside locks in the same arrangement of processes and threads, 10 minutes
+	$(BIN)/python -m tests.bench.combining $(ARGS)
 
 load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 10 minutes
 	$(SPARK) $(BIN)/python -m tests.load $(ARGS)

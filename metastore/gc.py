@@ -3,7 +3,7 @@
 It works in three steps. First it makes each entity that was dropped before the retention unrestorable, in a commit of
 its own: a restore in the middle would otherwise bring back a part of a tree. Then it deletes everything below these
 entities, leaves first, and the entities themselves last. At the end it deletes history that is older than the retention
-and beyond ``keep_versions``, and rows that belong to nothing any more.
+and beyond ``keep_versions``, and rows that belong to nothing any more: relations of purged ends and of dropped columns.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from metastore.errors import DeadlineExceeded, InvalidArgument, ScopeFrozen
 from metastore.feed.position import position_before
 from metastore.managers import exclusive
 from metastore.managers.purge import delete_tree
+from metastore.managers.relation_writes import column_path
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
@@ -69,13 +70,10 @@ def collect(session: Session, retention: timedelta, keep_versions: int, keep_unr
     before = max(0, now - retention // timedelta(microseconds=1))
     _make_unrestorable(session, before)
     entities = _delete_trees(backend)
+    _sweep_relations(backend)
     backend.forget_pins()
-    limits = Limits(
-        before,
-        position_before(backend.past, before),
-        keep_versions,
-        _unread(backend, now - keep_unread // timedelta(microseconds=1)),
-    )
+    unread = _unread(backend, now - keep_unread // timedelta(microseconds=1))
+    limits = Limits(before, position_before(backend.past, before), keep_versions, unread)
     versions, operations = _delete_steps(backend, limits)
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
     return Collected(entities, versions, operations)
@@ -127,6 +125,17 @@ def _delete_trees(backend: Upkeep) -> int:
             tried.add(root)  # another gc may delete the rest of it: this one tries each root once
             deleted += delete_tree(backend, root)
     return deleted
+
+
+def _sweep_relations(backend: Upkeep) -> None:
+    """Delete relations that lost an end, where an older program's gc deleted it, and those of dropped columns."""
+    after: int | None = 0
+    while after is not None:
+        swept = backend.sweep_relations(after, _STEPS)
+        lost = [row_id for row_id, column, doc in swept.columns if column_path(doc, column) is None]
+        if lost:
+            backend.delete_columns(lost)
+        after = swept.last
 
 
 def _delete_steps(backend: Upkeep, limits: Limits) -> tuple[int, int]:

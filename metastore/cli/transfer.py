@@ -59,8 +59,8 @@ def export(
         _write_result(exported, to_stderr=output is None)
         return
     out = err if output is None else console()
-    if exported.anew is not None:
-        write(out, f"Started again from the first line: {exported.anew}.")
+    if exported.restarted is not None:
+        write(out, f"Started again from the first line: {exported.restarted}.")
     kept = f", {exported.kept:,} of them from before" if exported.kept else ""
     write(
         out,

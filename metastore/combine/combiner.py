@@ -28,7 +28,7 @@ class Combiner:
 
     def __init__(self, session: Session, backend: Batches) -> None:
         self._finds = Finds(session, backend, Lane(("find",), session.clock))
-        self._writes = Writes(backend, Lane(KINDS, session.clock))
+        self._writes = Writes(backend, session.backend, Lane(KINDS, session.clock), session.clock)
 
     @classmethod
     def of(cls, session: Session) -> Combiner | None:

@@ -45,7 +45,9 @@ def selected(
     kinds = None if chosen.kinds is None else kinds_of(chosen.kinds)
     if chosen.timeout is not None:
         positive_seconds(chosen.timeout, "the time after which following ends")
-    changes(session.backend, session.clock, after, limit)  # checks the position and the limit before the first change
+    changes(
+        session.backend, session.clock, after, limit, access=session.access
+    )  # checks the position and the limit before the first change
     scope = None if chosen.under is None else _scope(session, chosen.under, after)
     found = _followed(session, after, unreadable, chosen)
     return _limited((c for c in found if c is None or _fits(c, kinds, scope)), session, limit, chosen.timeout)
@@ -63,7 +65,7 @@ def _followed(
     pause = _SOON
     while True:
         before = after
-        for change in changes(session.backend, session.clock, after, None, unreadable):
+        for change in changes(session.backend, session.clock, after, None, unreadable, session.access):
             after = change.position
             yield change
         if not chosen.follow:

@@ -16,7 +16,7 @@ from metastore.feed.feed import number_in, position_of
 from metastore.operation.session import Session
 from metastore.port.past import NotKept, PastRows
 
-__all__ = ["gone", "newest", "now", "position_before", "position_in"]
+__all__ = ["check_whole", "gone", "newest", "now", "position_before", "position_in"]
 
 _WALK = 1000
 """How many changes before the one that the bisection found are looked at, again and again until none is later."""
@@ -26,7 +26,11 @@ _LOOKS = 0.005
 
 
 def now(session: Session) -> int:
-    """Return the last position that is drawn, once all up to it are decided. Raises DeadlineExceeded."""
+    """Return the last position that is drawn, once all up to it are decided.
+
+    Raises DeadlineExceeded; InvalidArgument for a user's view, which the past does not know.
+    """
+    check_whole(session)
     backend, clock = session.backend, session.clock
     mark = backend.watermark()
     ends = clock.monotonic() + session.policy.deadline
@@ -38,6 +42,12 @@ def now(session: Session) -> int:
             )
         clock.sleep(_LOOKS)
     return mark.position
+
+
+def check_whole(session: Session) -> None:
+    """Raise InvalidArgument for a user's view."""
+    if session.access is not None:
+        raise InvalidArgument("a user's view has no past: rights of the past are not kept; use the store that it is of")
 
 
 def newest(session: Session) -> str:
@@ -52,6 +62,7 @@ def position_in(session: Session, when: str | datetime) -> int:
 
     Raises InvalidArgument for a position of another database or one that lies ahead, HistoryGone.
     """
+    check_whole(session)
     if isinstance(when, datetime):
         if when.tzinfo is None:
             raise InvalidArgument(

@@ -23,17 +23,15 @@ from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.manager import Manager
 from metastore.managers.model_commit import ModelEdit, SeenModel
-from metastore.managers.mutation import actor_of
+from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import NumberedSource, page_after, parent_of
 from metastore.managers.target import Target, check_standing, find, standing
-from metastore.managers.target import shown as shown_target
 from metastore.names import Path
-from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
-from metastore.operation.request import Attempt, Proposal, Request, View
+from metastore.operation.request import Attempt, Proposal, View
 from metastore.operation.session import ManagerSession
 from metastore.port.records import OwnedRecord, Step
 
@@ -234,14 +232,16 @@ class Models(Manager[Model]):
         arguments: Callable[[], Any],
         options: CallOptions,
     ) -> T:
-        def what() -> str:
-            return f"{verb} of the model {shown_target(model)}"
-
-        def all_arguments() -> Any:
-            return [self._kind.name, shown_target(model), arguments()]
-
-        request = Request(verb=verb, what=what, attempt=attempt, replay=replay, arguments=all_arguments)
-        return perform(self._session, request, call_of(options))
+        mutation = Mutation(
+            verb=verb,
+            target=model,
+            attempt=attempt,
+            replay=replay,
+            arguments=arguments,
+            exclusive=False,
+            owned_rows=True,
+        )
+        return mutation.run(self._session, self._kind, call_of(options))
 
 
 def _version(steps: Sequence[Step], operation_id: UUID) -> ModelVersion:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from metastore.arguments import positive_integer, shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.feed.feed import changes, number_in, position_of
-from metastore.feed.position import now
+from metastore.feed.position import check_whole, now
 from metastore.kinds.entity import Change
 from metastore.names import clean_name
 from metastore.operation.request import Call
@@ -47,6 +47,7 @@ class Consumers:
 
         ``start`` is "now", "beginning" (the oldest change that is kept) or a position. Raises InvalidArgument.
         """
+        check_whole(self._session)
         name, backend = clean_name(name), self._session.backend
         if not isinstance(start, str):
             raise InvalidArgument(f"a start is now, beginning or a position, not {shown(start)}")
@@ -62,10 +63,12 @@ class Consumers:
 
     def list(self) -> list[Consumer]:
         """Return all consumers, by name."""
+        check_whole(self._session)
         return [Consumer(self._session, row) for row in self._session.backend.readers.consumers()]
 
     def drop(self, name: str) -> bool:
         """Forget a consumer, so that gc does not wait for it any more; False: there is none."""
+        check_whole(self._session)
         return self._session.backend.readers.drop_consumer(clean_name(name))
 
 

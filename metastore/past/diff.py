@@ -96,7 +96,7 @@ def scope_at(reads: PastReads, under: Target | None) -> int | None:
 def _folded(steps: Iterable[Step]) -> dict[int, _Folded]:
     found: dict[int, _Folded] = {}
     for step in steps:
-        if step.entity_id is not None and step.kind != "lease":
+        if step.entity_id is not None and step.kind != "lease" and step.other_id is None:
             one = found.setdefault(step.entity_id, _Folded(step, step))
             one.last = step
             one.changes += json.loads(step.changes or "[]")

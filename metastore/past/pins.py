@@ -9,7 +9,7 @@ from typing import Any
 from metastore.arguments import positive_seconds
 from metastore.errors import EntityAlreadyExists
 from metastore.feed.feed import position_of
-from metastore.feed.position import gone, now
+from metastore.feed.position import check_whole, gone, now
 from metastore.kinds.entity import utc
 from metastore.names import clean_name
 from metastore.operation.session import Session
@@ -37,6 +37,7 @@ class Pin:
 
 def add_pin(session: Session, name: str, at: int | None, seconds: float | None) -> Pin:
     """Pin a position (None: the newest). Raises EntityAlreadyExists if the name is taken, HistoryGone."""
+    check_whole(session)
     name = clean_name(name)
     if seconds is not None:
         seconds = positive_seconds(seconds, "the time after which a pin expires")
@@ -51,6 +52,7 @@ def add_pin(session: Session, name: str, at: int | None, seconds: float | None) 
 
 def all_pins(session: Session) -> list[Pin]:
     """Return all pins, by name."""
+    check_whole(session)
     epoch = session.backend.feed_start()[0]
     return [_pin(row, epoch) for row in session.backend.readers.pins()]
 

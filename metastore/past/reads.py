@@ -82,6 +82,22 @@ class PastReads:
         """Return what had an id in a range, by id."""
         return self._ask(lambda past: past.rows(self.at, low, high))
 
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> NoReturn:
+        raise InvalidArgument(_NO_RELATIONS)
+
+    def relating(
+        self,
+        to_id: int,
+        kind: str,
+        value: str | None,
+        after: tuple[str, int, int],
+        limit: int,
+    ) -> NoReturn:
+        raise InvalidArgument(_NO_RELATIONS)
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> NoReturn:
+        raise InvalidArgument(_NO_RELATIONS)
+
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         return self._ask(lambda past: past.history(self.at, entity_id, after, limit))
 
@@ -92,6 +108,7 @@ class PastReads:
             raise gone(self.session, kept) from None
 
 
+_NO_RELATIONS = "tags, policies, owners and grants of the past cannot be read; the feed has their changes"
 _NOTHING = Commit(operation_id=UUID(int=0), principal=None)
 
 

@@ -16,7 +16,8 @@ from metastore.kinds.registry import OWNED_KINDS, kind_named
 from metastore.kinds.table.kind import Table
 from metastore.managers.create import rewrite
 from metastore.managers.mutation import Mutation, first_entity
-from metastore.managers.owned import OwnedDocument, Partitions, Statistics
+from metastore.managers.owned import Partitions, Row
+from metastore.managers.statistics import Statistics
 from metastore.managers.target import Target, find
 from metastore.names import parse_path
 from metastore.operation.request import Call, Proposal, View
@@ -33,7 +34,7 @@ _MOST = 10_000
 """How many entities go back in one transaction."""
 _ALL = 1_000_000
 """More rows than one table can have in a transaction."""
-_STAYS = ("source", "crawl", "model_version")
+_STAYS = ("source", "crawl", "model_version", "partition_statistic")
 
 
 def revert(session: Session, target: Target, to: int, *, dry_run: bool) -> list[Difference]:
@@ -92,7 +93,8 @@ class _Reverting:
 
     def __init__(self, session: Session, tx: Transaction, to: int, wanted: list[Difference]) -> None:
         self._tx, self._then = tx, reads_at(session, to)
-        self._read = tx.session.backend
+        self._session = tx._session  # noqa: SLF001  (the managers work on it, and so does this)
+        self._read = self._session.backend
         self._wanted = wanted
         self._new = [one for one in wanted if one.kind not in OWNED_KINDS and one.path_after is None]
         old = [one.entity_id for one in wanted if one.kind not in OWNED_KINDS and one.path_after is not None]
@@ -156,10 +158,10 @@ class _Reverting:
             return
 
         def attempt(view: View) -> Proposal[Entity] | Entity:
-            return rewrite(kind, find(view, kind, entity), goal.record.doc, "[]", self._tx.session.principal)
+            return rewrite(kind, find(view, kind, entity), goal.record.doc, "[]", self._session.principal)
 
         Mutation(verb="revert", target=entity, attempt=attempt, replay=first_entity, exclusive=False).run(
-            self._tx.session, kind, Call()
+            self._session, kind, Call()
         )
 
     def _owners(self, kind: str) -> list[int]:
@@ -173,7 +175,7 @@ class _Reverting:
         old = {row.name: row.doc for row in self._then.owned(owner_id, kind, "", _ALL, []).rows}
         new = [row.name for row in self._read.owned(owner_id, kind, "", _ALL, []).rows]
         owner = cast(Table, self._entity(owner_id))
-        rows.put_many(owner, [OwnedDocument(name, doc) for name, doc in old.items()], drop=set(new) - set(old))
+        rows.put_many(owner, [Row(name, doc) for name, doc in old.items()], drop=set(new) - set(old))
 
 
 def _goal(known: Known) -> _Goal:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0006"
-down_revision = "0004"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
@@ -91,4 +91,4 @@ def downgrade() -> None:
     op.drop_column("info", "past_from")
     for name, _ in reversed(_COLUMNS):
         op.drop_column("operation", name)
-    op.execute("UPDATE info SET format = 4, compatible_from = 2")
+    op.execute("UPDATE info SET format = 5, compatible_from = 2")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.contract.conftest import memory_url, sqlite_template, sqlite_url, url
+from tests.contract.conftest import memory_url, url
 
-__all__ = ["memory_url", "sqlite_template", "sqlite_url", "url"]
+__all__ = ["memory_url", "url"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -219,3 +220,24 @@ def test_a_transaction_is_seen_from_its_last_position_on(store: Store) -> None:
     for position in inside[:-1]:
         assert tree(store.at(position)) == tree(store.at(before))
     assert tree(store.at(inside[-1])) == tree(store)
+
+
+def test_a_users_view_has_no_past(store: Store) -> None:
+    """Rights of the past are not kept, so that a user could see what it may not see."""
+    store.metalakes.create("m")
+    store.users.create("m.ann")
+    reads: list[Callable[[Any], Any]] = [
+        lambda view: view.position(),
+        lambda view: view.at(store.position()),
+        lambda view: view.diff(store.position()),
+        lambda view: view.revert("m", to=store.position()),
+        lambda view: view.pin("p"),
+        lambda view: view.pins(),
+        lambda view: view.unpin("p"),
+        lambda view: view.consumers.get("c"),
+        lambda view: view.consumers.list(),
+        lambda view: view.consumers.drop("c"),
+    ]
+    for read in reads:
+        with pytest.raises(InvalidArgument, match="no past"):
+            read(store.as_user("m.ann"))

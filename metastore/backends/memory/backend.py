@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
+from metastore.backends.memory import relations
 from metastore.backends.memory.commit import apply
 from metastore.backends.memory.gc import needless, next_seen, with_names
 from metastore.backends.memory.intents import help_intents, set_mark, write_down
@@ -47,6 +48,7 @@ from metastore.port.records import (
     Step,
     Turn,
 )
+from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.stats import DatabaseStats
 
@@ -202,6 +204,18 @@ class MemoryBackend(MemoryReads):
         with self._lock:
             return sorted((s.id, s.kind) for s in self._tables.children(entity_id))[:limit]
 
+    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
+        with self._lock:
+            return relations.delete_relations(self._tables, ids, limit)
+
+    def sweep_relations(self, after: int, limit: int) -> Sweep:
+        with self._lock:
+            return relations.sweep(self._tables, self._known, after, limit)
+
+    def delete_columns(self, relation_ids: Sequence[int]) -> None:
+        with self._lock:
+            relations.delete_columns(self._tables, relation_ids)
+
     def delete_entities(self, ids: Sequence[int]) -> int:
         with self._lock:
             doomed = [i for i in set(ids) if i in self._tables.bodies and not any(self._tables.children(i))]
@@ -223,7 +237,7 @@ class MemoryBackend(MemoryReads):
             looked = self.feed(after, limit).rows
             newest = max((s.seq or 0 for s in self._tables.steps), default=0)
             doomed = [s for s in looked if s.seq != newest and needless(self._tables, s, limits)]
-            versions = sum(self._row(s.entity_id) is not None for s in doomed)
+            versions = sum(self._version_of(s.entity_id) is not None for s in doomed)
             gone = {s.seq for s in doomed}
             since = max([self._tables.drawn["past_from"], *(next_seen(self._tables, s) for s in doomed)])
             self._tables.drawn["past_from"] = since

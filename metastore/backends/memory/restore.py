@@ -8,6 +8,7 @@ from uuid import UUID
 from metastore.backends.memory.tables import Body, Stand, Tables
 from metastore.port.commit import LIVE
 from metastore.port.records import OwnedRecord, Step
+from metastore.port.relations import RelationRecord
 from metastore.port.restore import COLUMNS, Ending, Row, Rows, raise_not_empty, raise_overtaken
 
 __all__ = ["MemoryRestorer", "require_empty"]
@@ -46,7 +47,9 @@ class MemoryRestorer:
         self.write(token, last, last, {"guard": ending.top})
         self._tables.drawn["forgotten"] = ending.forgotten
         self._tables.steps.sort(key=lambda step: step.seq or 0)
-        steps = [step for step in self._tables.steps if step.seq is not None and step.kind != "lease"]
+        steps = [
+            step for step in self._tables.steps if step.seq is not None and step.kind != "lease" and not step.other_id
+        ]
         if ending.collected_seq or any(step.parent_id is None for step in steps):
             self._tables.drawn["past_from"] = max((step.seq or 0 for step in steps), default=0)
             self._tables.steps[:] = [self._completed(step) for step in self._tables.steps]
@@ -77,6 +80,9 @@ class MemoryRestorer:
             self._tables.bodies[row_id] = Body(**values)
         elif table == "owned":
             self._tables.owned[values["owner_id"], values["kind"], values["name"]] = OwnedRecord(**values)
+        elif table == "relation":
+            relation = RelationRecord(**values)
+            self._tables.relations[relation.key] = relation
         else:
             values["operation_id"] = UUID(values["operation_id"])
             self._tables.steps.append(Step(**values, created_by=None, created_at=None))

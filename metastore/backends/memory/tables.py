@@ -16,6 +16,7 @@ from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.leases import LeaseRow, Staged
 from metastore.port.past import ConsumerRow, PinRow
 from metastore.port.records import OwnedRecord, Step
+from metastore.port.relations import RelationKey, RelationRecord
 
 __all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
 
@@ -75,6 +76,7 @@ class Tables:
     bodies: dict[int, Body] = field(default_factory=dict)
     owned: dict[OwnedKey, OwnedRecord] = field(default_factory=dict)
     """By owner, kind and name."""
+    relations: dict[RelationKey, RelationRecord] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     """In the order of their positions; those without one anywhere between."""
     leases: dict[str, LeaseRow] = field(default_factory=dict)
@@ -92,6 +94,7 @@ class Tables:
             stands=dict(self.stands),
             bodies=dict(self.bodies),
             owned=dict(self.owned),
+            relations=dict(self.relations),
             steps=list(self.steps),
             leases=dict(self.leases),
             waiters=dict(self.waiters),
@@ -160,6 +163,7 @@ class MemorySnapshot:
             "guard": lambda: [stand._asdict() for stand in tables.stands.values()],
             "entity": lambda: [{"id": i, **body._asdict()} for i, body in tables.bodies.items()],
             "owned": lambda: [row._asdict() for row in tables.owned.values()],
+            "relation": lambda: [row._asdict() for row in tables.relations.values()],
             "operation": lambda: [step._asdict() for step in tables.steps],
             "lease": lambda: [{**r._asdict(), "took_over": (r.id, r.token) in overs} for r in tables.leases.values()],
             "lease_waiter": lambda: [

@@ -28,7 +28,7 @@ from metastore.backends.postgres.settings import ASKED, SESSION, check_session, 
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
 from metastore.clock import SYSTEM
-from metastore.deadlines import remaining, until
+from metastore.deadlines import remaining, stopping, until
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -92,7 +92,8 @@ class _Connection(psycopg.Connection[Any]):
     def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOKS, *arguments: Any, **options: Any) -> T:
         """Do what psycopg does, but not past the deadline. Raises OutOfTime."""
         left = remaining(SYSTEM, self.timeout)
-        return super().wait(_ending(gen, left, self), min(interval, max(left, 0.0)), *arguments, **options)
+        looks = interval if stopping() is None else min(interval, _LOOKS)
+        return super().wait(_ending(gen, left, self), min(looks, max(left, 0.0)), *arguments, **options)
 
     def stop(self) -> None:
         """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
@@ -109,12 +110,12 @@ def _ending(gen: Generator[Any, Any, T], left: float, connection: _Connection | 
     """
     if left <= 0:
         raise OutOfTime("the time was over before anything was sent")
-    now = SYSTEM.monotonic
+    now, stop = SYSTEM.monotonic, stopping()
     ends = now() + left
     warnings: list[psycopg.errors.Diagnostic] = []
     try:
         wanted = next(gen)
-        while now() < ends:
+        while now() < ends and not (stop is not None and stop.asked):
             wanted = gen.send((yield wanted))
         if connection is not None:
             ends = now() + _STOPPING[1]

@@ -55,10 +55,11 @@ _NEEDLESS = """batch AS {materialized} (
 -- which on the past shows a step.
 judged AS {materialized} (
   SELECT b.operation_id, b.ordinal, b.seq, b.entity_id, b.version, b.time, b.state, b.parent_id, b.name, b.family,
-    b.key, coalesce(b.through, b.seq) AS seen, coalesce(e.version, w.version) AS current,
+    b.key, coalesce(b.through, b.seq) AS seen, coalesce(e.version, w.version, r.version) AS current,
     (SELECT coalesce(n.through, n.seq) FROM operation n WHERE n.entity_id = b.entity_id AND n.version > b.version
       AND n.seq IS NOT NULL ORDER BY n.version LIMIT 1) AS next
-  FROM batch b LEFT JOIN entity e ON e.id = b.entity_id LEFT JOIN owned w ON w.id = b.entity_id),
+  FROM batch b LEFT JOIN entity e ON e.id = b.entity_id LEFT JOIN owned w ON w.id = b.entity_id
+    LEFT JOIN relation r ON r.id = b.entity_id),
 -- The last steps of what went with something above it, and from there upwards to a step that dropped or purged it.
 up(seq, height, seen, state, parent_id) AS (
   SELECT seq, 0, seen, state, parent_id FROM judged WHERE current IS NULL AND next IS NULL AND state = 0

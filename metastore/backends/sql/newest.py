@@ -11,7 +11,8 @@ __all__ = ["COMPLETE_NEWEST"]
 COMPLETE_NEWEST = (
     """UPDATE info SET past_from = (SELECT coalesce(max(seq), 0) FROM operation)
 WHERE collected_seq > 0
-  OR EXISTS (SELECT 1 FROM operation WHERE seq IS NOT NULL AND parent_id IS NULL AND kind <> 'lease')""",
+  OR EXISTS (SELECT 1 FROM operation
+    WHERE seq IS NOT NULL AND parent_id IS NULL AND other_id IS NULL AND kind <> 'lease')""",
     """UPDATE operation SET parent_id = s.parent_id, name = s.name, fold = s.fold, state = s.state,
   family = CASE WHEN s.state = 0 THEN s.family END, key = CASE WHEN s.state = 0 THEN s.key END
 FROM (SELECT g.*, e.version FROM guard g JOIN entity e ON e.id = g.id) AS s

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
+from metastore.backends.sqlite import relations
 from metastore.backends.sqlite.text import is_no_text
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
@@ -31,9 +32,12 @@ from metastore.port.commit import (
     Expect,
     Guard,
     Insert,
+    Listing,
     Newest,
     Put,
     Read,
+    Relate,
+    Relations,
     Result,
     Update,
     Write,
@@ -73,6 +77,9 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
         sql = "UPDATE consumer SET seq = ?, moved_at = ? WHERE name = ? AND seq = ? RETURNING 1"
         if not connection.execute(sql, (one.to, now, one.name, one.seq)).fetchall():
             raise PreconditionFailed("read")
+    for guard in commit.guards:
+        if guard.bump:
+            connection.execute("UPDATE guard SET scope_version = scope_version + 1 WHERE id = ?", (guard.id,))
     writer = _Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in in_time(commit.writes)])
     if sum(result is not None for result in results) > 1:  # the past shows its rows together
@@ -174,6 +181,13 @@ def next_seq(connection: Any) -> int:
 
 
 def _check_read(connection: Any, read: Read) -> None:
+    if isinstance(read, Relations):
+        relations.check(connection, read)
+    else:
+        _check_other_read(connection, read)
+
+
+def _check_other_read(connection: Any, read: Expect | Absent | Listing | Children | Newest) -> None:
     if isinstance(read, Expect):
         sql = f"SELECT version FROM {'owned' if read.owned else 'entity'} WHERE id = ?"
         row = connection.execute(sql, (read.id,)).fetchone()
@@ -244,7 +258,7 @@ class _Writer:
             return self._update(write)
         if isinstance(write, Put):
             return self._put(write)
-        return self._delete(write)
+        return self._relate(write) if isinstance(write, Relate) else self._delete(write)
 
     def _insert(self, write: Insert) -> Result | None:
         # asked, not left to the unique index: an error would not say which name is taken
@@ -349,6 +363,16 @@ class _Writer:
         place = (write.owner_id, write.name, None, DROPPED, None, None)
         return self._log(write, row_id, version + 1, write.owner_id, (None, None, doc, *place))
 
+    def _relate(self, write: Relate) -> Result | None:
+        commit = self._commit
+        written = relations.write(
+            self._run, write, lambda: next_id(self._connection), commit.principal, self._now, skip=commit.skip_existing
+        )
+        if written is None:
+            return None
+        row_id, version = written
+        return self._log(write, row_id, version, write.from_id, (None, None, write.doc), write.to_id)
+
     def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
         """Return (id, version) of the row to write; None if it is new, which must be expected."""
         sql = "SELECT id, version FROM owned WHERE owner_id = ? AND kind = ? AND name = ?"
@@ -361,7 +385,15 @@ class _Writer:
             raise PreconditionFailed("self", row[0], row[1])
         return row
 
-    def _log(self, write: Write, row_id: int, version: int, owner_id: int | None, after: tuple[Any, ...]) -> Result:
+    def _log(
+        self,
+        write: Write,
+        row_id: int,
+        version: int,
+        owner_id: int | None,
+        after: tuple[Any, ...],
+        other_id: int | None = None,
+    ) -> Result:
         """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
         seq = next_seq(self._connection)
         event, commit = write.event, self._commit
@@ -370,8 +402,8 @@ class _Writer:
         self._run(
             """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
             time, path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold,
-            state, family, key, digest, fences)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            state, family, key, digest, fences, other_id, other_path)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
                 *(
@@ -383,6 +415,8 @@ class _Writer:
                     *after,
                     digest,
                     held,
+                    other_id,
+                    event.other_path,
                 ),
             ),
         )

@@ -1,0 +1,166 @@
+"""Measure the mix and one hot table in each arrangement; write build/bench/combining.json."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from rich.console import Console
+
+import metastore as ms
+from tests.bench.combining.window import BEFORE, OURS, Arrangement, Cell, windows
+from tests.bench.contention.crew import together
+from tests.bench.core.setting import Setting
+from tests.bench.figures import Bar, Figures, reported
+from tests.bench.peers.anomalies import in_tables
+from tests.bench.peers.ground import Ground
+from tests.bench.peers.mix import Lake
+from tests.bench.peers.told import Figure, Told
+from tests.bench.timing import ratios
+
+PEERS = ("for_update", "advisory", "treelock")
+LOCK_PEERS = ("for_update", "advisory")
+ARRANGEMENTS = (
+    Arrangement("mix_1x1", 1, 1),
+    Arrangement("mix_32x1", 32, 1),
+    Arrangement("mix_2x16", 2, 16),
+    Arrangement("mix_2x64", 2, 64),
+    Arrangement("hot_2x16", 2, 16, hot=True),
+)
+OF_A_CELL = ("per_s", "p50_ms", "p99_ms", "client_us", "round_trips", "fairness")
+
+
+def bars() -> dict[str, Bar]:
+    """Return every figure and its bar."""
+    return {
+        "mix_1x1_vs_for_update": Bar(">=", 0.95),
+        "mix_32x1_vs_for_update": Bar(">=", 0.9),
+        "mix_2x16_vs_for_update": Bar(">=", 1.8),
+        "mix_2x64_vs_for_update": Bar(">=", 3),
+        "hot_2x16_vs_for_update": Bar(">=", 6),
+        "mix_2x64_vs_best_lock_peer": Bar(">=", 3),
+        "p99_2x64_vs_for_update": Bar("<=", 0.3),
+        "trips_2x64": Bar("<=", 0.2),
+        "client_us_2x64": Bar("<=", 100),
+        "one_thread_latency_vs_before": Bar("<=", 1.0),
+        "fairness_2x64": Bar(">=", 0.5),
+        "violations": Bar("<=", 0),
+        "load_of_the_machine": reported,
+        **{
+            f"{one.name}_{name}_{what}": reported
+            for one in ARRANGEMENTS
+            for name in (OURS, BEFORE, *PEERS)
+            for what in OF_A_CELL
+        },
+    }
+
+
+@dataclass
+class Run:
+    """One run: how long a window is in seconds, how many turns, and what was found."""
+
+    setting: Setting
+    ground: Ground
+    length: float
+    turns: int
+    figures: dict[tuple[str, str], list[Figure]] = field(default_factory=lambda: defaultdict(list))
+    fairness: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    violations: int = 0
+    _numbers: count[int] = field(default_factory=count)
+
+    def measure(self, arrangement: Arrangement) -> None:
+        """Let the contenders take turns in one arrangement; then look for what is wrong in the tables."""
+        names = [OURS, BEFORE, *PEERS]
+        urls = {name: self.ground.fresh() for name in names}
+        order = [names[(turn + n) % len(names)] for turn in range(self.turns) for n in range(len(names))]
+        cells = [
+            Cell(name, arrangement, urls[name], next(self._numbers), n // len(names), self.length)
+            for n, name in enumerate(order)
+        ]
+        self.ground.settle()
+        tasks = [(windows, (cells, self.ground.lake, process)) for process in range(arrangement.processes)]
+        found = together(tasks, sum(cell.length + 10 for cell in cells))
+        for n, cell in enumerate(cells):
+            self._note(cell, [told for process in found for told in process[n]])
+        for name, url in urls.items():
+            wrong = in_tables(url).total()
+            if name in (OURS, BEFORE):
+                with ms.open(url) as store:
+                    wrong += len(store.verify())
+                self.violations += wrong
+            self.setting.console.print(f"{arrangement.name} {name}: {self._said(arrangement, name)}, {wrong} wrong")
+            self.ground.server.drop_database(url)
+
+    def _note(self, cell: Cell, told: Sequence[Told]) -> None:
+        key = cell.arrangement.name, cell.contender
+        self.figures[key].append(Figure.of(told, cell.length))
+        done = [each.in_time for each in told]
+        self.fairness[key].append(min(done) / max(done))
+
+    def _said(self, arrangement: Arrangement, name: str) -> str:
+        one = self.figures[arrangement.name, name][-1]
+        return f"{one.rate:,.0f}/s, p99 {one.p99:.0f} ms, {one.cpu_us:.0f} µs, {one.trips:.2f} round trips"
+
+    def record(self) -> None:
+        """Hand over the figures."""
+        note = self.setting.figures.record
+        for (arrangement, name), turns in self.figures.items():
+            cell = f"{arrangement}_{name}"
+            note(f"{cell}_per_s", [turn.rate for turn in turns])
+            note(f"{cell}_p50_ms", [turn.p50 for turn in turns])
+            note(f"{cell}_p99_ms", [turn.p99 for turn in turns])
+            note(f"{cell}_client_us", [turn.cpu_us for turn in turns])
+            note(f"{cell}_round_trips", [turn.trips for turn in turns])
+            note(f"{cell}_fairness", self.fairness[arrangement, name])
+        for arrangement in {arrangement for arrangement, _ in self.figures}:
+            note(f"{arrangement}_vs_for_update", self._ratios(arrangement, "for_update", "rate"))
+        if ("mix_1x1", OURS) in self.figures:
+            note("one_thread_latency_vs_before", self._ratios("mix_1x1", BEFORE, "p50"))
+        if ("mix_2x64", OURS) in self.figures:
+            best = max(LOCK_PEERS, key=lambda name: sum(one.rate for one in self.figures["mix_2x64", name]))
+            note("mix_2x64_vs_best_lock_peer", self._ratios("mix_2x64", best, "rate"))
+            note("p99_2x64_vs_for_update", self._ratios("mix_2x64", "for_update", "p99"))
+            note("trips_2x64", [one.trips for one in self.figures["mix_2x64", OURS]])
+            note("client_us_2x64", [one.cpu_us for one in self.figures["mix_2x64", OURS]])
+            note("fairness_2x64", self.fairness["mix_2x64", OURS])
+        note("violations", [self.violations])
+
+    def _ratios(self, arrangement: str, peer: str, what: str) -> list[float]:
+        pair = [[getattr(one, what) for one in self.figures[arrangement, name]] for name in (OURS, peer)]
+        return ratios(*pair)
+
+
+def main() -> int:
+    """Measure; return 1 if what must be right is not. Missed bars are reported and fail nothing."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.combining", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="one turn of short windows")
+    parser.add_argument("--length", type=float, metavar="SECONDS", help="how long a window is (4; in short 1.5)")
+    parser.add_argument("--turns", type=int, metavar="N", help="how often each window is repeated (3; in short 1)")
+    parser.add_argument("--only", action="append", metavar="ARRANGEMENT", help="one of them")
+    arguments = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    setting = Setting(Figures("combining", bars()), console, arguments.short)
+    wanted = arguments.only or [*(one.name for one in ARRANGEMENTS)]
+    length = arguments.length or (1.5 if arguments.short else 4.0)
+    turns = arguments.turns or (1 if arguments.short else 3)
+    loads = [os.getloadavg()[0]]
+    with setting.closing:
+        run = Run(setting, Ground(setting, setting.durable, Lake(), list(PEERS)), length, turns)
+        for arrangement in ARRANGEMENTS:
+            if arrangement.name in wanted:
+                run.measure(arrangement)
+                loads.append(os.getloadavg()[0])
+        run.record()
+    setting.figures.record("load_of_the_machine", loads)
+    setting.figures.show(console)
+    console.print(setting.figures.write(keep=bool(arguments.only)), highlight=False)
+    return int(run.violations > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,283 @@
+"""The lane alone, without a database: who leads, who waits, and what happens to them when something goes wrong."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from metastore.combine.lane import Handle, Lane, Term
+from tests.combine.gate import LONGEST, held, until_waiting
+
+Waiters = Sequence[Handle[Any, Any]]
+
+
+def _answer_all(handles: Waiters) -> None:
+    for handle in handles:
+        handle.answer(handle.request)
+
+
+class Sender:
+    """A lane whose batches answer each request with its own value, after a gate."""
+
+    def __init__(self, **options: Any) -> None:
+        self.lane: Lane[Any, Any] = Lane(("a", "b"), **options)
+        self.batches: list[list[Any]] = []
+        self.alone: list[Any] = []
+        self.fails: Callable[[Waiters], None] = lambda _: None
+        self.told: Callable[[Waiters], None] = _answer_all
+
+    def call(self, request: Any, kind: str = "a", seconds: float = LONGEST) -> Any:
+        ends = time.monotonic() + seconds
+        return self.lane.run(kind, request, ends, lambda _: self._alone(request), self._together)
+
+    def _alone(self, request: Any) -> Any:
+        self.alone.append(request)
+        time.sleep(0)  # lets another thread run
+        return request
+
+    def _together(self, handles: Waiters) -> Callable[[], None]:
+        self.batches.append([handle.request for handle in handles])
+        self.fails(handles)
+        return lambda: self.told(handles)
+
+    def all(self, requests: Sequence[Any], kind: str = "a") -> list[Any]:
+        """Let the requests wait behind a leader, in this order; return their answers or errors."""
+        with ThreadPoolExecutor(len(requests)) as pool:
+            futures: list[Future[Any]] = []
+            with held(self.lane):
+                for number, request in enumerate(requests, 1):
+                    futures.append(pool.submit(self.call, request, kind))
+                    until_waiting(self.lane, number, futures)
+            return [future.exception(LONGEST) or future.result() for future in futures]
+
+
+def test_one_client_is_always_alone() -> None:
+    sender = Sender()
+    assert [sender.call(n) for n in range(5)] == list(range(5))
+    assert (sender.alone, sender.batches) == (list(range(5)), [])
+    assert not sender.lane._token.locked()
+
+
+def test_those_that_wait_go_together_in_their_order() -> None:
+    sender = Sender(most=4)
+    assert sender.all(list(range(10))) == list(range(10))
+    assert sender.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert sender.alone == []
+    assert not sender.lane._token.locked()
+
+
+def test_kinds_travel_apart_and_the_oldest_goes_first() -> None:
+    sender = Sender()
+    with ThreadPoolExecutor(4) as pool:
+        futures: list[Future[Any]] = []
+        with held(sender.lane):
+            for number, (kind, request) in enumerate([("b", 0), ("a", 1), ("b", 2), ("a", 3)], 1):
+                futures.append(pool.submit(sender.call, request, kind))
+                until_waiting(sender.lane, number, futures)
+        assert [future.result(LONGEST) for future in futures] == [0, 1, 2, 3]
+    assert sender.batches == [[0, 2], [1, 3]]
+
+
+def test_a_batch_that_fails_is_tried_one_by_one() -> None:
+    sender = Sender()
+
+    def fail(_: Waiters) -> None:
+        raise RuntimeError("the batch")
+
+    sender.fails = fail
+    assert sender.all([0, 1, 2]) == [0, 1, 2]
+    assert sorted(sender.alone) == [0, 1, 2]
+
+
+def test_who_gets_no_answer_goes_alone_and_an_error_is_its_owners() -> None:
+    sender = Sender()
+    bad = ValueError("mine")
+
+    def tell(handles: Waiters) -> None:
+        handles[0].answer("first")
+        handles[1].fail(bad)
+
+    sender.told = tell
+    assert sender.all([0, 1, 2]) == ["first", bad, 2]
+    assert sender.alone == [2]
+
+
+@pytest.mark.parametrize("when", ["before it is sent", "when it is told"])
+def test_an_interrupt_in_the_leader_is_its_own(when: str) -> None:
+    sender = Sender()
+
+    def interrupt(handles: Waiters) -> None:
+        sender.fails = lambda _: None
+        raise KeyboardInterrupt
+
+    if when == "before it is sent":
+        sender.fails = interrupt
+    else:
+        sender.told = interrupt
+    found = sender.all([0, 1, 2])
+    assert [type(one) for one in found] == [KeyboardInterrupt, int, int]
+    assert sorted(sender.alone) == [1, 2]
+    assert sender.call(3) == 3
+    assert not sender.lane._token.locked()
+
+
+def test_a_waiter_whose_time_is_over_leaves_the_queue() -> None:
+    sender = Sender()
+    with ThreadPoolExecutor(2) as pool, held(sender.lane):
+        late = pool.submit(sender.call, "late", seconds=0.05)
+        with pytest.raises(TimeoutError):
+            late.result(LONGEST)
+        in_time = pool.submit(sender.call, "in time")
+        until_waiting(sender.lane, 1, [in_time])
+    assert in_time.result(LONGEST) == "in time"
+    assert sender.batches == [["in time"]]
+
+
+def test_a_member_whose_time_is_over_is_not_held_by_its_batch() -> None:
+    sender = Sender()
+    sent, goes_on = threading.Event(), threading.Event()
+
+    def slow(_: Waiters) -> None:
+        sent.set()
+        goes_on.wait(LONGEST)
+
+    sender.fails = slow
+    with ThreadPoolExecutor(2) as pool:
+        with held(sender.lane):
+            leader = pool.submit(sender.call, "leader")
+            until_waiting(sender.lane, 1, [leader])
+            member = pool.submit(sender.call, "member", seconds=1.0)
+            until_waiting(sender.lane, 2, [leader, member])
+        assert sent.wait(LONGEST)
+        assert member.result(LONGEST) == "member"  # alone, which knows that something may be in flight
+        assert sender.alone == ["member"]
+        goes_on.set()
+        assert leader.result(LONGEST) == "leader"
+    assert sender.batches == [["leader", "member"]]
+
+
+def test_the_one_with_the_most_time_leads() -> None:
+    sender = Sender()
+    leaders: list[int] = []
+    sender.fails = lambda _: leaders.append(threading.get_ident())
+    threads: dict[str, int] = {}
+
+    def call(name: str, seconds: float) -> Any:
+        threads[name] = threading.get_ident()
+        return sender.call(name, seconds=seconds)
+
+    with ThreadPoolExecutor(2) as pool:
+        with held(sender.lane):
+            hurried = pool.submit(call, "hurried", 10.0)
+            until_waiting(sender.lane, 1, [hurried])
+            patient = pool.submit(call, "patient", 60.0)
+            until_waiting(sender.lane, 2, [hurried, patient])
+        assert (hurried.result(LONGEST), patient.result(LONGEST)) == ("hurried", "patient")
+    assert leaders == [threads["patient"]]
+    assert sender.batches == [["hurried", "patient"]]
+
+
+def test_a_leader_that_does_not_come_back_is_replaced() -> None:
+    """Its thread died between two lines: it holds the token, and no term of it is open or will be ended."""
+    sender = Sender(patience=0.01)
+    assert sender.lane._token.acquire(False)
+    assert sender.call(1) == 1
+    assert sender.call(2) == 2
+    sender.lane._term = Term()
+    sender.lane._term.end()
+    assert sender.lane._token.acquire(False)
+    assert sender.call(3) == 3
+
+
+def test_a_leader_that_takes_long_holds_nobody_up() -> None:
+    sender = Sender(patience=0.01)
+    began, goes_on = threading.Event(), threading.Event()
+
+    def slow() -> Any:
+        began.set()
+        goes_on.wait(LONGEST)
+        return "slow"
+
+    with ThreadPoolExecutor(1) as pool:
+        ends = time.monotonic() + LONGEST
+        slowly = pool.submit(sender.lane.run, "a", "slow", ends, lambda _: slow(), sender._together)
+        assert began.wait(LONGEST)
+        assert [sender.call(n) for n in range(3)] == [0, 1, 2]
+        goes_on.set()
+        assert slowly.result(LONGEST) == "slow"
+    assert sender.call(4) == 4
+    assert not sender.lane._token.locked()
+
+
+def test_a_request_alone_may_resign_early() -> None:
+    sender = Sender()
+    resigned, goes_on = threading.Event(), threading.Event()
+
+    def retrying(resign: Callable[[], None]) -> Any:
+        resign()
+        resigned.set()
+        goes_on.wait(LONGEST)
+        resign()
+        return "done"
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(sender.lane.run, "a", 0, time.monotonic() + LONGEST, retrying, sender._together)
+        assert resigned.wait(LONGEST)
+        assert sender.call(1) == 1
+        assert sender.alone == [1]
+        goes_on.set()
+        assert future.result(LONGEST) == "done"
+    assert not sender.lane._token.locked()
+
+
+def test_a_forked_child_begins_with_an_empty_lane() -> None:
+    sender = Sender()
+    with ThreadPoolExecutor(1) as pool:
+        with held(sender.lane):
+            waits = pool.submit(sender.call, "parent's")
+            until_waiting(sender.lane, 1, [waits])
+            pid = os.fork()
+            if not pid:  # pragma: no cover  (in the child)
+                right = sender.call("child's") == "child's" and (sender.alone, sender.batches) == (["child's"], [])
+                os._exit(0 if right else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert waits.result(LONGEST) == "parent's"
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_many_threads_lose_nothing(interrupted: bool) -> None:
+    """Each request is answered once, by a batch or alone, whatever the interleaving."""
+    sender = Sender(most=5, patience=0.005)
+
+    hurt: list[Any] = []
+
+    def sometimes(handles: Waiters) -> None:
+        time.sleep(0)  # lets another thread run
+        if interrupted and len(sender.batches) % 7 == 3:
+            hurt.append(handles)
+            raise KeyboardInterrupt
+
+    sender.fails = sometimes
+
+    def calls(k: int) -> int:
+        lost = 0
+        for n in range(200):
+            try:
+                assert sender.call((k, n), "ab"[n % 2]) == (k, n)
+            except KeyboardInterrupt:
+                lost += 1
+        return lost
+
+    with ThreadPoolExecutor(16) as pool:
+        lost = sum(pool.map(calls, range(16)))
+    assert len(sender.batches) > 10
+    assert lost == len(hurt)
+    assert interrupted is (lost > 0)
+    assert not sender.lane._token.locked()
+    assert all(len(batch) <= 5 for batch in sender.batches)
