@@ -39,6 +39,7 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import from_named
 from metastore.deadlines import until
 from metastore.port.backend import Guards, Matches, Search, Watermark
@@ -48,7 +49,7 @@ from metastore.port.relations import Related, Relating, RelationRecord
 from metastore.port.rights import RightRows, Whose
 from metastore.retry.classify import Verdict, of_sqlstate
 
-__all__ = ["PostgresReads"]
+__all__ = ["PAST", "PostgresReads"]
 
 T = TypeVar("T")
 
@@ -73,6 +74,14 @@ def _rights(*, below: bool) -> str:
 
 _PLACES = "(SELECT unnest(:places::bigint[]))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
+PAST = PastSql(
+    parameter="%(name)s",
+    ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
+    join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
+    left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
+    distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
+    read=_READ,
+)
 
 
 class PostgresReads:
