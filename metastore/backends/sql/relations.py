@@ -47,6 +47,8 @@ class RelationSql:
     """What is written behind JSON, so that it comes as a text."""
     each: str
     """The join with ``{table} {alias}`` by ``{condition}``, for each row to the left."""
+    maybe: str
+    """Likewise, where there may be no such row."""
     slots: str
     """A table ``w`` of (from_id, slot) from the parameters."""
 
@@ -128,7 +130,7 @@ FROM guard s WHERE s.id = :id"""
 -- where each of them comes from
 placed AS (SELECT r.*, g.id AS node_id, g.parent_id, g.kind AS node_kind, g.name AS node_name, g.scope_version,
     g.in_use, g.fold, g.state
-  FROM page r LEFT JOIN guard g ON g.id = r.from_id),
+  FROM page r {self.maybe.format(table="guard", alias="g", condition="g.id = r.from_id")}),
 -- the chain above, once for each parent
 parents AS (SELECT p.parent_id, {self._end("p.parent_id")}{self.text} AS nodes
   FROM (SELECT DISTINCT parent_id FROM placed WHERE parent_id <> 0) p)
