@@ -77,7 +77,8 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[Wanted], jud
         targets = find_ends(fresh, *[one.target for one in chunk])  # paths of one kind: one statement for all
         relation.check_end(other.chain[-1].kind, far=True)
         check_in_use(other.chain[:-1])
-        made = [_one(relation, one, target, other, judge) for one, target in zip(chunk, targets, strict=True)]
+        path = path_of(other)
+        made = [_one(relation, one, target, other, path, judge) for one, target in zip(chunk, targets, strict=True)]
         writes = tuple({(w.from_id, w.column_id, w.value): w for w in made}.values())
         guards = {g.id: g for record in (other, *targets) for g in guards_of(record.chain)}
         return Proposal(
@@ -94,15 +95,15 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[Wanted], jud
     return perform(session, request, call)
 
 
-def _one(relation: Relation, wanted: Wanted, target: Record, other: Record, judge: Judge) -> Relate:
+def _one(relation: Relation, wanted: Wanted, target: Record, other: Record, path: str, judge: Judge) -> Relate:
     node, far = target.chain[-1], other.chain[-1]
     if target.chain[0].id != other.chain[0].id:
-        raise InvalidArgument(f"{path_of(target)} and {path_of(other)} are in two metalakes")
+        raise InvalidArgument(f"{path_of(target)} and {path} are in two metalakes")
     relation.check_end(node.kind, far=False)
     check_in_use(target.chain[:-1])
     column, value = column_id(target, wanted.column), NO_VALUE if wanted.value is None else wanted.value
     judge(target, other, value, column)
     slot = ONLY if relation.exclusive else far.id
-    event = event_of(relation, "create", path_of(target), path_of(other))
+    event = event_of(relation, "create", path_of(target), path)
     doc = relation_doc(far.id, column, value)
     return Relate(node.id, relation.name, slot, column, value, far.id, 0, doc, event)

@@ -36,6 +36,7 @@ READ_RELATIONS = RelationSql(
     nested="",
     text="::text",
     each="CROSS JOIN " + each("{table}", "{alias}", "{condition}"),
+    maybe="LEFT JOIN " + each("{table}", "{alias}", "{condition}") + " ON true",
     slots="unnest(%(from_ids)s::bigint[], %(slots)s::bigint[]) AS w(from_id, slot)",
 )
 
