@@ -1,5 +1,6 @@
 # `make help` says what there is. A machine needs make, Python 3.11 or later, and Java 17 or later
-# for Spark (installed with apt-get where we are root on Debian). The rest is set up in .venv.
+# for Spark (installed with apt-get where we are root on Debian, as Chromium and pgbouncer are for tests). The rest is
+# set up in .venv.
 
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
@@ -49,6 +50,7 @@ run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the
 test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in one process
 	-@$(MAKE) --no-print-directory $(JAVA)
 	-@$(BIN)/python tests/setup/browser.py
+	-@$(BIN)/python tests/setup/pgbouncer.py
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`; `make load` runs them too

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metastore.aio.opening import open_async
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.columns.column import Column
 from metastore.errors import (
@@ -51,6 +52,7 @@ from metastore.kinds.partition import Partition
 from metastore.kinds.policy import Policy, SetContent, SetEnabled, SetSupports
 from metastore.kinds.principal import Group, Role, SetExternalId, User
 from metastore.kinds.read_changes import change_from_dict, changes_from_list
+from metastore.kinds.relation import Relation, Relationship
 from metastore.kinds.schema import Schema
 from metastore.kinds.secret import Secret, secret
 from metastore.kinds.statistic import Statistic
@@ -82,6 +84,7 @@ from metastore.leases.changes import LeaseHolder
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
+from metastore.managers.attached import Attached, Grant
 from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
@@ -103,6 +106,7 @@ __all__ = [
     "AddDefinition",
     "AddImplementation",
     "AddIndex",
+    "Attached",
     "BackendRefused",
     "BackendUnavailable",
     "Catalog",
@@ -123,6 +127,7 @@ __all__ = [
     "Field",
     "Fileset",
     "Function",
+    "Grant",
     "Group",
     "Holder",
     "Implementation",
@@ -155,6 +160,8 @@ __all__ = [
     "Policy",
     "PoolExhausted",
     "PoolUse",
+    "Relation",
+    "Relationship",
     "RemoveProperty",
     "RemoveRepresentation",
     "RemoveUri",
@@ -204,6 +211,7 @@ __all__ = [
     "migrate",
     "new_operation_id",
     "open",
+    "open_async",
     "restore",
     "secret",
 ]

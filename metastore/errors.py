@@ -307,7 +307,7 @@ class UnreadableRow(MetastoreError):
         version: int | None = None,
         position: str | None = None,
     ) -> None:
-        again = "see: metastore verify; readers leave such rows out with unreadable="
+        again = "see: metastore verify; readers leave such rows out with unreadable=, commands with --skip-unreadable"
         super().__init__(f"{row} cannot be read: {why}; {again}")
         self.why = why
         self.kind = kind

@@ -3,7 +3,7 @@
 It works in three steps. First it makes each entity that was dropped before the retention unrestorable, in a commit of
 its own: a restore in the middle would otherwise bring back a part of a tree. Then it deletes everything below these
 entities, leaves first, and the entities themselves last. At the end it deletes history that is older than the retention
-and beyond ``keep_versions``, and rows that belong to nothing any more.
+and beyond ``keep_versions``, and rows that belong to nothing any more: relations of purged ends and of dropped columns.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from metastore.arguments import positive_integer, shown
 from metastore.errors import DeadlineExceeded, InvalidArgument, ScopeFrozen
 from metastore.managers import exclusive
 from metastore.managers.purge import delete_tree
+from metastore.managers.relation_writes import column_path
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
@@ -62,6 +63,7 @@ def collect(session: Session, retention: timedelta, keep_versions: int) -> Colle
     before = max(0, now - retention // timedelta(microseconds=1))
     _make_unrestorable(session, before)
     entities = _delete_trees(backend)
+    _sweep_relations(backend)
     versions, operations = _delete_steps(backend, before, keep_versions)
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
     return Collected(entities, versions, operations)
@@ -97,6 +99,17 @@ def _delete_trees(backend: Upkeep) -> int:
             tried.add(root)  # another gc may delete the rest of it: this one tries each root once
             deleted += delete_tree(backend, root)
     return deleted
+
+
+def _sweep_relations(backend: Upkeep) -> None:
+    """Delete relations that lost an end, where an older program's gc deleted it, and those of dropped columns."""
+    after: int | None = 0
+    while after is not None:
+        swept = backend.sweep_relations(after, _STEPS)
+        lost = [row_id for row_id, column, doc in swept.columns if column_path(doc, column) is None]
+        if lost:
+            backend.delete_columns(lost)
+        after = swept.last
 
 
 def _delete_steps(backend: Upkeep, before: int, keep: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Turn any value of the public surface into plain JSON values, for ``to_dict()`` and ``--json``.
+"""Values as JSON: any value of the public surface as plain values, and objects that cannot be changed.
 
 A value with ``to_dict()`` becomes what that returns; another dataclass becomes an object with its fields. Times become
 ISO 8601 texts in UTC, tuples become lists, mappings become dicts.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
-__all__ = ["plain"]
+__all__ = ["ReadOnly", "plain", "read_only"]
 
 _ATOMS = (str, int, float, bool, type(None))
 
@@ -38,3 +38,25 @@ def _text(value: object) -> str:
     if isinstance(value, UUID):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+class ReadOnly(dict[str, Any]):
+    """A JSON object that cannot be changed. A ``dict``, so that ``json``, ``msgspec`` and the like encode it."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("this mapping cannot be changed; dict(…) of it is a copy that can")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReadOnly, (dict(self),)
+
+
+def read_only(value: Any) -> ReadOnly:
+    """Return a mapping as one that cannot be changed. Raises TypeError for another value."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected an object, not {type(value).__name__}")
+    return ReadOnly(value)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from uuid import UUID
 
 from metastore import gc as collecting
@@ -16,11 +17,17 @@ from metastore.arguments import items, positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
 from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
-from metastore.errors import InvalidArgument
+from metastore.errors import InvalidArgument, PermissionDenied
 from metastore.feed import feed
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
+from metastore.feed.visible import seen_steps
 from metastore.gc import Collected
+from metastore.governance.access import Access, Want
+from metastore.governance.decision import Decision
+from metastore.governance.evidence import Who
+from metastore.governance.evidence import who as who_named
+from metastore.governance.privileges import known_privilege
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
@@ -29,10 +36,11 @@ from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
-from metastore.managers.reveal import reveal
+from metastore.managers.reveal import entity_of, reveal
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
-from metastore.names import Path
+from metastore.names import Path, clean_name
+from metastore.operation.authorized import check_principal
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
 from metastore.operation.request import Call, Fencing
@@ -54,7 +62,7 @@ if TYPE_CHECKING:
 
     from metastore.transfer.files import Place
 
-__all__ = ["Store", "migrate", "open_store", "restore"]
+__all__ = ["Store", "clean_admins", "migrate", "open_store", "prepared", "restore"]
 
 T = TypeVar("T")
 _DEADLINE = 30.0
@@ -66,8 +74,17 @@ class Store(Managers):
 
     _session: Session
 
-    def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        url: URL,
+        backend: Backend,
+        policy: RetryPolicy,
+        principal: str | None,
+        clock: Clock,
+        admins: frozenset[str] = frozenset(),
+    ) -> None:
         self._url = url
+        self._admins = admins
         session = Session(backend, clock, policy, Call(principal).principal)
         session.combiner = Combiner.of(session)
         self._stand_on(session)
@@ -86,6 +103,34 @@ class Store(Managers):
         call = Call(principal, deadline)
         return _View(self, self._session.bound(call.principal, call.deadline))
 
+    def as_user(self, user: Path | Entity) -> Store:
+        """Return the store as a user may see and use it: the same managers, and every call is checked.
+
+        ``user`` is a bare name, which means the user so called in the metalake of each object; or an entity, or a path
+        (a tuple, or with back-quotes), which mean one user. The principal of all calls is the user's name. What the
+        user creates, it owns. Names in ``ms.open(admins=…)`` may do everything. docs/governance.md has the rules.
+
+        What the user does not see: EntityNotFound, a drop returns False, listings leave it out. What it sees and may
+        not do: PermissionDenied. Raises InvalidArgument.
+        """
+        who = _who(user)
+        if who.name in self._admins and who.lake is None and who.id is None:
+            return self.bind(principal=who.name)
+        return _UserView(self, self._session.as_user(Access(self._session.backend, who)))
+
+    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
+        """Return whether a user has a privilege on an object now, and the rules that decide. It changes nothing.
+
+        ``user`` as for ``as_user``; ``kind`` says what a path means (None: what is there, a container first). An owner
+        of the object, or of anything above it, has all privileges there. Raises EntityNotFound, InvalidArgument.
+        """
+        found = entity_of(self._session, on, kind)
+        word = known_privilege(privilege)
+        who = _who(user)
+        if who.name in self._admins:
+            return Decision(True, [f"{who.name} is an admin of this process"])
+        return Access(self._session.backend, who).decision(found.record.chain, word)
+
     def changes(
         self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
     ) -> Iterator[Change]:
@@ -95,7 +140,7 @@ class Store(Managers):
         InvalidArgument for a position that this feed does not have any more: read the tables again.
         """
         session = self._session
-        found = feed.changes(session.backend, session.clock, after, limit, unreadable)
+        found = feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
         return noted(found, limit, "changes", session.metrics, session.clock)
 
     def changes_page(
@@ -279,12 +324,85 @@ class _View(Store):
     """A view of a store for one request, which :meth:`Store.bind` returns."""
 
     def __init__(self, store: Store, session: Session) -> None:
-        self._url = store._url  # noqa: SLF001  (the same class)
+        self._url, self._admins = store._url, store._admins  # noqa: SLF001  (the same class)
         self._stand_on(session)
         self.leases = store.leases.bound(session)
 
     def close(self) -> None:
         """Do nothing: the store stays open."""
+
+
+class _UserView(_View):
+    """A store as a user may use it, which :meth:`Store.as_user` returns. Whatever is not checked is refused."""
+
+    @property
+    def _access(self) -> Access:
+        assert self._session.access is not None
+        return self._session.access
+
+    def _refused(self, what: str) -> PermissionDenied:
+        name = self._access.who.name
+        message = f"{name} may not {what}; only the library itself and admins may (ms.open(admins=…))"
+        return PermissionDenied(name, "admin", "", message)
+
+    def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
+        """Return a view of the same user with another deadline of each call. Raises InvalidArgument for a principal."""
+        check_principal(self._access, Call(principal, deadline))
+        return _UserView(self, self._session.bound(None, Call(None, deadline).deadline))
+
+    def as_user(self, user: Path | Entity) -> Store:
+        """Raise PermissionDenied: a user does not act as another one."""
+        raise self._refused("act as another user")
+
+    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
+        """Return whether this user has a privilege on what it sees. Raises PermissionDenied for another user."""
+        if _who(user).name != self._access.who.name:
+            raise self._refused("ask for the rights of others")
+        found = entity_of(self._session, on, kind)
+        return self._access.decision(found.record.chain, known_privilege(privilege))
+
+    def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
+        """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
+        found = entity_of(self._session, target, kind)
+        self._access.require(found.record.chain, Want(found.id, "reveal"))
+        return reveal(self._session, found, key, kind)
+
+    def export_to(self, to: Place, target: Target | None = None, **options: Any) -> Exported:
+        """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""
+        if target is None or options.get("ids") or options.get("history"):
+            raise self._refused("export the whole database")
+        found = entity_of(self._session, target, None)
+        self._access.require(found.record.chain, Want(found.id, "own"))
+        from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
+
+        session = copy(self._session)
+        session.backend = self._access.backend
+        settings: dict[str, Any] = {"ids": False, "history": False, "progress": None} | options
+        return calls.export_to(session, to, found, **settings)
+
+    def outcome(self, operation_id: UUID | str) -> Outcome:
+        """Return what became of an operation of the user's own, if it sees its result; *unknown* for all others."""
+        steps = self._session.backend.steps(clean_operation_id(operation_id))
+        mine = [step for step in steps if step.principal == self._access.who.name]
+        if not mine or len(seen_steps(self._access, mine[:1])) < min(1, len([s for s in mine[:1] if s.entity_id])):
+            return Outcome("unknown")
+        return super().outcome(operation_id)
+
+    def import_from(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("import")
+
+    def gc(self, **_: Any) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("collect garbage")
+
+    def verify(self) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("verify the database")
+
+    def stats(self) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("see the statistics of the database")
 
 
 def open_store(
@@ -295,22 +413,42 @@ def open_store(
     hooks: Iterable[Hook] = (),
     pool_size: int = 10,
     max_wait: float | None = None,
+    admins: Iterable[str] = (),
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
     SQLite migrates itself. ``deadline`` (seconds) holds for each call. The store calls each hook with a frozen
     :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
-    (seconds; None: until its deadline). Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
+    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. Raises
+    MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
+    named = clean_admins(admins)
+    parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
+    return Store(parsed, backend, policy, principal, SYSTEM, named)
+
+
+def clean_admins(admins: Iterable[str]) -> frozenset[str]:
+    """Return the names of admins. Raises InvalidArgument."""
+    return frozenset(clean_name(name) for name in items(admins, "admins"))
+
+
+def prepared(
+    url: str | None,
+    principal: str | None,
+    deadline: float,
+    hooks: Iterable[Hook],
+    pool_size: int,
+    max_wait: float | None,
+) -> tuple[URL, Backend, RetryPolicy]:
+    """Check what a store is opened with, and connect. Raises what :func:`open_store` raises."""
     parsed = parse_url(url)
     Call(principal, positive_seconds(deadline, "a deadline"))
     called = tuple(items(hooks, "hooks"))
     if not all(callable(hook) for hook in called):
         raise InvalidArgument("hooks are functions, which are called with each attempt")
     policy = RetryPolicy(deadline=float(deadline), hooks=called)
-    backend = connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait)
-    return Store(parsed, backend, policy, principal, SYSTEM)
+    return parsed, connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait), policy
 
 
 def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:
@@ -326,3 +464,12 @@ def restore(url: str | None, source: Place, *, progress: Callable[[float], None]
         return calls.restore_into(backend, SYSTEM, source, progress)
     finally:
         backend.close()
+
+
+def _who(user: Path | Entity) -> Who:
+    """Return who is meant. Raises InvalidArgument."""
+    if not isinstance(user, Entity):
+        return who_named(user)
+    if user.kind != "user":
+        raise InvalidArgument(f"{user.path} is a {user.kind}, not a user")
+    return Who(user.name, None, user.id)

@@ -43,7 +43,7 @@ _STATES = {
     "42P01": Verdict.SCHEMA,  # undefined_table
     "42703": Verdict.SCHEMA,  # undefined_column
     "3F000": Verdict.SCHEMA,  # invalid_schema_name
-    "25006": Verdict.UNAVAILABLE,  # read_only_sql_transaction
+    "25006": Verdict.REFUSED,  # read_only_sql_transaction
     "42501": Verdict.REFUSED,  # insufficient_privilege
     "3D000": Verdict.UNAVAILABLE,  # invalid_catalog_name
     "57P01": Verdict.UNKNOWN,  # admin_shutdown, also while COMMIT waits for a replica
@@ -77,7 +77,7 @@ _SQLITE = {
     sqlite3.SQLITE_FULL: Verdict.UNAVAILABLE,
     sqlite3.SQLITE_CANTOPEN: Verdict.UNAVAILABLE,
     sqlite3.SQLITE_CORRUPT: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_NOTADB: Verdict.UNAVAILABLE,
+    sqlite3.SQLITE_NOTADB: Verdict.REFUSED,
     sqlite3.SQLITE_PERM: Verdict.REFUSED,
     sqlite3.SQLITE_AUTH: Verdict.REFUSED,
     sqlite3.SQLITE_PROTOCOL: Verdict.RETRY,

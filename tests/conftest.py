@@ -8,6 +8,7 @@ PostgreSQL or Spark is marked ``postgres`` or ``spark`` by itself: ``-m "not spa
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.servers.pgbouncer import PgBouncer, pgbouncer_path
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Databases, ExternalPostgres, PostgresServer, external_url
 from tests.setup.java import find_java
+from tests.setup.pgbouncer import find_pgbouncer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from metastore import Store
+    from tests.concurrency.workers import Team
 
 ROOT = Path(__file__).resolve().parent.parent
 # A machine that others use too is slow at times: what a property says holds on it all the same
@@ -35,6 +38,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 settings.load_profile("busy")
+
+# A JVM of a test lives for seconds: the second compiler and a parallel collector cost more than they bring.
+# The variables are those of Spark's own scripts, so that what a test starts in a process of its own has them too.
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JVM)
 
 MARKED_BY_FIXTURE = {"postgres": ("postgres_server", "postgres_databases"), "spark": ("spark",)}
 
@@ -86,8 +95,24 @@ def postgres_url(postgres_databases: Databases, postgres_template: str) -> Itera
     postgres_databases.drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make an empty, migrated file to copy: to migrate takes longer than most tests."""
+    import metastore
+
+    path = tmp_path_factory.mktemp("template") / "metastore.db"
+    metastore.open(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """Give the URL of a fresh, migrated file."""
+    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'metastore.db')}"
+
+
+@pytest.fixture
+def absent_sqlite_url(tmp_path: Path) -> str:
     """Give the URL of a file that does not exist yet: the embedded default migrates itself."""
     return f"sqlite:///{tmp_path / 'metastore.db'}"
 
@@ -109,9 +134,19 @@ def store(url: str) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
+def team() -> Iterator[Team]:
+    """Give the processes that do jobs. It is here, because each folder that imports a fixture has one of its own."""
+    from tests.concurrency.workers import Team
+
+    found = Team()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
 def pgbouncer(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
     """Start pgbouncer in transaction mode in front of ``postgres_server``; skip where it is not installed."""
-    if pgbouncer_path() is None:
+    if find_pgbouncer() is None:
         pytest.skip("pgbouncer is not installed: apt-get install pgbouncer")
     with PgBouncer(postgres_server) as bouncer:
         yield bouncer

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from metastore.cli.output import tell
 from metastore.cli.unregistered import unregistered_at
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
@@ -20,14 +21,29 @@ from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.all import Managers
 from metastore.managers.declared import DeclaredManager
 from metastore.names import format_path, parse_path
+from metastore.port.unreadable import Unreadable
 from metastore.store import Store, open_store
 
-__all__ = ["Json", "KindOption", "Settings", "child_kinds", "find", "kinds_at", "manager_of"]
+__all__ = [
+    "Json",
+    "KindOption",
+    "Settings",
+    "SkipUnreadable",
+    "child_kinds",
+    "find",
+    "kinds_at",
+    "left_out",
+    "manager_of",
+]
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 KindOption = Annotated[
     str | None,
     typer.Option("--kind", help="The kind, where several share the name.", show_default=False),
+]
+SkipUnreadable = Annotated[
+    bool,
+    typer.Option("--skip-unreadable", help="Leave out rows that are damaged, and name each on standard error."),
 ]
 
 
@@ -48,6 +64,11 @@ class Settings:
         logging.getLogger("metastore").addHandler(logging.NullHandler())
         with open_store(self.url, principal=self.principal) as store:
             yield store
+
+
+def left_out(skip: bool) -> Unreadable | None:
+    """Return what a reader does with a damaged row: it raises, or with ``skip`` says which row it leaves out."""
+    return (lambda error: tell(f"left out: {error}")) if skip else None
 
 
 def manager_of(store: Managers, kind: str) -> DeclaredManager:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated, Any
 
 import typer
@@ -53,8 +54,22 @@ def create(
         try:
             entity = managers.manager(kind).create(path, if_exists=if_exists, **options, **values)
         except TypeError as error:  # an argument that this kind's create does not take
-            raise InvalidArgument(f"--field, --column or --sql does not fit a {kind}: {error}") from None
+            raise _does_not_fit(kind, managers.manager(kind).create, values, error) from None
     say("created", entity, dry_run, json)
+
+
+def _does_not_fit(kind: str, create: Any, values: dict[str, Any], error: TypeError) -> InvalidArgument:
+    """Return the error for fields that a kind's create does not take, or that it needs and did not get."""
+    needed = [
+        name
+        for name, parameter in inspect.signature(create).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty and name not in values
+    ]
+    if needed:
+        words = {"representations": "--sql DIALECT=TEXT"}
+        options = " ".join([words.get(name, f"--field {name}=VALUE") for name in needed])
+        return InvalidArgument(f"a {kind} needs {' and '.join(needed)}; add: {options}")
+    return InvalidArgument(f"--field, --column or --sql does not fit a {kind}: {error}")
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from metastore.cli.context import Json, KindOption, find, manager_of
+from metastore.cli.context import Json, KindOption, SkipUnreadable, find, left_out, manager_of
 from metastore.cli.output import (
     change_text,
     console,
@@ -28,12 +28,13 @@ def history(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
     kind: KindOption = None,
+    skip_unreadable: SkipUnreadable = False,
     json: Json = False,
 ) -> None:
     """Show the versions of an entity, oldest first."""
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
-        steps = list(manager_of(store, entity.kind).history(entity))
+        steps = list(manager_of(store, entity.kind).history(entity, unreadable=left_out(skip_unreadable)))
     if json:
         head = {"path": entity.path, "kind": entity.kind, "id": entity.id}
         write_json({**head, "versions": [step.to_dict() for step in steps]})
@@ -68,6 +69,7 @@ def changes(
     limit: Annotated[
         int | None, typer.Option("--limit", help="How many changes at most.", min=0, show_default=False)
     ] = None,
+    skip_unreadable: SkipUnreadable = False,
     json: Json = False,
 ) -> None:
     """Show the change feed, oldest first.
@@ -76,7 +78,7 @@ def changes(
     """
     out = console()
     with ctx.obj.open() as store:
-        feed = store.changes(after=after, limit=limit)
+        feed = store.changes(after=after, limit=limit, unreadable=left_out(skip_unreadable))
         if not json:
             write_lines(out, ([(_line(change), "")] for change in feed))
             return

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from metastore.cli.context import Json
+from metastore.cli.context import Json, SkipUnreadable, left_out
 from metastore.cli.lease_run import run
 from metastore.cli.lease_source import On, open_leases
 from metastore.cli.output import (
@@ -73,14 +73,16 @@ def show(ctx: typer.Context, name: Name, on: On = None, json: Json = False) -> N
         write_lines(out, map(_event_line, events))
 
 
-def audit(ctx: typer.Context, name: Name, on: On = None, json: Json = False) -> None:
+def audit(
+    ctx: typer.Context, name: Name, on: On = None, skip_unreadable: SkipUnreadable = False, json: Json = False
+) -> None:
     """Show all events of a lease, oldest first.
 
     The commits under the lease are among them. With --json, each line is one event.
     """
     out = console()
     with open_leases(ctx.obj, on) as leases:
-        events = leases.audit(name)
+        events = leases.audit(name, unreadable=left_out(skip_unreadable))
         if not json:
             write_lines(out, map(_event_line, events))
             return

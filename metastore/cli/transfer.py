@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from metastore.cli.context import Json, KindOption, Settings, find
+from metastore.cli.context import Json, KindOption, Settings, SkipUnreadable, find, left_out
 from metastore.cli.output import console, write, write_json
 from metastore.store import restore
 from metastore.transfer.outcomes import Exported, Imported
@@ -42,6 +42,7 @@ def export(
     ids: Annotated[bool, typer.Option("--ids/--no-ids", help="With ids and versions, to restore a database.")] = False,
     history: Annotated[bool, typer.Option("--history", help="With ids, all history, and dropped entities.")] = False,
     kind: KindOption = None,
+    skip_unreadable: SkipUnreadable = False,
     json: Json = False,
 ) -> None:
     """Write the catalog as JSON lines.
@@ -52,13 +53,14 @@ def export(
     with ctx.obj.open() as store, _counting(err, quiet=json) as tell:
         target = None if path is None else find(store, path, kind)
         to = sys.stdout.buffer if output is None else output
-        exported = store.export_to(to, target, ids=ids, history=history, progress=tell)
+        skipped = left_out(skip_unreadable)
+        exported = store.export_to(to, target, ids=ids, history=history, progress=tell, unreadable=skipped)
     if json:
         _write_result(exported, to_stderr=output is None)
         return
     out = err if output is None else console()
-    if exported.anew is not None:
-        write(out, f"Started again from the first line: {exported.anew}.")
+    if exported.restarted is not None:
+        write(out, f"Started again from the first line: {exported.restarted}.")
     kept = f", {exported.kept:,} of them from before" if exported.kept else ""
     write(
         out,

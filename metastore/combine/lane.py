@@ -21,8 +21,8 @@ has moved for ``patience``, one of those that wait takes over and leads beside t
 So a message that waits for a locked row, a thread that died and an interrupt between two lines delay the others by that
 much. An error or an interrupt in the leader hands the lane on at once. A forked child begins with an empty lane.
 
-**Other ways of waiting.** A thread waits on a lock. For tasks of an event loop, give the lane another ``waker``: a
-function that makes something with ``wait(seconds)``, which suspends the task, and ``wake()``. A leader is then a task.
+**Other ways of waiting.** A request waits with a waker of the lane's clock: a thread on a lock; a task of an event loop
+so that other tasks run. A leader is then a task.
 :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of ``run`` for requests that must not go alone, and
 :meth:`Lane.lead` and :meth:`Lane.leave` are for one that goes alone.
 """
@@ -36,9 +36,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
-from metastore.clock import SYSTEM, Clock
+from metastore.clock import SYSTEM, Clock, ThreadWaker, Waker
 
 __all__ = ["MOST", "PATIENCE", "Handle", "Lane", "Term", "ThreadWaker", "Waker"]
 
@@ -52,36 +52,6 @@ PATIENCE: Final = 0.1
 _log = logging.getLogger("metastore.combine")
 _CANDIDATES = 8
 """Among how many of those that wait the next leader is the one with the most time left."""
-
-
-class Waker(Protocol):
-    """How one request waits."""
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
-        ...
-
-    def wake(self) -> None:
-        """End the wait. Called once, perhaps by another thread, and perhaps before the wait."""
-        ...
-
-
-class ThreadWaker:
-    """A thread waits on a lock of its own: nobody else is woken."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until :meth:`wake`."""
-        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
-
-    def wake(self) -> None:
-        """Let the thread go on."""
-        self._lock.release()
 
 
 _NOTHING: Final[Any] = object()
@@ -177,14 +147,14 @@ class Lane(Generic[Q, A]):
         kinds: Sequence[str],
         clock: Clock = SYSTEM,
         most: int = MOST,
-        waker: Callable[[], Waker] = ThreadWaker,
+        waker: Callable[[], Waker] | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self._kinds = tuple(kinds)
         self._patience = patience
         self._clock = clock
         self._most = most
-        self._waker = waker
+        self._waker = waker or clock.waker
         self._begin()
 
     def _begin(self) -> None:

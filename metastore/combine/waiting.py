@@ -9,10 +9,12 @@ from uuid import UUID
 
 from metastore.combine.lane import Resign
 from metastore.combine.reads import below
+from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.metrics import Decided
 from metastore.operation.operation import Begun, Operation
+from metastore.operation.record import tell_id, withdraw
 from metastore.operation.request import Call, Proposal, Request, View, committed
 from metastore.operation.session import Session
 from metastore.port.backend import Reads
@@ -28,6 +30,8 @@ T = TypeVar("T")
 
 ROUNDS: Final = 2
 """How many batches a request loses before it is announced."""
+_GRACE: Final = 0.5
+"""How long a request that is interrupted tries to withdraw what may be in flight (seconds)."""
 
 
 class Left(Exception):
@@ -54,6 +58,11 @@ class Waiting(Generic[T]):
     doubt: Unknown | None = None
     """It was sent, and no answer says yet what became of it."""
 
+    taken: bool = False
+    """It was in a batch."""
+    given_up: bool = False
+    """Its caller was interrupted: a batch that has not decided it yet leaves it out."""
+
     @property
     def key(self) -> Hashable:
         """What it is about: where its entity is looked for, or the entity's id."""
@@ -61,12 +70,22 @@ class Waiting(Generic[T]):
 
     def decide(self, found: Record | None) -> Proposal[T] | T:
         """Return what to commit, or the value of a call that changes nothing. Raises the call's error, and Left."""
+        if self.given_up:
+            raise Left
         return self.request.attempt(_Seen(self.session, self.below, found))
 
     def alone(self, resign: Resign) -> T:
         """Run the full operation, which takes up what the batches left."""
         begun = Begun(self.id, self.started, self.ends, self.lost, self.doubt)
         return Operation(self.session, self.request, self.call, begun, resign).run()
+
+    def interrupted(self, interrupt: BaseException) -> None:
+        """Make sure that a request whose caller was interrupted is not applied from now on."""
+        self.given_up = True
+        if self.taken:
+            with until(self.session.clock.monotonic() + _GRACE):
+                withdraw(self.session, self.id, self.session.policy_of(self.call).deadline, sent=True)
+        tell_id(interrupt, self.id)
 
     def expired(self) -> DeadlineExceeded:
         """Return the error of a call whose time was over before it was sent."""

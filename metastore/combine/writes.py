@@ -97,6 +97,11 @@ class Writes:
                 else:  # alone it would be announced after one lost attempt
                     result = lane.result(lane.submit(verb, one, one.ends), alone, together, one.expired)
                 return result
+        except Exception:
+            raise
+        except BaseException as interrupt:
+            one.interrupted(interrupt)
+            raise
         finally:
             if one.lost:
                 self._note(one)

@@ -250,6 +250,6 @@ def _profiling(setting: Setting) -> Callable[[Any, list[Row]], Iterator[object]]
 
         done = [row for row in rows if isinstance(row, TableResult) and row.action != "failed"]
         paths = [parse_path(row.path) for row in done]
-        return profile_tables(context, setting.url, paths, setting.principal)
+        return profile_tables(context, setting.url, paths, setting.principal, setting.limits)
 
     return profiles

@@ -15,6 +15,8 @@ from uuid import UUID
 from metastore.arguments import positive_integer, shown
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
+from metastore.feed.visible import seen_steps
+from metastore.governance.access import Access
 from metastore.kinds.entity import Change
 from metastore.managers.history import change_of
 from metastore.names import exact_text
@@ -59,10 +61,16 @@ def _parse(position: object, epoch: str) -> tuple[int, str]:
 
 
 def changes(
-    backend: Backend, clock: Clock, after: str | None, limit: int | None, unreadable: Unreadable | None = None
+    backend: Backend,
+    clock: Clock,
+    after: str | None,
+    limit: int | None,
+    unreadable: Unreadable | None = None,
+    access: Access | None = None,
 ) -> Iterator[Change]:
     """Yield the changes after a position, oldest first, up to the last one that is decided.
 
+    ``access``: for which user they are, which sees some of them; None: all.
     Raises InvalidArgument for a position of another database, for one that was lost when a backup was put back, and for
     one after which gc has removed changes.
     """
@@ -76,7 +84,9 @@ def changes(
         _check_collected(epoch, collected, seq)
         if mark:
             _check_restored(backend, after, seq, mark, collected)
-    return _follow(backend, clock, epoch, seq, after is None, limit, unreadable)
+        else:
+            _check_drawn(backend, after, seq)
+    return _follow(backend, clock, epoch, seq, after is None, limit, unreadable, access)
 
 
 def _follow(
@@ -87,6 +97,7 @@ def _follow(
     from_start: bool,
     limit: int | None,
     unreadable: Unreadable | None,
+    access: Access | None,
 ) -> Iterator[Change]:
     left = limit
     patience = clock.monotonic() + _PATIENCE
@@ -95,14 +106,16 @@ def _follow(
         page = backend.feed(seq, size)
         if not from_start and _has_gap(page.rows, seq):
             _check_collected(epoch, backend.feed_start()[1], seq)
-        for step in page.rows:
+        rows = page.rows if access is None else seen_steps(access, page.rows)
+        for step in rows:
             seq = step.seq or seq
             position = position_of(epoch, seq, step.operation_id)
             change = kept(partial(change_of, step, position, backend.origin), unreadable)
             if change is not None:
                 yield change
         if page.rows:
-            left = None if left is None else left - len(page.rows)
+            seq = page.rows[-1].seq or seq
+            left = None if left is None else left - len(rows)
             patience = clock.monotonic() + _PATIENCE
         if page.held and len(page.rows) < size:
             return
@@ -121,6 +134,14 @@ def _check_collected(epoch: str, collected: int, seq: int) -> None:
         raise InvalidArgument(
             f"gc has removed changes after the position {position_of(epoch, seq)}; "
             "read the tables again, then follow the feed from its start"
+        )
+
+
+def _check_drawn(backend: Backend, position: str, seq: int) -> None:
+    """Refuse a position ahead of the feed. A replica may be behind a position that its primary gave."""
+    if seq > backend.watermark().position and not backend.event_at(seq)[1]:
+        raise InvalidArgument(
+            f"the position {position} is ahead of the feed; this database never gave it, or lost the changes before it"
         )
 
 

@@ -7,14 +7,17 @@ from collections.abc import Iterable
 from metastore.arguments import items, shown
 from metastore.errors import InvalidArgument
 from metastore.feed.feed import changes
+from metastore.feed.scope import Scope
 from metastore.kinds.entity import Change, Entity
+from metastore.kinds.registry import KINDS, OWNED_KINDS
 from metastore.managers.page import Page, clean_size
-from metastore.names import Path, format_path, parse_path
-from metastore.operation.request import committed
+from metastore.names import Path
 from metastore.operation.session import Session
 
 __all__ = ["changes_page"]
 
+LEASE = "lease"
+"""The kind of the events of leases, which are no entities."""
 _AT_LEAST, _TIMES = 1000, 10
 """How many changes a filtered page reads at most: so many, or so many times its size if that is more."""
 
@@ -29,28 +32,24 @@ def changes_page(
     """Return the changes after a position, of these kinds, of ``under`` and of what was below it at that time.
 
     ``next_token`` is a position, for ``after``; None: there are no more changes at the moment. A page of rare changes
-    may have few items, or none, and a token: it stops after it has read many changes. Raises InvalidArgument.
+    may have few items, or none, and a token: it stops after it has read many changes. Raises InvalidArgument, and
+    EntityNotFound where there are no more changes below a path that leads to nothing.
     """
     size = clean_size(size)
     wanted = None if kinds is None else _kinds(kinds)
-    scope = None if under is None else _path(session, under)
+    scope = None if under is None else Scope.of(session, under)
     most = size if wanted is None and scope is None else max(_AT_LEAST, size * _TIMES)
     page: list[Change] = []
     last = None
-    for seen, change in enumerate(changes(session.backend, session.clock, after, most + 1)):
+    for seen, change in enumerate(changes(session.backend, session.clock, after, most + 1, access=session.access)):
         if len(page) == size or seen == most:
             return Page(tuple(page), last)
         last = change.position
-        if (wanted is None or change.kind in wanted) and (scope is None or _is_under(change, scope)):
+        if (wanted is None or change.kind in wanted) and (scope is None or scope.has(change)):
             page.append(change)
+    if scope is not None and not page:
+        scope.check()
     return Page(tuple(page), None)
-
-
-def _path(session: Session, under: Path | Entity) -> str:
-    if not isinstance(under, Entity):
-        return format_path(parse_path(under))
-    committed(session.backend, under)
-    return under.path
 
 
 def _kinds(kinds: Iterable[str]) -> frozenset[str]:
@@ -58,9 +57,7 @@ def _kinds(kinds: Iterable[str]) -> frozenset[str]:
     for one in words:
         if not isinstance(one, str):
             raise InvalidArgument(f"a kind is a word such as table, not {shown(one)}")
+        if one not in KINDS and one not in OWNED_KINDS and one != LEASE:
+            known = ", ".join(sorted({*KINDS, *OWNED_KINDS, LEASE}))
+            raise InvalidArgument(f"there is no kind {one!r}; known are {known}")
     return frozenset(words)
-
-
-def _is_under(change: Change, scope: str) -> bool:
-    paths = (change.path_before, change.path_after)
-    return any(path is not None and (path == scope or path.startswith(f"{scope}.")) for path in paths)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Owned
 from metastore.kinds.field import doc_field
 from metastore.kinds.kind import OwnedKind
+from metastore.plain import read_only
 
 __all__ = ["CRAWL", "CRAWL_STATES", "Crawl"]
 
@@ -37,7 +37,7 @@ class Crawl(Owned):
     """One run of the crawler: ``state`` is one of :data:`CRAWL_STATES`, ``values`` any JSON object."""
 
     state: str = doc_field(_clean_state, decode=str)
-    values: Mapping[str, Any] = doc_field(_clean_values, decode=MappingProxyType)
+    values: Mapping[str, Any] = doc_field(_clean_values, decode=read_only)
 
 
 CRAWL = OwnedKind("crawl", Crawl)

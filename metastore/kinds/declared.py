@@ -26,9 +26,9 @@ from metastore.kinds.change import Doc, EntityChange, UnknownChange, decode, enc
 from metastore.kinds.entity import Entity
 from metastore.kinds.field import REQUIRED, DocField, doc_field
 from metastore.kinds.kind import base_doc, to_json
-from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
+from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, kind_named
 from metastore.names import clean_text
-from metastore.plain import plain
+from metastore.plain import ReadOnly, plain
 from metastore.port.commit import FORMAT
 from metastore.port.records import Origin, Record
 
@@ -280,7 +280,7 @@ def _parents(name: str, parent: object) -> tuple[str, ...]:
 
 def _register(kind: Kind) -> None:
     there = KINDS.get(kind.name)
-    if kind.name in OWNED_KINDS or (there is not None and _shape(there) != _shape(kind)):
+    if kind.name in OWNED_KINDS or kind.name in RELATIONSHIPS or (there is not None and _shape(there) != _shape(kind)):
         raise InvalidArgument(f"there is a kind {kind.name} already, which is another; choose another name")
     KINDS[kind.name] = kind
 
@@ -313,5 +313,5 @@ def frozen(value: Any) -> Any:
     if isinstance(value, list):
         return tuple([frozen(below) for below in value])
     if isinstance(value, dict):
-        return MappingProxyType({key: frozen(below) for key, below in value.items()})
+        return ReadOnly({key: frozen(below) for key, below in value.items()})
     return value

@@ -20,7 +20,7 @@ from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.field import DocField, decoded
 from metastore.kinds.secret import properties_shown, stored
 from metastore.names import format_path
-from metastore.plain import plain
+from metastore.plain import plain, read_only
 from metastore.port.records import Origin, OwnedRecord, Record
 
 __all__ = ["Change", "Entity", "Owned", "Version", "utc"]
@@ -74,7 +74,7 @@ class _Stored:
     @cached_property
     def doc(self) -> Mapping[str, Any]:
         """The document that the database holds, as JSON values. Raises UnreadableRow, as each field does."""
-        return self._read(lambda: MappingProxyType(json.loads(self.record.doc)))
+        return self._read(lambda: read_only(json.loads(self.record.doc)))
 
     @property
     def comment(self) -> str | None:
@@ -253,6 +253,8 @@ class Change(Version):
     position: str
     kind: str
     entity_id: int
+    other_path: str | None = None
+    """Of a relation: the path of the end that is not the object."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as plain JSON values, as ``metastore changes --json`` prints it.
@@ -261,4 +263,5 @@ class Change(Version):
         """
         head = {"position": self.position, "kind": self.kind, "entity_id": self.entity_id}
         document = None if self.entity is None else plain(self.entity.doc)
-        return {**head, **super().to_dict(), "document": document}
+        other = {} if self.other_path is None else {"other_path": self.other_path}
+        return {**head, **super().to_dict(), **other, "document": document}

@@ -12,6 +12,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.field import doc_field
 from metastore.kinds.kind import Kind
 from metastore.names import clean_text, exact_text
+from metastore.plain import read_only
 
 __all__ = ["FILESET", "FILESET_TYPES", "Fileset"]
 
@@ -39,7 +40,7 @@ class Fileset(Entity):
     """A fileset. ``type`` is managed or external; ``locations`` maps names to places."""
 
     type: Literal["managed", "external"] = doc_field(_clean_type, default="managed", decode=str)
-    locations: Mapping[str, str] = doc_field(_clean_locations, default=MappingProxyType({}), decode=MappingProxyType)
+    locations: Mapping[str, str] = doc_field(_clean_locations, default=MappingProxyType({}), decode=read_only)
 
 
 FILESET = Kind("fileset", "fileset", ("schema",), Fileset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from metastore.arguments import shown
@@ -12,6 +11,7 @@ from metastore.kinds.entity import Owned
 from metastore.kinds.field import doc_field
 from metastore.kinds.kind import OwnedKind
 from metastore.names import clean_text
+from metastore.plain import read_only
 
 __all__ = ["PARTITION", "Partition"]
 
@@ -26,7 +26,7 @@ def _clean_values(values: Any) -> dict[str, str]:
 class Partition(Owned):
     """A partition: the values of the table's partitioning columns, as strings."""
 
-    values: Mapping[str, str] = doc_field(_clean_values, decode=MappingProxyType)
+    values: Mapping[str, str] = doc_field(_clean_values, decode=read_only)
 
 
 PARTITION = OwnedKind("partition", Partition)

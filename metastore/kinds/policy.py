@@ -18,6 +18,7 @@ from metastore.kinds.field import doc_field
 from metastore.kinds.json_object import clean_json_object
 from metastore.kinds.kind import COMMON_CHANGES, Kind
 from metastore.names import exact_text
+from metastore.plain import read_only
 
 __all__ = ["POLICY", "Policy", "SetContent", "SetEnabled", "SetSupports"]
 
@@ -49,7 +50,7 @@ class Policy(Entity):
     """A policy. ``supports`` names the kinds that it may stand on (a column's is ``column``); ``()``: all."""
 
     type: str = doc_field(_clean_type, default="custom", fixed=True)
-    content: Mapping[str, Any] = doc_field(_clean_content, default=_NOTHING, decode=MappingProxyType)
+    content: Mapping[str, Any] = doc_field(_clean_content, default=_NOTHING, decode=read_only)
     enabled: bool = doc_field(_clean_enabled, default=True, decode=bool)
     supports: tuple[str, ...] = doc_field(_clean_supports, several=True, decode=tuple)
 

@@ -14,6 +14,7 @@ from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.change import EntityChange, UnknownChange, change_class
 from metastore.kinds.function.changes import AddDefinition, AddImplementation, SetImplementation
 from metastore.kinds.hints import check_fields
+from metastore.names import exact_text
 
 __all__ = ["change_from_dict", "changes_from_list"]
 
@@ -28,7 +29,7 @@ def change_from_dict(mapping: Mapping[str, Any]) -> EntityChange:
     """
     if not isinstance(mapping, Mapping):
         raise InvalidArgument(f'a change is an object such as {{"change": "SetComment", …}}, not {shown(mapping)}')
-    fields = dict(mapping)
+    fields = {exact_text(name, "a field's name"): _plain(value) for name, value in mapping.items()}
     tag = fields.pop("change", None)
     cls = change_class(tag) if isinstance(tag, str) else None
     if cls is None or cls is UnknownChange:
@@ -55,6 +56,15 @@ def _numbered(at: int, mapping: Mapping[str, Any]) -> EntityChange:
         return change_from_dict(mapping)
     except InvalidArgument as error:
         raise InvalidArgument(f"changes[{at}]: {error}") from error.__cause__
+
+
+def _plain(value: Any) -> Any:
+    """Return a value whose texts are plain strings, not those of a subclass of ``str``."""
+    if isinstance(value, str):
+        return exact_text(value, "a text")
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(below) for key, below in value.items()}
+    return [_plain(item) for item in value] if type(value) in (list, tuple) else value
 
 
 def _reads_its_fields(cls: type[EntityChange]) -> bool:

@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.names import clean_text
+from metastore.plain import read_only
 
 __all__ = ["Secret", "properties_shown", "read", "secret", "stored"]
 
@@ -71,8 +71,8 @@ def as_secret(value: str) -> Secret | None:
 def properties_shown(properties: Mapping[str, str]) -> Mapping[str, str]:
     """Return the properties of a document as an entity shows them: secrets as :class:`Secret`."""
     if not any(value.startswith(PREFIX) for value in properties.values()):
-        return MappingProxyType(properties)
-    return MappingProxyType({key: as_secret(value) or value for key, value in properties.items()})
+        return read_only(properties)
+    return read_only({key: as_secret(value) or value for key, value in properties.items()})
 
 
 def read(reference: Secret, what: str) -> str:

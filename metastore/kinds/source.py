@@ -15,6 +15,7 @@ from metastore.kinds.entity import Owned
 from metastore.kinds.field import doc_field
 from metastore.kinds.kind import OwnedKind
 from metastore.names import clean_text
+from metastore.plain import read_only
 
 __all__ = ["SOURCE", "Source"]
 
@@ -45,7 +46,7 @@ class Source(Owned):
     policy: str | None = doc_field(default=None)
     missing: str | None = doc_field(default=None)
     notes: tuple[str, ...] = doc_field(list, default=(), decode=tuple)
-    counts: Mapping[str, int] = doc_field(dict, default=MappingProxyType({}), decode=MappingProxyType)
+    counts: Mapping[str, int] = doc_field(dict, default=MappingProxyType({}), decode=read_only)
     run: str | None = doc_field(default=None)
 
 

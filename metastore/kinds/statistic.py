@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from metastore.kinds.entity import Owned
 from metastore.kinds.field import doc_field
 from metastore.kinds.json_object import clean_json_object
 from metastore.kinds.kind import OwnedKind
+from metastore.plain import read_only
 
 __all__ = ["STATISTIC", "Statistic"]
 
@@ -24,7 +24,7 @@ _clean_values = partial(clean_json_object, what="a statistic's values")
 class Statistic(Owned):
     """A named set of figures: ``values`` is any JSON object."""
 
-    values: Mapping[str, Any] = doc_field(_clean_values, decode=MappingProxyType)
+    values: Mapping[str, Any] = doc_field(_clean_values, decode=read_only)
 
 
 STATISTIC = OwnedKind("statistic", Statistic)

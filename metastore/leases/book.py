@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from metastore.port.commit import LeaseToken
+from metastore.port.unreadable import Unreadable
 
 __all__ = ["Book", "Grant", "Holder", "LeaseEvent", "Queue", "Refusal", "Want"]
 
@@ -140,8 +141,8 @@ class Book(Protocol):
         """Return the grant that has this token, and its holder; None: the lease has another token, or no holder."""
         ...
 
-    def audit(self, name: str) -> Iterator[LeaseEvent]:
-        """Yield the events of a lease that are kept, oldest first."""
+    def audit(self, name: str, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
+        """Yield the events of a lease that are kept, oldest first; rows that are damaged go to ``unreadable``."""
         ...
 
     def queue(self, want: Want) -> AbstractContextManager[Queue]:

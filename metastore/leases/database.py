@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from metastore.deadlines import remaining, until
-from metastore.errors import BackendUnavailable, MetastoreError, outcome_forgotten
+from metastore.errors import BackendUnavailable, MetastoreError, UnreadableRow, outcome_forgotten
 from metastore.feed.feed import position_of
 from metastore.kinds.change import decode
 from metastore.kinds.entity import utc
@@ -28,6 +29,8 @@ from metastore.operation.record import ask_until_it_answers
 from metastore.operation.session import Session
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Take, Taken, Waker
+from metastore.port.records import Step
+from metastore.port.unreadable import Unreadable, check_unreadable, naming, reason, told
 from metastore.retry.runner import Conflict, Effort, run
 
 __all__ = ["DatabaseBook"]
@@ -80,7 +83,13 @@ class DatabaseBook:
             holder = (want.owner, want.incarnation)
             take = Take(operation_id, session.principal, want.names, paths, *holder, ttl, ticket)
             began = session.clock.monotonic()
-            answer = self._rows.take(take)
+            try:
+                answer = self._rows.take(take)
+            except Exception:
+                raise
+            except BaseException:  # an interrupt: nobody hears of what is taken
+                self._untake(take, want.ttl)
+                raise
             if isinstance(answer, Conflicted):
                 raise Conflict(answer.cause, "other processes took some of the leases at the same moment")
             if isinstance(answer, Unknown):
@@ -102,6 +111,13 @@ class DatabaseBook:
         expires_at = answer.held.expires_at or 0
         seconds = 0.0 if answer.ahead is not None else max((expires_at - answer.now) / _MICROS, 0.001)
         return Refusal(answer.held.name, answer.held.owner, utc(expires_at), seconds)
+
+    def _untake(self, take: Take, life: float) -> None:
+        """Make sure that an interrupted request holds nothing; what is left of it ends with its ttl."""
+        session = self._session
+        with until(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
+            if session.backend.forbid(take.operation_id, life) is None:
+                self.release(self._taken_unheard(take), take.incarnation)
 
     def _taken_unheard(self, take: Take) -> tuple[Grant, ...]:
         """Return what a statement took whose answer was lost; its events say so."""
@@ -160,7 +176,11 @@ class DatabaseBook:
         held = [row for row in rows if row.token == token and row.owner is not None]
         return (_grant(held[0]), _holder(held[0], now)) if held else None
 
-    def audit(self, name: str) -> Iterator[LeaseEvent]:
+    def audit(self, name: str, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
+        check_unreadable(unreadable)
+        return self._audit(name, unreadable)
+
+    def _audit(self, name: str, unreadable: Unreadable | None) -> Iterator[LeaseEvent]:
         _, rows = self._page([name], "")
         if not rows:
             return
@@ -168,7 +188,7 @@ class DatabaseBook:
         epoch, _ = self._session.backend.feed_start()
         holders: dict[int, LeaseHolder] = {}
         both: Iterator[tuple[int, LeaseEvent | Fenced]] = heapq.merge(
-            self._events(lease_id), self._commits(lease_id), key=lambda pair: pair[0]
+            self._events(lease_id, epoch, unreadable), self._commits(lease_id), key=lambda pair: pair[0]
         )
         for seq, event in both:
             position = position_of(epoch, seq, event.operation_id)
@@ -177,25 +197,16 @@ class DatabaseBook:
                     holders[event.token] = LeaseHolder(event.owner, event.incarnation)
                 yield replace(event, position=position)
                 continue
-            token = dict(json.loads(event.fences))[lease_id]
-            who = holders.get(token, LeaseHolder(None, None))
-            when = (utc(event.time), who.owner, who.incarnation, event.principal)
-            yield LeaseEvent("commit", token, *when, event.operation_id, position, event.path)
+            commit = told(partial(_commit, event, lease_id, holders, position), unreadable)
+            if commit is not None:
+                yield commit
 
-    def _events(self, lease_id: int) -> Iterator[tuple[int, LeaseEvent]]:
+    def _events(self, lease_id: int, epoch: str, unreadable: Unreadable | None) -> Iterator[tuple[int, LeaseEvent]]:
         for step in steps_of(self._session.backend.history, lease_id):
-            changes = decode(json.loads(step.changes or "[]"))
-            who = next((c for c in changes if isinstance(c, LeaseHolder)), LeaseHolder(None, None))
-            event = LeaseEvent(
-                step.action,
-                step.version or 0,
-                utc(step.time),
-                who.owner,
-                who.incarnation,
-                step.principal,
-                step.operation_id,
-            )
-            yield step.seq or 0, event
+            position = position_of(epoch, step.seq or 0, step.operation_id)
+            event = told(partial(_event, step, position), unreadable)
+            if event is not None:
+                yield step.seq or 0, event
 
     def _commits(self, lease_id: int) -> Iterator[tuple[int, Fenced]]:
         after = 0
@@ -257,6 +268,30 @@ class _Place:
 
     def served(self) -> None:
         self.was_served = True
+
+
+def _event(step: Step, position: str) -> LeaseEvent:
+    """Return a step of a lease. Raises UnreadableRow."""
+
+    def read() -> LeaseEvent:
+        changes = decode(json.loads(step.changes or "[]"))
+        who = next((c for c in changes if isinstance(c, LeaseHolder)), LeaseHolder(None, None))
+        whose = (utc(step.time), who.owner, who.incarnation, step.principal)
+        return LeaseEvent(step.action, step.version or 0, *whose, step.operation_id)
+
+    return naming(read, step.kind, step.entity_id, step.version, position)
+
+
+def _commit(event: Fenced, lease_id: int, holders: Mapping[int, LeaseHolder], position: str) -> LeaseEvent:
+    """Return a commit that was made under the lease. Raises UnreadableRow."""
+    try:
+        token = dict(json.loads(event.fences))[lease_id]
+        who = holders.get(token, LeaseHolder(None, None))
+        whose = (utc(event.time), who.owner, who.incarnation, event.principal)
+    except Exception as error:
+        row = f"the leases of operation {event.operation_id}, position {position},"
+        raise UnreadableRow(row, reason(error), position=position) from error
+    return LeaseEvent("commit", token, *whose, event.operation_id, position, event.path)
 
 
 def _path(name: str) -> str:

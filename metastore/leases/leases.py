@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from metastore.arguments import items, positive_integer, positive_seconds, shown
-from metastore.clock import Clock
+from metastore.clock import Alive, Clock
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, LeaseHeld, LeaseLost
 from metastore.leases.book import Book, Grant, Holder, LeaseEvent, Queue, Refusal, Want
 from metastore.leases.lease import Hold, Lease, LeaseSet, OnLost, Staging
 from metastore.leases.validity import Instant
 from metastore.names import clean_name
+from metastore.port.unreadable import Unreadable
 
 __all__ = ["Leases"]
 
@@ -44,7 +45,7 @@ class Leases:
     def _be_new(self) -> None:
         self._pid = os.getpid()
         self._incarnation = str(self._clock.operation_id())
-        self._held: dict[tuple[tuple[str, ...], str, threading.Thread], Hold] = {}
+        self._held: dict[tuple[tuple[str, ...], str, Alive], Hold] = {}
 
     def acquire(
         self,
@@ -118,7 +119,7 @@ class Leases:
         if os.getpid() != self._pid:  # a forked child is another holder
             self._lock = threading.Lock()
             self._be_new()
-        key = (names, owner, threading.current_thread())
+        key = (names, owner, self._clock.runner())
         with self._lock:
             held = self._held.get(key)
         if isinstance(held, cls) and held.again(ttl, renew_every, on_lost):
@@ -243,12 +244,13 @@ class Leases:
         """Take a lease away from its holder, whose commits under it fail from now on. False: it has no holder."""
         return self._book.break_(clean_lease(name))
 
-    def audit(self, name: str) -> Iterator[LeaseEvent]:
+    def audit(self, name: str, *, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
         """Yield the events of a lease, and the commits under it, oldest first.
 
-        It reaches back as far as gc has left the change feed.
+        It reaches back as far as gc has left the change feed. A damaged row raises UnreadableRow. With ``unreadable``
+        it is left out, and that function gets the error.
         """
-        return self._book.audit(clean_lease(name))
+        return self._book.audit(clean_lease(name), unreadable)
 
 
 def clean_lease(name: object) -> str:

@@ -18,7 +18,7 @@ from metastore.operation.helping import own_guards
 from metastore.operation.merge import equal
 from metastore.operation.replace import Replace
 from metastore.operation.request import Merge, Proposal, Results, View
-from metastore.port.commit import Event, Insert, Update
+from metastore.port.commit import Event, Expect, Insert, Read, Update
 from metastore.port.records import Lookup, Node, Record
 
 __all__ = ["Chunk", "IfExists", "Wish", "check_if_exists", "chunks", "create", "create_chunk", "rewrite"]
@@ -96,6 +96,8 @@ def _place(
         (resolved,) = view.backend.resolve([where])
         if len(resolved.nodes) < len(names) - 1:
             raise missing_parent(names, resolved.nodes)
+        if resolved.record is None and len(resolved.nodes) == len(names):
+            raise EntityAlreadyExists(format_path(names))  # the user does not see what it is
         parents = resolved.nodes[: len(names) - 1]
         view.led(above, parents)
         return parents, names[-1], resolved.record
@@ -106,6 +108,8 @@ def _place(
     (resolved,) = view.backend.resolve([Lookup((kind.family,), (name,), parents[-1])])
     record = resolved.record
     if record is None:
+        if resolved.nodes:
+            raise EntityAlreadyExists(format_path([*[node.name for node in parents], name]))
         return parents, name, None
     check_standing(view, parents)  # the call returns what is there, or raises its error: it must be there still
     return parents, name, record._replace(chain=(*parents, *record.chain))
@@ -190,9 +194,12 @@ def create_chunk(
     lookups = [Lookup((kind.family,), (name,), parent) for name, _, _ in wishes]
     guards = {guard.id: guard for guard in guards_of(parents)}
     writes: list[Insert | Update] = []
+    equal_rows: list[Read] = []  # are not written, and must be so at the commit
     with standing(view, parents):
         for resolved, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
             if resolved.record is None:
+                if resolved.nodes:
+                    raise EntityAlreadyExists(format_path((*upper, name)))
                 writes.append(insert)
                 continue
             there = resolved.record._replace(chain=(*parents, *resolved.record.chain))
@@ -201,10 +208,12 @@ def create_chunk(
                 # a container that is replaced is guarded itself, so that a freeze of it waits for this commit
                 guards |= {guard.id: guard for guard in decided.guards}
                 writes.extend(w for w in decided.writes if isinstance(w, Update))
+            else:
+                equal_rows.append(Expect(there.chain[-1].id, there.version))
     if not writes:
         check_standing(view, parents)
         return 0
-    return Proposal(tuple(guards.values()), tuple(writes), _count)
+    return Proposal(tuple(guards.values()), tuple(writes), _count, reads=tuple(equal_rows))
 
 
 def _distinct(

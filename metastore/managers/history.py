@@ -63,8 +63,11 @@ def _with_history(backend: Reads, kind: Kind, target: Target) -> int:
     """Return the id of the entity, which may be a dropped one if it is in hand. Raises EntityNotFound."""
     if isinstance(target, Entity):
         names_of(kind, target)
-        committed(backend, target)
+        was_committed = committed(backend, target)
         if backend.by_id([target.id])[0] is None:
+            if not was_committed:
+                why = "the transaction that returned it did not commit, or it was purged"
+                raise EntityNotFound(target.path, f"{target.path} (id {target.id}) has no history: {why}")
             raise EntityNotFound(target.path, f"{target.path} (id {target.id}) was purged; its history is gone")
         return target.id
     return find(View(backend, False), kind, target).chain[-1].id
@@ -92,7 +95,13 @@ def _version(step: Step, origin: Origin) -> Version:
 def change_of(step: Step, position: str, origin: Origin) -> Change:
     """Return ``step`` as an entry of the change feed. Raises UnreadableRow."""
     version = naming(lambda: _version(step, origin), step.kind, step.entity_id, step.version, position)
-    return Change(**vars(version), position=position, kind=step.kind or "", entity_id=step.entity_id or 0)
+    return Change(
+        **vars(version),
+        position=position,
+        kind=step.kind or "",
+        entity_id=step.entity_id or 0,
+        other_path=step.other_path,
+    )
 
 
 def steps_of(read: Callable[[int, int, int], Sequence[Step]], entity_id: int, page_size: int = 500) -> Iterator[Step]:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, Unpack, cast
+from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
-from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
+from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict, outcome_forgotten
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.kinds.kind import Kind
 from metastore.kinds.model.changes import RemoveUri, SetUri
@@ -22,17 +23,15 @@ from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.manager import Manager
 from metastore.managers.model_commit import ModelEdit, SeenModel
-from metastore.managers.mutation import actor_of
+from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import NumberedSource, page_after, parent_of
 from metastore.managers.target import Target, check_standing, find, standing
-from metastore.managers.target import shown as shown_target
 from metastore.names import Path
-from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
-from metastore.operation.request import Attempt, Proposal, Request, View
+from metastore.operation.request import Attempt, Proposal, View
 from metastore.operation.session import ManagerSession
 from metastore.port.records import OwnedRecord, Step
 
@@ -138,8 +137,7 @@ class Models(Manager[Model]):
             return edit.propose(lambda results: edit.version(number, results, actor))
 
         def replay(steps: Sequence[Step]) -> ModelVersion:
-            (made,) = [s for s in steps if (s.kind, s.action) == (MODEL_VERSION.name, "create")]
-            return cast(ModelVersion, entity_at(made))
+            return _version([s for s in steps if s.action == "create"], steps[0].operation_id)
 
         return self._perform("add_version", model, attempt, replay, lambda: [doc, names], options)
 
@@ -165,7 +163,8 @@ class Models(Manager[Model]):
             return edit.propose(lambda results: edit.version(number, results, actor))
 
         arguments = lambda: [number_or_alias, encode(changes)]  # noqa: E731
-        return self._perform("alter_version", model, attempt, _version, arguments, options)
+        replay = lambda steps: _version(steps, steps[0].operation_id)  # noqa: E731
+        return self._perform("alter_version", model, attempt, replay, arguments, options)
 
     @shows_options(CallOptions)
     def drop_version(self, model: Target, number_or_alias: int | str, **options: Unpack[CallOptions]) -> bool:
@@ -202,7 +201,8 @@ class Models(Manager[Model]):
             return edit.propose(lambda results: edit.version(number, results, actor))
 
         def replay(steps: Sequence[Step]) -> ModelVersion:
-            return _version([s for s in steps if (s.path_after or "").endswith(f".{number}")])
+            named = [s for s in steps if (s.path_after or "").endswith(f".{number}")]
+            return _version(named, steps[0].operation_id)
 
         return self._perform("set_alias", model, attempt, replay, lambda: [name, number], options)
 
@@ -232,16 +232,21 @@ class Models(Manager[Model]):
         arguments: Callable[[], Any],
         options: CallOptions,
     ) -> T:
-        def what() -> str:
-            return f"{verb} of the model {shown_target(model)}"
+        mutation = Mutation(
+            verb=verb,
+            target=model,
+            attempt=attempt,
+            replay=replay,
+            arguments=arguments,
+            exclusive=False,
+            owned_rows=True,
+        )
+        return mutation.run(self._session, self._kind, call_of(options))
 
-        def all_arguments() -> Any:
-            return [self._kind.name, shown_target(model), arguments()]
 
-        request = Request(verb=verb, what=what, attempt=attempt, replay=replay, arguments=all_arguments)
-        return perform(self._session, request, call_of(options))
-
-
-def _version(steps: Sequence[Step]) -> ModelVersion:
-    (step,) = [s for s in steps if s.kind == MODEL_VERSION.name]
-    return cast(ModelVersion, entity_at(step))
+def _version(steps: Sequence[Step], operation_id: UUID) -> ModelVersion:
+    """Return the version that an operation wrote in one of these steps. Raises OutcomeUnknown if gc has deleted it."""
+    for step in steps:
+        if step.kind == MODEL_VERSION.name:
+            return cast(ModelVersion, entity_at(step))
+    raise outcome_forgotten(operation_id)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from metastore.kinds.entity import Entity
-from metastore.kinds.kind import Kind
+from metastore.kinds.kind import Kind, OwnedKind
 from metastore.managers.target import Target, place_of, shown
 from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Merge, Request, committed
 from metastore.operation.session import ManagerSession
-from metastore.port.records import Step
+from metastore.port.records import Lookup, Step
 
 __all__ = ["Mutation", "actor_of", "first_entity"]
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Mutation(Generic[T]):
-    """A mutation, ready to run."""
+    """A mutation, ready to run. It makes the call's words and its arguments from the kind and the target."""
 
     verb: str
     target: Target
@@ -31,19 +31,24 @@ class Mutation(Generic[T]):
     """From the rows that an earlier call under the same operation id wrote to the result."""
     arguments: Callable[[], Any] = tuple
     """The arguments besides the target, as JSON values: a repeat under the same operation id must have the same."""
+    name: str | None = None
+    """The name of an owned row, where the mutation is of one; ``target`` is its owner then."""
     merge: Merge | None = None
     exclusive: bool = True
     """It bumps the entity's scope version."""
+    owned_rows: bool = False
+    """It writes rows that the entity owns, beside the entity."""
 
-    def run(self, session: ManagerSession, kind: Kind, call: Call) -> T:
+    def run(self, session: ManagerSession, kind: Kind | OwnedKind, call: Call) -> T:
         """Return the result. Raises what the attempt raises, and what ends the retries."""
         target = self.target
 
         def what() -> str:
-            return f"{self.verb} {kind.name} {target.path if isinstance(target, Entity) else target!r}"
+            subject = target.path if isinstance(target, Entity) else repr(target)
+            return f"{self.verb} {kind.name} {subject if self.name is None else repr(self.name)}"
 
         def all_arguments() -> Any:
-            return [kind.name, shown(target), self.arguments()]
+            return [kind.name, shown(target), *(() if self.name is None else (self.name,)), self.arguments()]
 
         if isinstance(target, Entity):
             committed(session.backend, target)  # before anything is announced, or purged, under its id
@@ -55,9 +60,15 @@ class Mutation(Generic[T]):
             arguments=all_arguments,
             merge=self.merge,
             exclusive=self.exclusive,
-            where=None if kind.container and self.exclusive else lambda: place_of(kind, target),
+            where=self._where(kind),
         )
         return perform(session, request, call)
+
+    def _where(self, kind: Kind | OwnedKind) -> Callable[[], Lookup | Entity] | None:
+        """Return how to find what it changes; None: it does not travel with other requests."""
+        if isinstance(kind, OwnedKind) or self.owned_rows or (kind.container and self.exclusive):
+            return None
+        return lambda: place_of(kind, self.target)
 
 
 def actor_of(session: ManagerSession, call: Call) -> str | None:

@@ -1,4 +1,4 @@
-"""The managers of owned rows: partitions and statistics of an entity.
+"""The managers of owned rows: partitions, statistics and others.
 
 Writing one takes the owner's guard and those above it; it does not change the owner's version.
 """
@@ -7,43 +7,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
-from metastore.arguments import positive_integer
-from metastore.errors import EntityAlreadyExists, EntityNotFound
+from metastore.arguments import items, positive_integer
+from metastore.arguments import shown as shown_value
+from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Owned
 from metastore.kinds.kind import Kind, OwnedKind, dump
 from metastore.kinds.partition import PARTITION, Partition
-from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
+from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, check_standing, find, shown
+from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
-from metastore.operation.operation import perform
 from metastore.operation.outcome import entity_at
-from metastore.operation.request import Attempt, Call, Proposal, Request, Results, View
+from metastore.operation.request import Attempt, Call, Proposal, Results, View
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
 from metastore.port.backend import Reads
-from metastore.port.commit import Delete, Event, Put
+from metastore.port.commit import Absent, Delete, Event, Expect, Put, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["OwnedManager", "Partitions", "Statistics", "still"]
+__all__ = ["OwnedManager", "Partitions", "Row", "still"]
 
 O = TypeVar("O", bound=Owned)  # noqa: E741
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Row:
+class Row:
     """An owned row to write."""
 
     name: str
@@ -135,19 +136,19 @@ class OwnedManager(Generic[O]):
 
     # --- writing
 
-    def _document(self, name: str, comment: object, properties: object, fields: Mapping[str, Any]) -> _Row:
+    def _document(self, name: str, comment: object, properties: object, fields: Mapping[str, Any]) -> Row:
         name = clean_name(name)
-        return _Row(name, dump(self._kind.document(comment, properties, fields), (name,)))
+        return Row(name, dump(self._kind.document(comment, properties, fields), (name,)))
 
-    def _insert(self, owner: Target, row: _Row, options: CallOptions) -> O:
+    def _insert(self, owner: Target, row: Row, options: CallOptions) -> O:
         call = call_of(options)
         actor = self._session.principal if call.principal is None else call.principal
 
         def attempt(view: View) -> Proposal[O] | O:
-            nodes, path = self._place(view, owner, row.name)
+            nodes, path = self.place(view, owner, row.name)
             if not view.guessed:
                 self._check_absent(view, nodes, row.name, path)
-            write = Put(nodes[-1].id, self._kind.name, row.name, 0, row.doc, self._event("create", None, path))
+            write = Put(nodes[-1].id, self._kind.name, row.name, 0, row.doc, self.event("create", None, path))
 
             def finish(results: Results) -> O:
                 (result,) = results
@@ -172,29 +173,26 @@ class OwnedManager(Generic[O]):
         replay: Callable[[Sequence[Step]], T],
         arguments: Callable[[], Any],
     ) -> T:
-        def what() -> str:
-            return f"{verb} {self._kind.name} {name!r}"
-
-        def all_arguments() -> Any:
-            return [self._kind.name, shown(owner), name, arguments()]
-
-        request = Request(verb=verb, what=what, attempt=attempt, replay=replay, arguments=all_arguments)
-        return perform(self._session, request, call)
+        """Run a mutation of a row."""
+        mutation = Mutation(
+            verb=verb, target=owner, name=name, attempt=attempt, replay=replay, arguments=arguments, exclusive=False
+        )
+        return mutation.run(self._session, self._kind, call)
 
     @shows_options(CallOptions)
     def put_many(
-        self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
+        self, owner: Target, rows: Iterable[Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
     ) -> int:
         """Create or replace ``rows`` and drop others, in one commit; return how many changed.
 
-        A row that is equal already is not written.
+        A row that is equal already is not written, and is equal at the commit. Of rows with one name the last counts.
         """
-        wanted = {row.name: row.doc for row in rows}
-        unwanted = [name for name in dict.fromkeys(clean_name(n) for n in drop) if name not in wanted]
+        wanted = dict(map(_pair, items(rows, "rows")))
+        unwanted = [name for name in dict.fromkeys(map(clean_name, items(drop, "drop"))) if name not in wanted]
         names = sorted([*wanted, *unwanted])
 
         def attempt(view: View) -> Proposal[int] | int:
-            nodes, _ = self._place(View(view.backend, False), owner, "")
+            nodes, _ = self.place(View(view.backend, False), owner, "")
             owner_id, path = nodes[-1].id, [n.name for n in nodes]
             known = view.backend.owned_by_name([owner_id] * len(names), self._kind.name, names)
             writes = [
@@ -205,23 +203,41 @@ class OwnedManager(Generic[O]):
             if not writes:
                 check_standing(view, nodes)
                 return 0
-            return Proposal(guards_of(nodes), tuple(writes), len)
+            reads = self._kept(owner_id, dict(zip(names, known, strict=True)), {w.name for w in writes})
+            guards = list(guards_of(nodes))
+            if any(isinstance(read, Absent) for read in reads):
+                guards[-1] = replace(guards[-1], exclusive=True)
+            return Proposal(tuple(guards), tuple(writes), len, reads=reads)
 
         return self._run(
             "write", attempt, call_of(options), owner, ", ".join(names[:3]), len, lambda: [wanted, unwanted]
+        )
+
+    def _kept(
+        self, owner_id: int, known: Mapping[str, OwnedRecord | None], written: AbstractSet[str]
+    ) -> tuple[Read, ...]:
+        """Return what rows that are not written must be at the commit: equal to what is wanted, or still absent."""
+        return tuple(
+            [
+                Absent(owner_id, self._kind.name, name, owned=True)
+                if record is None
+                else Expect(record.id, record.version, owned=True)
+                for name, record in known.items()
+                if name not in written
+            ]
         )
 
     def _difference(
         self, owner_id: int, name: str, record: OwnedRecord | None, doc: str | None, path: str
     ) -> Put | Delete | None:
         if doc is None:
-            event = self._event("drop", path, None)
+            event = self.event("drop", path, None)
             return record and Delete(owner_id, self._kind.name, name, record.version, event, record.id)
         if record is None:
-            return Put(owner_id, self._kind.name, name, 0, doc, self._event("create", None, path))
+            return Put(owner_id, self._kind.name, name, 0, doc, self.event("create", None, path))
         if self._kind.row(record).doc == json.loads(doc):
             return None
-        return Put(owner_id, self._kind.name, name, record.version, doc, self._event("alter", path, path), record.id)
+        return Put(owner_id, self._kind.name, name, record.version, doc, self.event("alter", path, path), record.id)
 
     @shows_options(CallOptions)
     def drop(self, owner: Target, name: str, **options: Unpack[CallOptions]) -> bool:
@@ -230,20 +246,20 @@ class OwnedManager(Generic[O]):
 
         def attempt(view: View) -> Proposal[bool] | bool:
             try:
-                nodes, path = self._place(View(view.backend, False), owner, name)
+                nodes, path = self.place(View(view.backend, False), owner, name)
             except EntityNotFound:
                 return False
             (record,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
             if record is None:
                 check_standing(view, nodes)
                 return False
-            event = self._event("drop", path, None)
+            event = self.event("drop", path, None)
             write = Delete(nodes[-1].id, self._kind.name, name, record.version, event, record.id)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
         return self._run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
 
-    def _place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
+    def place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
         """Return the owner's nodes, itself last, and the row's path."""
         record = find(view, self._owner, owner)
         check_in_use(record.chain[:-1])
@@ -254,8 +270,15 @@ class OwnedManager(Generic[O]):
             check_standing(view, nodes)
             raise EntityAlreadyExists(path, f"{path}: there is a {self._kind.name} of this name already")
 
-    def _event(self, action: str, before: str | None, after: str | None) -> Event:
+    def event(self, action: str, before: str | None, after: str | None) -> Event:
+        """Return the event of a row."""
         return Event(self._kind.name, action, before, after)
+
+
+def _pair(row: object) -> tuple[str, str]:
+    if not isinstance(row, Row):
+        raise InvalidArgument(f"put_many takes what the manager's row() returns, not {shown_value(row)}")
+    return row.name, row.doc
 
 
 def still(backend: Reads, nodes: tuple[Node, ...]) -> bool:
@@ -282,17 +305,6 @@ class Partitions(OwnedManager[Partition]):
         """Add a partition. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
         return self._insert(table, self._document(name, None, properties, {"values": values}), options)
 
-    def row(self, name: str, values: Mapping[str, str], properties: Mapping[str, str]) -> _Row:
+    def row(self, name: str, values: Mapping[str, str], properties: Mapping[str, str]) -> Row:
         """Return a partition for ``put_many``."""
         return self._document(name, None, properties, {"values": values})
-
-
-class Statistics(OwnedManager[Statistic]):
-    """The statistics of tables."""
-
-    def __init__(self, session: ManagerSession) -> None:
-        super().__init__(session, STATISTIC, TABLE)
-
-    def row(self, name: str, values: Mapping[str, Any]) -> _Row:
-        """Return a statistic for ``put_many``."""
-        return self._document(name, None, {}, {"values": values})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
+from metastore.governance.access import Access
+from metastore.governance.seen import Seen
 from metastore.metrics import Metrics
 from metastore.operation.hot import Hot
 from metastore.operation.recent import Recent
@@ -53,6 +55,10 @@ class ManagerSession:
     recent: Recent = field(default_factory=Recent)
     outer: Session | None = None
     """The store's session, of a transaction's."""
+    bounds_reads: bool = False
+    """A view's own deadline holds for its reads too. (A store's deadline holds for them in the backend.)"""
+    access: Access | None = None
+    """The rights of the user for whom it works; None: it is trusted."""
     _epoch: str | None = None
 
     def epoch(self) -> str:
@@ -105,7 +111,24 @@ class Session(ManagerSession):
         """Return a session with another principal or deadline that shares all else: the backend, what is remembered."""
         bound = copy(self)
         bound.principal = self.principal if principal is None else principal
-        bound.policy = self.policy if deadline is None else replace(self.policy, deadline=float(deadline))
+        if deadline is not None:
+            bound.policy, bound.bounds_reads = replace(self.policy, deadline=float(deadline)), True
+        return bound
+
+    def as_user(self, access: Access) -> Session:
+        """Return a session that sees and does what a user may, and shares all else."""
+        bound = copy(self)
+        bound.principal, bound.access = access.who.name, access
+        bound.backend = cast(Backend, Seen(self.backend, access))
+        bound.combiner = None  # calls that travel together read and write through the store's own backend
+        return bound
+
+    def of_transaction(self) -> Session:
+        """Return a session for one transaction: it notes the evidence of what is read, for the commit."""
+        if self.access is None:
+            return self
+        bound, access = copy(self), self.access.of_transaction()
+        bound.access, bound.backend = access, cast(Backend, Seen(access.backend, access))
         return bound
 
     def epoch(self) -> str:

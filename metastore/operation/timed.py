@@ -1,10 +1,11 @@
-"""Reads that are counted: how many there were by method, and how long each took."""
+"""Reads that are counted: how many there were by method, and how long each took; and the deadline of a view's reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from metastore.deadlines import until
 from metastore.operation.session import ManagerSession
 
 __all__ = ["timed", "timing"]
@@ -16,10 +17,14 @@ T = TypeVar("T")
 def timed(session: ManagerSession, method: str, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Read, and note in the store's metrics how long ``method`` took, whether it succeeded or raised."""
     began = session.clock.monotonic()
+    of_store = session.outer or session
     try:
-        return read(*args, **kwargs)
+        if not of_store.bounds_reads:
+            return read(*args, **kwargs)
+        with until(began + of_store.policy.deadline):
+            return read(*args, **kwargs)
     finally:
-        (session.outer or session).metrics.read(method, session.clock.monotonic() - began)
+        of_store.metrics.read(method, session.clock.monotonic() - began)
 
 
 def timing(session: ManagerSession, method: str, read: Callable[P, T]) -> Callable[P, T]:

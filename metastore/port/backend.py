@@ -27,7 +27,9 @@ from metastore.port.records import (
     Step,
     Turn,
 )
+from metastore.port.relations import Related, Relating, RelationRecord, Sweep
 from metastore.port.restore import Restorer
+from metastore.port.rights import RightRows, Whose
 from metastore.port.search import Matches, Search
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
@@ -49,6 +51,7 @@ __all__ = [
     "Marks",
     "Matches",
     "Reads",
+    "Rights",
     "Search",
     "TableSnapshot",
     "Upkeep",
@@ -56,7 +59,7 @@ __all__ = [
 ]
 
 
-FORMAT = 4
+FORMAT = 5
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
@@ -138,8 +141,38 @@ class Reads(Protocol):
         """Return the owned row of each (owner, name); None: there is none."""
         ...
 
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        """Return the entity at a path, or with an id, and the relations of ``kind`` that go from it.
+
+        ``above``: those that go from the entities above it too. ``doc``: with its document. None: there is no live
+        entity at the path, or none with this id in whatever state.
+        """
+        ...
+
+    def relating(
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        """Return an entity and the next ``limit`` relations of ``kind`` that lead to it, live or not.
+
+        Those after (value, from_id, column_id), in that order; with ``value`` only those that have it. None: there is
+        no entity with this id.
+        """
+        ...
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        """Return the relations of ``kind`` in each (from_id, slot), in no order."""
+        ...
+
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         """Return the steps of an entity or owned row with a version greater than ``after``."""
+        ...
+
+
+class Rights(Protocol):
+    """What a decision about a user rests on."""
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
         ...
 
 
@@ -245,8 +278,23 @@ class Upkeep(Protocol):
         """Return (id, kind) of children, in whatever state."""
         ...
 
+    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
+        """Delete at most ``limit`` relations of each of these entities, which are purging; return how many."""
+        ...
+
+    def sweep_relations(self, after: int, limit: int) -> Sweep:
+        """Look at ``limit`` relations after an id; delete those of which an end was purged."""
+        ...
+
+    def delete_columns(self, relation_ids: Sequence[int]) -> None:
+        """Delete relations of columns that were dropped."""
+        ...
+
     def delete_entities(self, ids: Sequence[int]) -> int:
-        """Delete entities that no path leads to any more, with their owned rows, unless they have children."""
+        """Delete entities that no path leads to any more, with their owned rows, unless they have children.
+
+        Their relations must be gone: see ``delete_relations``.
+        """
         ...
 
     def forget(self, before: int) -> None:
@@ -318,7 +366,7 @@ class Database(Protocol):
         ...
 
 
-class Backend(Reads, Intents, Marks, Feed, Upkeep, Content, Database, Protocol):
+class Backend(Reads, Rights, Intents, Marks, Feed, Upkeep, Content, Database, Protocol):
     """The whole port. Three backends keep it: PostgreSQL, SQLite, and the memory model, which is the tests' oracle."""
 
     @property

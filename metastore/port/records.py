@@ -155,6 +155,10 @@ class Step(NamedTuple):
     result: str | None = None
     format: int | None = None
     fences: str | None = None
+    other_id: int | None = None
+    """Of a relation: the end that it leads to; ``owner_id`` is the end that it goes from."""
+    other_path: str | None = None
+    """Of a relation: the path of the end that is not the one of ``path_before`` and ``path_after``."""
 
 
 class Pending(NamedTuple):

@@ -46,3 +46,7 @@ class TableSnapshot(Protocol):
     def cached(self) -> list[str]:
         """Return the sequences with a cache: a session draws several numbers at once, out of order."""
         ...
+
+    def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
+        """Yield table, id and column of each text that is not UTF-8. Only SQLite can hold one."""
+        ...

@@ -12,7 +12,18 @@ from typing import Protocol, TypeVar
 from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.names import MAX_PATH
 
-__all__ = ["DEEPEST", "MAX_TIME", "Unreadable", "check_unreadable", "damaged", "kept", "naming", "reason", "too_deep"]
+__all__ = [
+    "DEEPEST",
+    "MAX_TIME",
+    "Unreadable",
+    "check_unreadable",
+    "damaged",
+    "kept",
+    "naming",
+    "reason",
+    "told",
+    "too_deep",
+]
 
 Unreadable = Callable[[UnreadableRow], object]
 """A function that a reader calls with the error of each row that it leaves out."""
@@ -73,14 +84,25 @@ def check_unreadable(unreadable: object) -> None:
         raise InvalidArgument("unreadable is a function, which is called with the error of each row that is left out")
 
 
+def told(make: Callable[[], T], unreadable: Unreadable | None) -> T | None:
+    """Return what ``make`` makes of a row; None: it raised UnreadableRow, and ``unreadable`` got the error."""
+    try:
+        return make()
+    except UnreadableRow as error:
+        if unreadable is None:
+            raise
+        unreadable(error)
+        return None
+
+
 def kept(make: Callable[[], R], unreadable: Unreadable | None) -> R | None:
     """Return what ``make`` makes of a row; None: it cannot be read, and ``unreadable`` got the error."""
     if unreadable is None:
         return make()
-    try:
+
+    def read() -> R:
         value = make()
         value.read_all()
-    except UnreadableRow as error:
-        unreadable(error)
-        return None
-    return value
+        return value
+
+    return told(read, unreadable)

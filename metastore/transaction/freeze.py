@@ -20,6 +20,7 @@ from typing import Self
 from metastore.arguments import positive_seconds
 from metastore.deadlines import until
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError
+from metastore.governance.access import Want
 from metastore.managers.builtin import Schemas
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
@@ -27,7 +28,7 @@ from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.marks import MARK_TTL
 from metastore.operation.request import Call, Fencing, View
 from metastore.operation.session import Session
-from metastore.port.commit import Committed, Guard, Mark, Outcome, Unknown
+from metastore.port.commit import Committed, Conflicted, Guard, Mark, Outcome, Unknown
 from metastore.port.records import Node, Record
 from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of
@@ -87,6 +88,8 @@ class Freeze(Transaction):
                 raise self._mark.blame(error) from error.__cause__
             raise
         assert self._mark.held is not None
+        if session.access is not None:
+            session.access.noted = {}  # what was read before the freeze counted the scope version up
         self._overlay.require(self._mark.held, scope_version)
         for guard in self._above:  # even if the block does not read them
             self._overlay.require(guard.id, guard.scope_version)
@@ -97,10 +100,11 @@ class Freeze(Transaction):
         record = self._find(View(self._outer.backend, trusting=False))
         parents, own = record.chain[:-1], record.chain[-1]
         check_in_use(parents)
+        if self._outer.access is not None:
+            self._outer.access.require(record.chain, Want(own.id, "own"))
         if self._mark.held not in (None, own.id):
             self._release()  # the path led elsewhere
         self._scope = format_path([n.name for n in record.chain])
-        self._mark.held = own.id  # a mark may be there from now on
         try:
             outcome = self._take(parents, own)
         except BackendUnavailable as error:
@@ -118,8 +122,12 @@ class Freeze(Transaction):
     def _take(self, parents: tuple[Node, ...], own: Node) -> Outcome:
         backend = self._outer.backend
         # first without a wait for those in flight, so that no stream of writers keeps the next one waiting
+        lost, self._mark.held = self._mark.held, own.id  # from now on a mark may be there
         outcome = backend.mark(Mark(self._id, own.id, min(self._ttl, MARK_TTL)))
         if not isinstance(outcome, Committed):
+            if isinstance(outcome, Conflicted):
+                # refused: there is none to remove, unless an earlier one lands late, whose answer was lost
+                self._mark.held = lost
             return outcome
         self._above = guards_of(parents)
         return backend.mark(Mark(self._id, own.id, self._ttl, own.scope_version, self._above))

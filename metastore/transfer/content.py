@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from metastore.errors import InvalidArgument, UnreadableRow
+from metastore.errors import InvalidArgument
+from metastore.port.commit import ROOT_ID
 from metastore.port.snapshot import TableSnapshot
-from metastore.port.unreadable import Unreadable, damaged
+from metastore.port.unreadable import Unreadable, damaged, told
 from metastore.transfer.lines import (
     AUDIT,
     OPERATION,
@@ -20,9 +21,11 @@ from metastore.transfer.lines import (
     Header,
     OperationLine,
     OwnedLine,
+    RelationLine,
     entity_row,
 )
 from metastore.transfer.reader import step_problem
+from metastore.transfer.relations import relation_lines
 from metastore.transfer.tally import Tally
 from metastore.transfer.walk import GuardRow, Visit, walk
 from metastore.verify.history import doc_problem, time_problem
@@ -42,20 +45,23 @@ def lines_of(
     Raises UnreadableRow for a damaged row. With ``unreadable``, the row and everything below it are left out.
     """
     if not kept.operations:
-        yield from _Tree(snapshot, header.ids, unreadable).lines(walk(snapshot, root, gone=header.history), kept)
+        yield from _Tree(snapshot, root, header, unreadable).lines(walk(snapshot, root, gone=header.history), kept)
     if header.history:
         steps = snapshot.rows("operation", OPERATION, ("operation_id", "ordinal"))
         for row in islice(steps, max(0, kept.operations - 1), None):
-            line = _told(partial(_operation, row), unreadable)
+            line = told(partial(_operation, row), unreadable)
             if line is not None:
                 yield line
 
 
 class _Tree:
-    """The lines of entities and of the rows that they own."""
+    """The lines of entities, of the rows that they own, and of the relations that go from them."""
 
-    def __init__(self, snapshot: TableSnapshot, ids: bool, unreadable: Unreadable | None) -> None:
-        self._snapshot, self._ids, self._unreadable = snapshot, ids, unreadable
+    def __init__(
+        self, snapshot: TableSnapshot, root: GuardRow | None, header: Header, unreadable: Unreadable | None
+    ) -> None:
+        self._snapshot, self._ids, self._unreadable = snapshot, header.ids, unreadable
+        self._top, self._history = ROOT_ID if root is None else root.parent_id, header.history
         self._left_out: set[int] = set()
 
     def lines(self, chunks: Iterable[list[Visit]], kept: Tally) -> Iterator[Body]:
@@ -78,6 +84,11 @@ class _Tree:
         owned = rows("owned", _OWNED, ("owner_id", "kind", "name"), wanted)
         groups = groupby(owned, itemgetter(0))
         owner, group = next(groups, (None, iter(())))
+        relations: dict[int, list[RelationLine]] = {}
+        docs = {row_id: row[2] for row_id, row in entities.items()}
+        options = {"ids": self._ids, "history": self._history}
+        for from_id, relation in relation_lines(self._snapshot, self._top, visits, docs, **options):
+            relations.setdefault(from_id, []).append(relation)
         for visit in visits:
             entity = self._entity(visit, entities.get(visit.row.id))
             if entity is None:
@@ -85,26 +96,16 @@ class _Tree:
             else:
                 yield entity
             if owner == visit.row.id:
-                lines = (
-                    _told(partial(_owned, row, self._ids), self._unreadable) for row in group if entity is not None
-                )
+                lines = (told(partial(_owned, row, self._ids), self._unreadable) for row in group if entity is not None)
                 yield from (line for line in lines if line is not None)
                 owner, group = next(groups, (None, iter(())))
+            if entity is not None:
+                yield from relations.get(visit.row.id, ())
 
     def _entity(self, visit: Visit, found: tuple[Any, ...] | None) -> EntityLine | None:
         if visit.row.parent_id in self._left_out:
             return None
-        return _told(partial(_entity, visit, found, self._ids), self._unreadable)
-
-
-def _told(make: Callable[[], T], unreadable: Unreadable | None) -> T | None:
-    try:
-        return make()
-    except UnreadableRow as error:
-        if unreadable is None:
-            raise
-        unreadable(error)
-        return None
+        return told(partial(_entity, visit, found, self._ids), self._unreadable)
 
 
 def _entity(visit: Visit, found: tuple[Any, ...] | None, ids: bool) -> EntityLine:
@@ -112,6 +113,7 @@ def _entity(visit: Visit, found: tuple[Any, ...] | None, ids: bool) -> EntityLin
     if found is None:
         raise damaged(InvalidArgument("it has no document"), row.kind, row.id, None)
     _, number, doc, *audit = found
+    _check_text(row.name, (row.kind, row.id, number))
     stands = (row.parent_id, row.key, bool(row.fold), row.state, row.scope_version)
     marks = (row.dropped_at, None if row.mark is None else str(row.mark), *row[-3:])
     return EntityLine(
@@ -129,8 +131,17 @@ def _entity(visit: Visit, found: tuple[Any, ...] | None, ids: bool) -> EntityLin
 def _owned(row: tuple[Any, ...], ids: bool) -> OwnedLine:
     _, kind, name, row_id, number, doc, *audit = row
     document = _document(doc, (kind, row_id, number), audit)
+    _check_text(name, (kind, row_id, number))
     audited = dict(zip(AUDIT, audit, strict=True))
     return OwnedLine(kind, name, document, audited, *((row_id, number) if ids else (None, None)))
+
+
+def _check_text(name: str, which: tuple[str, int, int]) -> None:
+    """Raise UnreadableRow for a name that is not UTF-8 in the database."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise damaged(InvalidArgument("its name is not UTF-8"), *which) from error
 
 
 def _document(text: str, which: tuple[str, int, int], audit: Sequence[Any]) -> dict[str, Any]:

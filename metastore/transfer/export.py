@@ -68,15 +68,19 @@ def export(
             _numbers(snapshot) if ids or history else None,
         )
         now = position_of(epoch, snapshot.numbers()[1])
-        kept, anew = kept_lines(stream, header, now) if resume and unreadable is None else (None, None)
+        kept, restarted = kept_lines(stream, header, now) if resume and unreadable is None else (None, None)
         if resume:
             _cut(stream, 0 if kept is None else kept.end)
         try:
-            return replace(_write(snapshot, stream, root, header, kept, progress or _silent, unreadable), anew=anew)
+            return replace(
+                _write(snapshot, stream, root, header, kept, progress or _silent, unreadable), restarted=restarted
+            )
         except _Differs:
-            anew = "what is in it is not what would be written now"
+            restarted = "what is in it is not what would be written now"
         _cut(stream, 0)
-        return replace(_write(snapshot, stream, root, header, None, progress or _silent, unreadable), anew=anew)
+        return replace(
+            _write(snapshot, stream, root, header, None, progress or _silent, unreadable), restarted=restarted
+        )
 
 
 def _cut(stream: BinaryIO, end: int) -> None:
@@ -102,7 +106,7 @@ def _write(
     out.put(lines_of(snapshot, root, header, Tally() if kept is None else kept.tally, unreadable))
     footer = out.finish()
     counts = (footer.lines, footer.entities, footer.owned, footer.operations, footer.hash, footer.checksum)
-    return Exported(*counts, (header if kept is None else kept.header).position, lines)
+    return Exported(*counts, (header if kept is None else kept.header).position, lines, relations=footer.relations)
 
 
 def _watermark(backend: Backend, clock: Clock) -> Watermark | None:

@@ -12,7 +12,7 @@ from metastore.columns.types import parse
 from metastore.errors import InvalidArgument
 from metastore.kinds.change import decode
 from metastore.kinds.kind import MAX_DEPTH, is_too_deep
-from metastore.kinds.registry import KINDS, OWNED_KINDS
+from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, owned_kind_named
 from metastore.names import parse_path
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.records import Node, OwnedRecord, Record
@@ -44,6 +44,7 @@ class Link(NamedTuple):
     doc: str | None
     changes: str | None
     time: int
+    other_id: int | None = None
 
 
 class ChainReader:
@@ -222,8 +223,8 @@ def _check_base(doc: Any) -> None:
 
 def _decode(kind: str, doc: str) -> None:
     audit = (1, doc, None, 0, None, 0)
-    if kind in OWNED_KINDS:
-        decoded: Any = OWNED_KINDS[kind].row(OwnedRecord(0, 0, kind, "", *audit))
+    if kind in OWNED_KINDS or kind in RELATIONSHIPS:
+        decoded: Any = owned_kind_named(kind).row(OwnedRecord(0, 0, kind, "", *audit))
     elif kind in KINDS:
         decoded = KINDS[kind].entity(Record((Node(0, kind, "", 1, True, False),), *audit))
     else:

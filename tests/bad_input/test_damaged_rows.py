@@ -16,7 +16,8 @@ import pytest
 
 import metastore as ms
 from metastore.urls import parse_url
-from tests.bad_input.conftest import TABLE
+from tests.bad_input.conftest import TABLE, prepare
+from tests.cli.test_cli import call
 from tests.transfer.test_bad_input import changed, refused, sealed, small
 
 Execute = Callable[[str], Any]
@@ -204,3 +205,122 @@ def test_files_are_for_their_owner(tmp_path: Path) -> None:
         assert set(modes) == {name, f"{name}-wal", f"{name}-shm"}
         assert set(modes.values()) == {mode}
         assert (tmp_path / f"{name}.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+LEASE_ROWS = {
+    "changes that are no JSON": ("changes = '{'", "action = 'acquire'", ["release", "commit"]),
+    "a time beyond the calendar": ("time = 9223372036854775807", "action = 'release'", ["acquire", "commit"]),
+    "leases that are no JSON": ("fences = fences || '{'", "fences IS NOT NULL", ["acquire", "release"]),
+}
+
+
+@pytest.mark.parametrize(("change", "where", "rest"), LEASE_ROWS.values(), ids=LEASE_ROWS)
+def test_a_damaged_event_of_a_lease(
+    url: str, ground: ms.Store, execute: Execute, change: str, where: str, rest: list[str]
+) -> None:
+    with ground.leases.acquire("job") as lease:
+        ground.tables.alter(TABLE, ms.SetComment("fenced"), lease=lease)
+    execute(f"UPDATE operation SET {change} WHERE {where}")
+    with pytest.raises(ms.UnreadableRow) as caught:
+        list(ground.leases.audit("job"))
+    assert caught.value.position is not None
+    left_out: list[ms.UnreadableRow] = []
+    assert sorted(e.action for e in ground.leases.audit("job", unreadable=left_out.append)) == sorted(rest)
+    assert [error.position for error in left_out] == [caught.value.position]
+    refused_by_command = call(url, "lease", "audit", "job")
+    assert refused_by_command.returncode == 1
+    assert "--skip-unreadable" in refused_by_command.stderr
+    done = call(url, "lease", "audit", "job", "--skip-unreadable")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
+    assert "left out: " in done.stderr
+
+
+def test_the_commands_leave_damaged_rows_out(url: str, ground: ms.Store, execute: Execute, tmp_path: Path) -> None:
+    ground.tables.alter(TABLE, ms.SetComment("second"))
+    before = len(list(ground.changes()))
+    execute(_step_row("changes", "'{'"))
+    table = ground.tables.load(TABLE)
+    file = str(tmp_path / "export.jsonl")
+    commands = (["history", TABLE], ["changes"], ["export", "--history", "-o", file])
+    for words in commands:
+        refusal = call(url, *words)
+        assert refusal.returncode == 1
+        assert f"version 1 of the table with the id {table.id}" in refusal.stderr
+        assert "--skip-unreadable" in refusal.stderr
+        done = call(url, *words, "--skip-unreadable")
+        assert done.returncode == 0
+        assert f"left out: version 1 of the table with the id {table.id}" in done.stderr
+    assert len(call(url, "changes", "--json", "--skip-unreadable").stdout.splitlines()) == before - 1
+    (version,) = json.loads(call(url, "history", TABLE, "--json", "--skip-unreadable").stdout)["versions"]
+    assert version["version"] == 2
+
+
+NO_TEXT = "CAST(x'41ff42' AS TEXT)"
+"""SQLite takes any bytes for text; PostgreSQL refuses these."""
+
+
+@pytest.fixture
+def on_sqlite(sqlite_url: str) -> Iterator[tuple[ms.Store, Execute]]:
+    """Give a small tree in a SQLite file, and a function that changes it by hand."""
+    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    with ms.open(sqlite_url) as store:
+        yield prepare(store), connection.execute
+    connection.close()
+
+
+@pytest.mark.parametrize("column", ["doc", "created_by", "modified_by"])
+def test_a_row_that_is_not_utf8(on_sqlite: tuple[ms.Store, Execute], column: str) -> None:
+    store, execute = on_sqlite
+    store.tables.create("m.c.s.good")
+    table = store.tables.load(TABLE)
+    execute(_table_row(column, NO_TEXT) + f" AND id = {table.id}")
+    _is_found(store, table)
+    with pytest.raises(ms.UnreadableRow, match=f"its column {column} is not UTF-8") as caught:
+        store.tables.load(TABLE).read_all()
+    assert "A\udcff" not in str(caught.value), "no content in a message"
+    for change in (ms.SetComment("x"), ms.SetProperty("a", "b")):
+        with pytest.raises(ms.UnreadableRow):
+            store.tables.alter(TABLE, change)
+    if column == "doc":
+        with pytest.raises(ms.UnreadableRow, match=f"table with the id {table.id}"):
+            store.tables.drop(table)
+
+
+def test_a_name_that_is_not_utf8(on_sqlite: tuple[ms.Store, Execute]) -> None:
+    store, execute = on_sqlite
+    store.tables.create("m.c.s.good")
+    table = store.tables.load(TABLE)
+    execute(f"UPDATE guard SET name = {NO_TEXT}, scope_version = scope_version + 1 WHERE id = {table.id}")
+    _is_found(store, table)
+
+
+def test_an_owned_row_that_is_not_utf8(on_sqlite: tuple[ms.Store, Execute]) -> None:
+    store, execute = on_sqlite
+    store.partitions.put_many(TABLE, [store.partitions.row(f"day={n}", {}, {}) for n in (1, 2)])
+    execute(f"UPDATE owned SET doc = {NO_TEXT} WHERE name = 'day=1'")
+    left_out: list[ms.UnreadableRow] = []
+    assert [p.name for p in store.partitions.list(TABLE, unreadable=left_out.append)] == ["day=2"]
+    (error,) = left_out
+    assert (error.kind, error.version) == ("partition", 1)
+    assert store.verify() != []
+    with pytest.raises(ms.UnreadableRow, match=f"partition with the id {error.entity_id}"):
+        store.partitions.drop(TABLE, "day=1")
+
+
+@pytest.mark.parametrize("column", ["changes", "path_after", "principal", "doc", "operation_id"])
+def test_a_step_that_is_not_utf8(on_sqlite: tuple[ms.Store, Execute], column: str) -> None:
+    store, execute = on_sqlite
+    table = store.tables.alter(TABLE, ms.SetComment("second"))
+    before = len(list(store.changes()))
+    execute(_step_row(column, NO_TEXT))
+    left_out: list[ms.UnreadableRow] = []
+    assert len(list(store.changes(unreadable=left_out.append))) == before - 1
+    assert [v.version for v in store.tables.history(TABLE, unreadable=left_out.append)] == [2]
+    assert {(e.kind, e.entity_id, e.version) for e in left_out} == {("table", table.id, 1)}
+    with pytest.raises(ms.UnreadableRow):
+        list(store.changes())
+    if column != "operation_id":
+        assert table.id in [violation.entity_id for violation in store.verify()]
+    with pytest.raises(ms.UnreadableRow):
+        store.export_to(io.BytesIO(), history=True)
+    store.export_to(io.BytesIO(), history=True, unreadable=left_out.append)

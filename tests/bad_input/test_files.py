@@ -25,8 +25,8 @@ BIG = "x" * 500_000
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("these are notes\n" * 1000)
-    refused(ms.BackendUnavailable, lambda: ms.open(f"sqlite:///{path}"), "not a database", "check the path")
-    refused(ms.BackendUnavailable, lambda: ms.migrate(f"sqlite:///{path}"), "not a database")
+    refused(ms.BackendRefused, lambda: ms.open(f"sqlite:///{path}"), "not a database", "check the path", str(path))
+    refused(ms.BackendRefused, lambda: ms.migrate(f"sqlite:///{path}"), "not a database")
     assert path.read_text() == "these are notes\n" * 1000
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -203,6 +203,7 @@ def test_a_folder_that_may_not_be_written(open_folder: Path, mode: int) -> None:
     assert (first, last) == ("t", "1")
     assert len(failures) == 3
     assert all(f.startswith("BackendRefused: ") and "readonly" in f for f in failures)
+    assert all(str(path) in f for f in failures), "the message names the file"
 
 
 def test_a_folder_that_may_not_be_written_while_another_process_writes(open_folder: Path) -> None:

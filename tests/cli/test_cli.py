@@ -327,8 +327,8 @@ def test_a_file_that_cannot_be_written(open_folder: Path) -> None:
 
 def test_crawl_says_what_is_wrong(sqlite_url: str, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    refused(call(sqlite_url, "crawl", str(tmp_path / "none"), "--into", "lake.c"), "none")
-    refused(call(sqlite_url, "crawl", str(tmp_path), "--into", "lake"), "lake.main")
+    refused(here(sqlite_url, "crawl", str(tmp_path / "none"), "--into", "lake.c"), "none")
+    refused(here(sqlite_url, "crawl", str(tmp_path), "--into", "lake"), "lake.main")
     refused(call(sqlite_url, "crawl", str(tmp_path)), "--into")
 
 
@@ -336,13 +336,13 @@ def test_crawl_fails_on_error_if_asked(sqlite_url: str, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "in").mkdir()
     words = ("crawl", str(tmp_path / "in"), "--into", "lake.c", "--fail-on-error")
-    assert call(sqlite_url, *words).returncode == 0
+    assert here(sqlite_url, *words).returncode == 0
     (tmp_path / "in" / "broken.csv").symlink_to(tmp_path / "nothing")
     for more in ((), ("--json",), ("--dry-run",)):
-        done = call(sqlite_url, *words, *more)
+        done = here(sqlite_url, *words, *more)
         assert (done.returncode, done.stderr) == (1, "")
         assert "broken.csv" in done.stdout
-    assert call(sqlite_url, *words[:-1]).returncode == 0
+    assert here(sqlite_url, *words[:-1]).returncode == 0
 
 
 @pytest.mark.spark
@@ -355,14 +355,14 @@ def test_crawl(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "good.csv").write_text("a,b\n1,x\n2,y\n")
     (tmp_path / "in" / "[red]bad.parquet").write_text("no parquet")
-    words = ("crawl", str(tmp_path / "in"), "--into", "lake.c", "--master", "local[1]")
+    words = ("crawl", str(tmp_path / "in"), "--into", "lake.c")
     options = {"env": environment(JAVA_HOME=str(java), SPARK_LOCAL_IP="127.0.0.1")}
-    done = call(sqlite_url, *words, **options)
+    done = call(sqlite_url, *words, "--master", "local[1]", **options)
     assert done.returncode == 0, done.stderr
     assert "1 tables: 1 created, 0 altered, 0 unchanged; 1 failures." in done.stdout
     assert "[red]bad.parquet: " in done.stdout
     assert " attempts, 0 conflicts" in done.stdout
-    again = call(sqlite_url, *words, "--json", **options)
+    again = here(sqlite_url, *words, "--json")  # without Spark
     found = json.loads(again.stdout)
     assert (found["created"], found["unchanged"], found["attempts"], len(found["failures"])) == (0, 1, 0, 1)
 

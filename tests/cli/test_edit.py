@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from tests.cli.test_cli import Run, here
+from tests.cli.test_cli import Run, here, refused
 
 PATH = "lake.c.s.orders"
 
@@ -181,3 +181,9 @@ def test_every_help_names_the_global_options(run: Run) -> None:
     for words in (["alter"], ["lease", "ls"], ["ls"], ["crawl"]):
         text = good(run, *words, "--help")
         assert "--url URL" in text, words
+
+
+def test_a_field_that_is_needed(run: Run) -> None:
+    refused(run("create", "catalog", "lake.new"), "a catalog needs type; add: --field type=VALUE")
+    assert "TypeError" not in run("create", "catalog", "lake.new").stderr
+    assert run("create", "catalog", "lake.new", "--field", "type=relational").returncode == 0

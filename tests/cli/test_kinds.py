@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from tests.cli.test_cli import Run, call, document, environment, refused
+from tests.cli.test_cli import Run, call, document, environment, here, refused
 
 PLUGIN = """
 import metastore as ms
@@ -48,7 +48,7 @@ def filled(url: str) -> Run:
         store.functions.create("lake.c.s.f", definitions=[plus], deterministic=True)
         rows = ms.Definition((), tuple(columns))
         store.functions.create("lake.c.s.rows", type="table", definitions=[rows])
-    return lambda *words, **more: call(url, *words, **more)
+    return lambda *words: here(url, *words)
 
 
 def test_show(filled: Run) -> None:
@@ -94,23 +94,29 @@ def install(folder: Path, text: str) -> dict[str, Any]:
     return {"env": {**plain, "PYTHONPATH": f"{plain['PYTHONPATH']}:{folder}"}}
 
 
-def test_kinds_of_installed_packages(filled: Run, url: str, tmp_path: Path) -> None:
+@pytest.fixture
+def apart(filled: Run, url: str) -> Run:
+    """Run a command in a process of its own, which knows the built-in kinds and those of the packages it finds."""
+    return lambda *words, **more: call(url, *words, **more)
+
+
+def test_kinds_of_installed_packages(apart: Run, url: str, tmp_path: Path) -> None:
     there = install(tmp_path, PLUGIN)
     subprocess.run([sys.executable, "-c", FILL, url], check=True, **there)
-    listed = document(filled("ls", "lake.c.s", "--recursive", "--json", **there))["children"]
+    listed = document(apart("ls", "lake.c.s", "--recursive", "--json", **there))["children"]
     (board,) = [child for child in listed if child["kind"] == "dashboard"]
     assert [note["name"] for note in board["children"]] == ["n"]
-    shown = filled("show", "lake.c.s.sales", **there).stdout
+    shown = apart("show", "lake.c.s.sales", **there).stdout
     assert "dashboard lake.c.s.sales" in shown
     assert "ann" in shown
-    assert document(filled("show", "lake.c.s.sales.n", "--json", **there))["text"] == "hello"
+    assert document(apart("show", "lake.c.s.sales.n", "--json", **there))["text"] == "hello"
 
 
 @pytest.fixture
-def without_the_package(filled: Run, url: str, tmp_path: Path) -> Run:
+def without_the_package(apart: Run, url: str, tmp_path: Path) -> Run:
     """Run a command in a program that does not know two kinds of the database."""
     subprocess.run([sys.executable, "-c", FILL, url], check=True, **install(tmp_path, PLUGIN))
-    return filled
+    return apart
 
 
 def test_ls_shows_what_is_of_a_kind_that_is_not_registered(without_the_package: Run) -> None:
@@ -130,6 +136,7 @@ def test_ls_shows_what_is_of_a_kind_that_is_not_registered(without_the_package: 
     assert not any("registered" in child for child in schema["children"] if child["kind"] == "view")
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_show_and_history_of_a_kind_that_is_not_registered(without_the_package: Run) -> None:
     shown = without_the_package("show", "lake.c.s.sales")
     for part in ("dashboard lake.c.s.sales", "Fields, as stored", "owner", '"ann"', '["one"]'):
@@ -146,6 +153,7 @@ def test_show_and_history_of_a_kind_that_is_not_registered(without_the_package: 
     refused(without_the_package("show", "lake.c.s.sales.none"), "does not exist")
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_the_rest_of_the_commands_take_a_kind_that_is_not_registered(without_the_package: Run, tmp_path: Path) -> None:
     assert "dashboard" in without_the_package("changes").stdout
     assert without_the_package("verify").returncode == 0
@@ -154,5 +162,5 @@ def test_the_rest_of_the_commands_take_a_kind_that_is_not_registered(without_the
     assert '"hello"' in file.read_text()
 
 
-def test_a_broken_package_is_named(filled: Run, tmp_path: Path) -> None:
-    refused(filled("ls", **install(tmp_path, "import nothing_of_this_name")), "acme_kinds", "nothing_of_this_name")
+def test_a_broken_package_is_named(apart: Run, tmp_path: Path) -> None:
+    refused(apart("ls", **install(tmp_path, "import nothing_of_this_name")), "acme_kinds", "nothing_of_this_name")

@@ -71,18 +71,18 @@ def commands() -> Iterator[tuple[str, ...]]:
             yield from ((name, inner) for inner in command.commands)
 
 
-def test_no_help_text_in_a_list_of_commands_is_cut(url: str) -> None:
+def test_no_help_text_in_a_list_of_commands_is_cut() -> None:
     for words in ((), ("lease",)):
-        shown = here(url, *words, "--help").stdout
+        shown = here("sqlite://", *words, "--help").stdout
         listed = shown.partition("Commands:\n")[2].splitlines()
         assert len(listed) > 4
         assert [line for line in listed if not line.endswith(".") or line.endswith("...") or len(line) > 80] == []
 
 
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)
-def test_the_help_of_a_command_fits(url: str, words: tuple[str, ...]) -> None:
+def test_the_help_of_a_command_fits(words: tuple[str, ...]) -> None:
     """The first sentence is short; no line is longer than the terminal."""
-    shown = here(url, *words, "--help").stdout
+    shown = here("sqlite://", *words, "--help").stdout
     first = shown.splitlines()[2].strip()
     assert len(first) <= 50, first
     assert first.endswith(".")

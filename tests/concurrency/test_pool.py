@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import metastore as ms
 from tests.combine.gate import full_operations
 from tests.contract.ground import Ground, prepare
+from tests.servers.process import wait_until
 
 SIZE = 2
 
@@ -30,6 +32,10 @@ def use(store: ms.Store) -> tuple[int, int, int]:
     pool = store.metrics().pool
     assert pool is not None
     return pool.size, pool.in_use, pool.waiting
+
+
+def waits(store: ms.Store, count: int) -> bool:
+    return use(store)[2] == count
 
 
 def taken(store: ms.Store, stack: ExitStack, count: int = SIZE) -> None:
@@ -164,3 +170,40 @@ def test_prometheus_shows_them(small: Ground) -> None:
         taken(small.store, stack, 1)
         values = [registry.get_sample_value(f"metastore_pool_{name}") for name in ("size", "in_use", "waiting")]
     assert values == [SIZE, 1, 0]
+
+
+def test_calls_get_a_connection_in_the_order_in_which_they_came(url: str) -> None:
+    """The one who gives back asks again at once, and waits behind all who were there before."""
+    served: list[int] = []
+    with ms.open(url, pool_size=1) as store, ThreadPoolExecutor(6) as threads:
+        pool: Any = store._session.backend.pool  # type: ignore[attr-defined]
+
+        def call(number: int) -> None:
+            with pool.connection():
+                served.append(number)
+
+        with pool.connection():
+            waiting = []
+            for number in range(5):
+                waiting.append(threads.submit(call, number))
+                assert wait_until(partial(waits, store, number + 1), 20)
+        call(5)
+        for one in waiting:
+            one.result(20)
+        assert served == [0, 1, 2, 3, 4, 5]
+        assert use(store) == (1, 0, 0)
+
+
+def test_one_that_gives_up_lets_the_next_have_its_turn(url: str) -> None:
+    with ms.open(url, pool_size=1) as store, ThreadPoolExecutor(3) as threads:
+        store.metalakes.create("lake")
+        with ExitStack() as stack:
+            taken(store, stack, 1)
+            hasty = threads.submit(store.bind(deadline=0.5).metalakes.exists, "lake")
+            assert wait_until(lambda: use(store)[2] == 1, 20)
+            patient = [threads.submit(store.metalakes.exists, "lake") for _ in range(2)]
+            assert wait_until(lambda: use(store)[2] == 3, 20)
+            with pytest.raises(ms.MetastoreError):
+                hasty.result(20)
+            assert use(store)[2] == 2
+        assert [one.result(20) for one in patient] == [True, True]

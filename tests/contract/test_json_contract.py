@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jsonschema
@@ -11,7 +12,10 @@ import pytest
 
 import metastore as ms
 from metastore.kinds.entity import Entity, Owned
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC, PartitionStatistic
 from metastore.kinds.registry import KINDS, OWNED_KINDS
+from metastore.kinds.table.kind import TABLE
+from metastore.managers.owned import OwnedManager
 from tests.contract import boards
 from tests.contract.ground import Ground
 
@@ -48,6 +52,8 @@ def _full(ground: Ground) -> Iterator[Entity | Owned]:
     yield store.partitions.create(table, "a=1", values={"a": "1"}, properties={"k": "v"})
     store.statistics.put_many(table, [store.statistics.row("rows", {"rows": 5, "columns": {"a": {"nulls": 0}}})])
     yield store.statistics.load(table, "rows")
+    store.statistics.set(table, {"custom-rows": 5, "custom-map": {"a": [1.5, True]}}, partition="a=1")
+    yield OwnedManager[PartitionStatistic](store._session, PARTITION_STATISTIC, TABLE).load(table, "a=1")
     store.sources.put_many(catalog, [store.sources.row("s", location="s3://b/t", table=table.id, counts={"files": 1})])
     yield store.sources.load(catalog, "s")
     store.crawls.put_many(catalog, [store.crawls.row("run", state="done", values={"seconds": 1.5})])
@@ -85,6 +91,31 @@ def test_msgspec_encodes_the_mappings(ground: Ground) -> None:
     msgspec = pytest.importorskip("msgspec", reason="msgspec is not installed")
     for one in _full(ground):
         assert msgspec.json.decode(msgspec.json.encode(one.to_dict())) == one.to_dict()
+
+
+def test_mappings_are_encoded_as_they_are_and_cannot_be_changed(ground: Ground) -> None:
+    """A user hands ``table.properties`` to a JSON library without a copy."""
+    msgspec = pytest.importorskip("msgspec", reason="msgspec is not installed")
+    mappings = [
+        value
+        for one in _full(ground)
+        for name in ("properties", *type(one).doc_fields)
+        if isinstance(value := getattr(one, name), Mapping)
+    ]
+    assert sum(map(bool, mappings)) > 5
+    for value in mappings:
+        assert json.loads(json.dumps(value)) == msgspec.json.decode(msgspec.json.encode(value))
+        assert pickle.loads(pickle.dumps(value)) == value
+        changes: tuple[Callable[[Any], object], ...] = (
+            lambda v: v.update(a="b"),
+            lambda v: v.setdefault("a", "b"),
+            lambda v: v.__setitem__("a", "b"),
+            lambda v: v.pop("a", None),
+            lambda v: v.clear(),
+        )
+        for change in changes:
+            with pytest.raises(TypeError, match="cannot be changed"):
+                change(value)
 
 
 def _broken(shown: dict[str, Any]) -> Iterator[dict[str, Any]]:

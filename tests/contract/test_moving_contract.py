@@ -102,7 +102,7 @@ class TestMove:
             ground.store.tables.rename("m.c.one.none", "x")
 
     def test_between_catalogs_that_compare_differently(self, ground: Ground) -> None:
-        """A table's own name can be folded anew; what is below a schema can not."""
+        """A table's own name can be folded again; what is below a schema can not."""
         ground.store.catalogs.create("m.f", type="relational", fold_case=True)
         ground.store.schemas.create("m.f.s")
         before = ground.dump()

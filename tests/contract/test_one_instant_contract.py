@@ -146,6 +146,52 @@ class TestCreateMany:
         assert [t.path for t in ground.store.tables.list("m.c.two")] == ["m.c.two.t"]
 
 
+class TestWhatIsEqualAlready:
+    """It is not written, and yet holds at the instant of the commit: another client makes a step in between."""
+
+    def test_create_many(self, ground: Ground) -> None:
+        tables = ground.store.tables
+        rows: list[dict[str, Any]] = [{"name": "t", "comment": None}, {"name": "new", "comment": "ours"}]
+        with between(ground, "commit", 1, lambda: tables.alter("m.c.one.t", ms.SetComment("theirs"))):
+            assert tables.create_many("m.c.one", rows, if_exists="replace") == 1 + 1
+        assert tables.load("m.c.one.t").comment is None
+
+    def test_create_many_and_a_drop(self, ground: Ground) -> None:
+        tables = ground.store.tables
+        rows: list[dict[str, Any]] = [{"name": "t", "comment": None}, {"name": "new", "comment": "ours"}]
+        with between(ground, "commit", 1, lambda: tables.drop("m.c.one.t")):
+            assert tables.create_many("m.c.one", rows, if_exists="replace") == 1 + 1
+        assert tables.exists("m.c.one.t")
+
+    def test_put_many(self, ground: Ground) -> None:
+        partitions = ground.store.partitions
+        row, other = partitions.row("p", {}, {}), partitions.row("p", {}, {"k": "theirs"})
+        with between(ground, "commit", 1, lambda: partitions.put_many(ground.table, [other])):
+            assert partitions.put_many(ground.table, [row, partitions.row("new", {}, {})]) == 1 + 1
+        assert partitions.load(ground.table, "p").properties == {}
+
+    def test_put_many_and_what_was_not_there_to_drop(self, ground: Ground) -> None:
+        partitions = ground.store.partitions
+        rows = [partitions.row("new", {}, {})]
+        with between(ground, "commit", 1, lambda: partitions.create(ground.table, "gone", values={})):
+            assert partitions.put_many(ground.table, rows, drop=["gone"]) == 1 + 1
+        assert list(partitions.names(ground.table)) == ["new", "p"]
+
+    def test_of_one_name_twice_the_last_counts(self, ground: Ground) -> None:
+        partitions = ground.store.partitions
+        rows = [partitions.row("p", {}, {"k": value}) for value in ("first", "last")]
+        assert partitions.put_many(ground.table, rows) == 1
+        assert partitions.load(ground.table, "p").properties == {"k": "last"}
+        two = [{"name": "t", "comment": value} for value in ("first", "last")]
+        assert ground.store.tables.create_many("m.c.one", two, if_exists="replace") == 1
+        assert ground.store.tables.load("m.c.one.t").comment == "last"
+
+    def test_what_is_no_row(self, ground: Ground) -> None:
+        for rows in ([{"name": "p"}], [None], None, "ab"):
+            with pytest.raises(ms.InvalidArgument):
+                ground.store.partitions.put_many(ground.table, rows)  # type: ignore[arg-type]
+
+
 class TestModels:
     def test_a_version_that_was_never_so(self, ground: Ground) -> None:
         """The path leads to a model whose version has the property at each instant."""

@@ -155,7 +155,7 @@ def test_a_worker_that_is_killed(full: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_executors_in_processes_of_their_own(full: Lake, tmp_path: Path) -> None:
     if not _java():
         pytest.skip("no Java for Spark")

@@ -98,6 +98,37 @@ def test_orc_without_rows_or_columns(lake: Lake) -> None:
     assert (facts(path).rows, len(facts(path).columns)) == (0, 10)
 
 
+def orc_of(footer: bytes, block: int) -> bytes:
+    """Return the bytes of an ORC file with this packed footer; the postscript says how long it is."""
+    postscript = (
+        b"\x08" + varint(len(footer)) + b"\x10\x01\x18" + varint(block) + b"\x22\x02\x00\x0c\x82\xf4\x03\x03ORC"
+    )
+    return b"ORC" + footer + postscript + bytes([len(postscript)])
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number > 0x7F:
+        out, number = out + bytes([number & 0x7F | 0x80]), number >> 7
+    return out + bytes([number])
+
+
+def test_an_orc_footer_that_unpacks_to_much(lake: Lake) -> None:
+    """The library would unpack all of it before it says anything."""
+    block = 1 << 22
+    packer = zlib.compressobj(wbits=-15)
+    packed = packer.compress(b"\x1a\x00" * (block // 2)) + packer.flush()
+    chunk = (len(packed) << 1).to_bytes(3, "little") + packed
+    path = lake.text("bomb.orc", orc_of(chunk * 100, block))
+    assert path.stat().st_size < 1 << 20
+    found = reason(path)
+    assert found.startswith("has a footer that may unpack to 419,430,400 bytes, as a decompression bomb does")
+    assert "damaged" in reason(lake.text("small.orc", orc_of(chunk, block)))
+    great = orc_of(b"", block).replace(b"\x08\x00", b"\x08" + varint(1 << 27), 1)
+    great = great[:-1] + bytes([great[-1] + 3])
+    assert reason(lake.text("great.orc", great)).startswith("has a footer of 134,217,728 bytes")
+
+
 def test_what_is_no_orc(lake: Lake) -> None:
     buffer = io.BytesIO()
     pyarrow.orc.write_table(ORC, buffer)

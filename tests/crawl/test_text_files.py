@@ -411,3 +411,23 @@ def test_the_real_csv_and_json(lake: Lake) -> None:
         assert files
         for path in files:
             assert facts(path).rows > 0
+
+
+def test_an_xz_dictionary_has_a_limit(lake: Lake) -> None:
+    """A file of 100 bytes can ask for gigabytes of memory."""
+    content = b"a,b\n1,2\n"
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 29}]
+    path = lake.text("a.csv.xz", lzma.compress(content, filters=filters))
+    assert reason(path) == (
+        "needs more than 128 MiB of memory to unpack, because its xz dictionary is so large; pack it with xz -9 or less"
+    )
+    filters[0]["dict_size"] = 1 << 26
+    assert csv(lake, lzma.compress(content, filters=filters), "a.csv.xz").rows == 1
+
+
+@pytest.mark.parametrize("padding", [0, 4, 1 << 17])
+def test_xz_of_several_streams(lake: Lake, padding: int) -> None:
+    streams = [lzma.compress(b"a,b\n" + b"1,2\n" * 100_000), lzma.compress(b"3,4\n")]
+    assert csv(lake, (b"\0" * padding).join(streams) + b"\0" * padding, "a.csv.xz").rows == 100_001
+    assert csv(lake, streams[1] + b"no xz" * 10, "b.csv.xz").rows >= 0
+    assert "truncated or damaged" in reason(lake.text("c.csv.xz", streams[0][:-30]))

@@ -9,6 +9,7 @@ commands, and ``metastore crawl`` and ``loadtest``, which need Spark (tests/craw
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -16,9 +17,13 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from metastore.cli.app import run as run_command
 
 __all__ = ["Block", "blocks", "failures"]
 
@@ -26,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^( *)```(python|console)\s*\n(.*?)^\1```\s*$", re.MULTILINE | re.DOTALL)
 _RAISES = re.compile(r"# raises: (\w+)\s*$")
 _TIMEOUT = 60
+_TERMINAL = {"COLUMNS": "120", "NO_COLOR": "1"}
 
 
 @dataclass(frozen=True)
@@ -77,17 +83,29 @@ def _python(block: Block, where: str, namespace: dict[str, Any]) -> Iterator[str
 
 def _console(block: Block, where: str, folder: Path) -> Iterator[str]:
     for command, code in _commands(block.text):
-        done = subprocess.run(
-            [sys.executable, "-m", "metastore", *command],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_COLOR": "1"},
-            check=False,
-        )
+        # what watches over a process is one itself; all others run here, which takes a tenth of the time
+        done = (_apart if "run" in command else _here)(command, folder)
         if done.returncode != code:
             yield f"{where}: metastore {shlex.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+
+
+def _apart(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "metastore", *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        env={**os.environ, **_TERMINAL, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+
+def _here(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with chdir(folder), redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, _TERMINAL):
+        code = run_command(command)
+    return subprocess.CompletedProcess(command, code, *[stream.buffer.getvalue().decode() for stream in (out, err)])
 
 
 def _commands(text: str) -> Iterator[tuple[list[str], int]]:

@@ -340,8 +340,8 @@ _FEED = (
     Fault(
         "gc keeps no versions",
         _SQL,
-        "<= coalesce(e.version, w.version) - {keep}, true)",
-        "<= coalesce(e.version, w.version), true)",
+        "<= coalesce(e.version, w.version, r.version) - {keep}, true)",
+        "<= coalesce(e.version, w.version, r.version), true)",
         f"{_COLLECTED} -k sqlite",
     ),
     Fault(

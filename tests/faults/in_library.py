@@ -119,6 +119,13 @@ _PROGRESS = (
         "tests/contract/test_trust_contract.py -k memory",
     ),
     Fault(
+        "a transaction looks again beside the writers below a parent",
+        _TRANSACTION,
+        "exclusive=i in barred, bump",
+        "exclusive=False, bump",
+        "tests/unit/test_read_set.py",
+    ),
+    Fault(
         "a transaction does not validate the rows that it read",
         _TRANSACTION,
         "*[Expect(i, version) for i, version in self.entities.items() if i not in written],",
@@ -166,8 +173,8 @@ _FEED = (
     Fault(
         "changes of a path whose beginning is the same",
         "metastore/feed",
-        'path.startswith(f"{scope}.")',
-        "path.startswith(scope)",
+        "return _folded(names[: len(self.names)], self.exact) == self.names",
+        "return path.startswith(format_path(self.names))",
         "tests/contract/test_pages_contract.py -k memory",
     ),
     Fault(
@@ -207,6 +214,13 @@ _CONTENT = (
         '        _check_references(doc, f"the column {format_path(names)} cannot be dropped")\n',
         "",
         "tests/unit/test_table_changes.py tests/unit/test_layout.py",
+    ),
+    Fault(
+        "the hash of an export depends on the order of properties",
+        "metastore/transfer",
+        'json.JSONEncoder(separators=(",", ":"), sort_keys=True)',
+        'json.JSONEncoder(separators=(",", ":"))',
+        "tests/transfer/test_round_trip.py -k one_byte",
     ),
     Fault(
         "an import takes one name twice",

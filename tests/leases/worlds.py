@@ -1,4 +1,4 @@
-"""Where leases can be kept, each as a world of its own: whoever opens it anew is another holder.
+"""Where leases can be kept, each as a world of its own: each process that opens it again is another holder.
 
 The tests of the contract run in each of them (``world``). One more kind is one more fixture that returns a
 :class:`World`, and its name in ``KINDS`` in test_contract.py.
@@ -78,7 +78,7 @@ class World(Protocol):
     """What the leases of the tests are called."""
 
     def leases(self) -> Leases:
-        """Open it anew: another holder."""
+        """Open it again, as another holder."""
         ...
 
     def go(self, seconds: float) -> None:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, cast
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 import metastore as ms
@@ -301,5 +302,6 @@ def test_a_broken_model_is_found_out(broken: type[MemoryBackend]) -> None:
         return store_on(MemoryBackend(Ticking())), store_on(broken(Ticking()))
 
     quick = settings(ONCE, max_examples=300, phases=(Phase.generate,), report_multiple_bugs=False)
-    with pytest.raises(AssertionError):
+    # Flaky: a model that loops reaches its deadline after as many turns as the machine is quick
+    with pytest.raises((AssertionError, Flaky)):
         compare(open_both, quick)

@@ -27,7 +27,7 @@ STATES = {
     "23502": Verdict.REJECTED,
     "23505": Verdict.UNIQUE,
     "23514": Verdict.REJECTED,
-    "25006": Verdict.UNAVAILABLE,
+    "25006": Verdict.REFUSED,
     "28000": Verdict.UNAVAILABLE,
     "28P01": Verdict.UNAVAILABLE,
     "3D000": Verdict.UNAVAILABLE,
@@ -72,7 +72,7 @@ CODES = {
     sqlite3.SQLITE_IOERR_FSYNC: Verdict.UNKNOWN,
     sqlite3.SQLITE_CANTOPEN: Verdict.UNAVAILABLE,
     sqlite3.SQLITE_CORRUPT: Verdict.UNAVAILABLE,
-    sqlite3.SQLITE_NOTADB: Verdict.UNAVAILABLE,
+    sqlite3.SQLITE_NOTADB: Verdict.REFUSED,
     sqlite3.SQLITE_CONSTRAINT_UNIQUE: Verdict.UNIQUE,
     sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY: Verdict.UNIQUE,
     sqlite3.SQLITE_CONSTRAINT_NOTNULL: Verdict.REJECTED,
@@ -161,7 +161,7 @@ SINGLE = {
     "division": (["SELECT 1 / (CASE WHEN id > 0 THEN 0 ELSE 1 END) FROM t"], "22012", Verdict.CHECK),
     "no table": (["SELECT * FROM missing"], "42P01", Verdict.SCHEMA),
     "no column": (["SELECT missing FROM t"], "42703", Verdict.SCHEMA),
-    "read only": (["SET default_transaction_read_only = on", "DELETE FROM t"], "25006", Verdict.UNAVAILABLE),
+    "read only": (["SET default_transaction_read_only = on", "DELETE FROM t"], "25006", Verdict.REFUSED),
     "timeout": (["SET statement_timeout = '20ms'", "SELECT pg_sleep(5)"], "57014", Verdict.RETRY),
     "check": (["INSERT INTO t VALUES (3, 1000)"], "23514", Verdict.REJECTED),
     "null": (["INSERT INTO t VALUES (3, NULL)"], "23502", Verdict.REJECTED),
@@ -253,7 +253,7 @@ def test_sqlite_corrupt(file: Path) -> None:
 
 def test_sqlite_not_a_database(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is text\n" * 1000)
-    assert lite(tmp_path / "text", "SELECT * FROM t") is Verdict.UNAVAILABLE
+    assert lite(tmp_path / "text", "SELECT * FROM t") is Verdict.REFUSED
 
 
 UNIQUE = Verdict.UNIQUE if DRIVER is sqlite3 else Verdict.REJECTED

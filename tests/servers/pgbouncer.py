@@ -7,14 +7,13 @@ not survive. What works through it keeps no session state.
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 from tests.servers.listening import Listening
 from tests.servers.postgres import PostgresServer
+from tests.setup.pgbouncer import find_pgbouncer
 
-__all__ = ["PgBouncer", "pgbouncer_path"]
+__all__ = ["PgBouncer"]
 
 CONFIGURATION = """\
 [databases]
@@ -33,20 +32,13 @@ ignore_startup_parameters = extra_float_digits
 """
 
 
-def pgbouncer_path() -> Path | None:
-    """Return the path of pgbouncer, or None when it is not installed (``apt-get install pgbouncer``)."""
-    search = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
-    found = shutil.which("pgbouncer", path=search)
-    return Path(found) if found else None
-
-
 class PgBouncer(Listening):
     """A pgbouncer in front of ``server``, which has no password; with few connections, so that clients share them."""
 
     name = "pgbouncer"
 
     def __init__(self, server: PostgresServer, *, mode: str = "transaction", pool_size: int = 2) -> None:
-        path = pgbouncer_path()
+        path = find_pgbouncer()
         if path is None:
             raise RuntimeError("pgbouncer is missing: apt-get install pgbouncer")
         super().__init__()

@@ -13,6 +13,7 @@ import pytest
 
 import metastore as ms
 from metastore.crawl.dataset.profile import PROFILE, Profiled, profile_tables
+from metastore.crawl.files.limits import Limits
 from metastore.crawl.report import Failure
 from tests.crawl.conftest import Lake
 from tests.spark.conftest import INTO, Reader, drop_views
@@ -209,3 +210,16 @@ def test_who_stops_listening_stops_the_work(reader: Reader) -> None:
     with ms.open(reader.url) as store:
         assert sum(store.statistics.exists(name, PROFILE) for name in names) < 30
     assert reader.spark.range(3).count() == 3
+
+
+def test_more_rows_than_the_limits_allow(reader: Reader) -> None:
+    """A few bytes of equal rows are a failure with a reason, and no job runs for them."""
+    write(reader, "parquet", "s/t/a", {"n": [1] * 30_000})
+    reader.crawl()
+    names = [("lake", "main", "s", "t")]
+    (failed,) = profile_tables(reader.spark, reader.url, names, None, Limits(max_unpacked=20_000))
+    assert isinstance(failed, Failure)
+    assert failed.reason.startswith("cannot be profiled: its files hold 30,000 rows")
+    assert failed.reason.endswith("--max-unpacked allows more")
+    (done,) = profile_tables(reader.spark, reader.url, names, None, Limits(max_unpacked=30_000))
+    assert isinstance(done, Profiled)

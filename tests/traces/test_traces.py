@@ -202,7 +202,7 @@ def test_by_8_processes(url: str, team: Team, shared_data: Path, name: str) -> N
     replay_at_once(url, team, read_trace(shared_data, name))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_largest_one_by_one(sqlite_url: str, shared_data: Path) -> None:
     """8,000 operations by one process."""
     replay_in_order(sqlite_url, read_trace(shared_data, LARGE))

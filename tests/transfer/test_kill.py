@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -13,11 +12,11 @@ import pytest
 
 import metastore as ms
 from metastore.port.restore import Ending
+from tests.concurrency.workers import FORKSERVER
 from tests.transfer.world import UNKNOWN, build, difference, numbers, opened, port, rows
 
 NewUrl = Callable[[str], str]
-_SPAWN = multiprocessing.get_context("spawn")
-TABLES = 6000
+TABLES = 4000
 END = Ending((), 3, 0, "0000000000abcd")
 
 
@@ -50,8 +49,8 @@ def put_out(url: str, file: Path, pipe: Connection, after: float) -> None:
 
 def killed(work: Callable[..., None], url: str, file: Path, after: float) -> None:
     """Kill a process that works, when it is that far."""
-    ours, theirs = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=work, args=(url, file, theirs, after))
+    ours, theirs = FORKSERVER.Pipe()
+    process = FORKSERVER.Process(target=work, args=(url, file, theirs, after))
     process.start()
     theirs.close()
     assert ours.poll(60)
@@ -152,7 +151,7 @@ def test_export_goes_on(source: str, tmp_path: Path) -> None:
             half.write_bytes(half.read_bytes()[:-7])  # in the middle of a line
             kept = half.read_bytes().count(b"\n")
             done = store.export_to(file, history=history)
-        assert (done.kept, done.anew, done.hash, done.checksum) == (kept, None, said.hash, said.checksum)
+        assert (done.kept, done.restarted, done.hash, done.checksum) == (kept, None, said.hash, said.checksum)
         assert file.read_bytes().splitlines()[1:] == whole.read_bytes().splitlines()[1:]
         assert not half.exists()
 
@@ -168,8 +167,8 @@ def begun(file: Path) -> Path:
     return file.with_name(f"{file.name}.partial")
 
 
-def test_export_begins_anew(new_url: NewUrl, tmp_path: Path) -> None:
-    """Where going on would mix two instants, or two exports, it says so and begins anew."""
+def test_export_begins_again(new_url: NewUrl, tmp_path: Path) -> None:
+    """Where going on would mix two instants, or two exports, it says so and begins again."""
     file = tmp_path / "e.jsonl"
     with opened(new_url("postgres")) as store:
         build(store)
@@ -177,19 +176,19 @@ def test_export_begins_anew(new_url: NewUrl, tmp_path: Path) -> None:
         for lines in range(size):  # wherever it was stopped
             cut(store, file, lines)
             done = store.export_to(file)
-            assert (done.kept, done.anew, done.lines) == (lines, None, size)
+            assert (done.kept, done.restarted, done.lines) == (lines, None, size)
         cut(store, file, 9)
         store.tables.alter("lake.c.s.t", ms.SetComment("meanwhile"))
         done = store.export_to(file)
-        assert (done.kept, done.anew) == (0, "the database has changed since, or was changing then")
+        assert (done.kept, done.restarted) == (0, "the database has changed since, or was changing then")
         cut(store, file, 9)
         done = store.export_to(file, ids=True)
         assert done.kept == 0
-        assert "other options" in (done.anew or "")
+        assert "other options" in (done.restarted or "")
         cut(store, file, 9)
         begun(file).write_bytes(begun(file).read_bytes().replace(b"tester", b"Tester"))
         done = store.export_to(file)
-        assert "is not what would be written" in (done.anew or "")
+        assert "is not what would be written" in (done.restarted or "")
         assert done.hash == store.export_to(tmp_path / "whole.jsonl").hash
         file.write_bytes(b"something else\n")
         with pytest.raises(ms.InvalidArgument, match="choose another"):

@@ -177,3 +177,26 @@ def test_any_object_is_a_change_or_invalid(given: dict[str, Any]) -> None:
         except ms.InvalidArgument:
             continue
         assert isinstance(found, EntityChange)
+
+
+class _Text(str):
+    """A text of a caller's own class, as some libraries give it."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "another text"
+
+
+def test_a_subclass_of_str_is_its_characters() -> None:
+    """In the tag, the names of fields, and at any depth."""
+    given: dict[str, Any] = {
+        _Text("change"): _Text("SetProperty"),
+        _Text("key"): _Text("owner"),
+        _Text("value"): _Text("ada"),
+    }
+    change = ms.change_from_dict(given)
+    assert change == ms.SetProperty("owner", "ada")
+    assert all(type(value) is str for value in change.to_dict().values())
+    column = ms.change_from_dict({"change": "AddColumn", "path": _Text("id"), "type": _Text("long")})
+    assert column == ms.change_from_dict({"change": "AddColumn", "path": "id", "type": "long"})

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
+from metastore.backends.memory import relations
 from metastore.backends.memory.commit import apply
 from metastore.backends.memory.intents import help_intents, set_mark, write_down
 from metastore.backends.memory.leases import MemoryLeases
@@ -44,6 +45,7 @@ from metastore.port.records import (
     Step,
     Turn,
 )
+from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.stats import DatabaseStats
 
@@ -199,6 +201,18 @@ class MemoryBackend(MemoryReads):
         with self._lock:
             return sorted((s.id, s.kind) for s in self._tables.children(entity_id))[:limit]
 
+    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
+        with self._lock:
+            return relations.delete_relations(self._tables, ids, limit)
+
+    def sweep_relations(self, after: int, limit: int) -> Sweep:
+        with self._lock:
+            return relations.sweep(self._tables, self._known, after, limit)
+
+    def delete_columns(self, relation_ids: Sequence[int]) -> None:
+        with self._lock:
+            relations.delete_columns(self._tables, relation_ids)
+
     def delete_entities(self, ids: Sequence[int]) -> int:
         with self._lock:
             doomed = [i for i in set(ids) if i in self._tables.bodies and not any(self._tables.children(i))]
@@ -219,7 +233,7 @@ class MemoryBackend(MemoryReads):
             looked = self.feed(after, limit).rows
             newest = max((s.seq or 0 for s in self._tables.steps), default=0)
             doomed = [s for s in looked if s.time < before and s.seq != newest and self._needless(s, before, keep)]
-            versions = sum(self._row(s.entity_id) is not None for s in doomed)
+            versions = sum(self._version_of(s.entity_id) is not None for s in doomed)
             gone = {s.seq for s in doomed}
             self._collected = max([self._collected, *(s for s in gone if s is not None)])
             kept = [s for s in self._tables.steps if s.seq is None or s.seq not in gone]
@@ -232,9 +246,9 @@ class MemoryBackend(MemoryReads):
 
     def _needless(self, step: Step, before: int, keep: int) -> bool:
         """Whether an old step may go: its row is gone, or has ``keep`` newer versions, and none older stays."""
-        row, version = self._row(step.entity_id), step.version or 0
+        newest, version = self._version_of(step.entity_id), step.version or 0
         older = [s for s in self._tables.steps if s.entity_id == step.entity_id and (s.version or 0) < version]
-        return (row is None or version <= row.version - keep) and all(s.time < before for s in older)
+        return (newest is None or version <= newest - keep) and all(s.time < before for s in older)
 
     def restorer(self) -> Restorer:
         def take(tables: Tables, collected_seq: int, epoch: str) -> None:

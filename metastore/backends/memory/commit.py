@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from metastore.backends.memory import relations
 from metastore.backends.memory.tables import Body, Stand, Tables
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.backend import DRIFT
@@ -31,6 +32,8 @@ from metastore.port.commit import (
     Newest,
     Put,
     Read,
+    Relate,
+    Relations,
     Result,
     Update,
     Write,
@@ -52,6 +55,10 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
     for read in commit.reads:
         _check_read(tables, read)
     applying = _Applying(tables, commit, now)
+    for guard in commit.guards:
+        if guard.bump:
+            stand = tables.stands[guard.id]
+            tables.stands[guard.id] = stand._replace(scope_version=stand.scope_version + 1)
     results = tuple([applying.write(write) for write in commit.writes])
     if claimed is not None and not any(results):
         tables.steps.append(claimed)  # nothing takes the tombstone's place: it stays
@@ -110,6 +117,13 @@ def newest_dropped(tables: Tables, parent_id: int, kind: str, family: str, key: 
 
 
 def _check_read(tables: Tables, read: Read) -> None:
+    if isinstance(read, Relations):
+        relations.check(tables, read)
+    else:
+        _check_other_read(tables, read)
+
+
+def _check_other_read(tables: Tables, read: Expect | Absent | Listing | Children | Newest) -> None:
     owned_versions = {row.id: row.version for row in tables.owned.values()}
     if isinstance(read, Expect):
         body = tables.bodies.get(read.id)
@@ -174,6 +188,8 @@ class _Applying:
             return self._insert(write)
         if isinstance(write, Update):
             return self._update(write)
+        if isinstance(write, Relate):
+            return self._relate(write)
         return self._put(write) if isinstance(write, Put) else self._delete(write)
 
     def _insert(self, write: Insert) -> Result | None:
@@ -241,6 +257,11 @@ class _Applying:
         del self._tables.owned[write.owner_id, write.kind, write.name]
         return self._log(write, old.id, old.version + 1, old.doc, write.owner_id)
 
+    def _relate(self, write: Relate) -> Result | None:
+        commit = self._commit
+        written = relations.write(self._tables, write, commit.principal, self._now, skip=commit.skip_existing)
+        return written and self._log(write, *written, write.doc, write.from_id, write.to_id)
+
     def _owned(self, write: Put | Delete) -> OwnedRecord | None:
         """Return the row to write, which must have the version that is expected; 0 is none."""
         old = self._tables.owned.get((write.owner_id, write.kind, write.name))
@@ -253,7 +274,9 @@ class _Applying:
     def _audit(self) -> tuple[str | None, int]:
         return self._commit.principal, self._now
 
-    def _log(self, write: Write, row_id: int, version: int, doc: str, where: Stand | int) -> Result:
+    def _log(
+        self, write: Write, row_id: int, version: int, doc: str, where: Stand | int, other_id: int | None = None
+    ) -> Result:
         """Note a write; ``where`` an entity stands, or the id of a row's owner."""
         event, commit = write.event, self._commit
         stand, owner_id = (where, None) if isinstance(where, Stand) else (None, where)
@@ -278,6 +301,8 @@ class _Applying:
             created_at=None,
             digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
             fences=fences(commit.leases) if commit.leases else None,
+            other_id=other_id,
+            other_path=event.other_path,
         )
         self._ordinal += 1
         self._tables.steps.append(step)

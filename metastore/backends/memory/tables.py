@@ -15,6 +15,7 @@ from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.leases import LeaseRow, Staged
 from metastore.port.records import OwnedRecord, Step
+from metastore.port.relations import RelationKey, RelationRecord
 
 __all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
 
@@ -74,6 +75,7 @@ class Tables:
     bodies: dict[int, Body] = field(default_factory=dict)
     owned: dict[OwnedKey, OwnedRecord] = field(default_factory=dict)
     """By owner, kind and name."""
+    relations: dict[RelationKey, RelationRecord] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     """In the order of their positions; those without one anywhere between."""
     leases: dict[str, LeaseRow] = field(default_factory=dict)
@@ -89,6 +91,7 @@ class Tables:
             stands=dict(self.stands),
             bodies=dict(self.bodies),
             owned=dict(self.owned),
+            relations=dict(self.relations),
             steps=list(self.steps),
             leases=dict(self.leases),
             waiters=dict(self.waiters),
@@ -155,6 +158,7 @@ class MemorySnapshot:
             "guard": lambda: [stand._asdict() for stand in tables.stands.values()],
             "entity": lambda: [{"id": i, **body._asdict()} for i, body in tables.bodies.items()],
             "owned": lambda: [row._asdict() for row in tables.owned.values()],
+            "relation": lambda: [row._asdict() for row in tables.relations.values()],
             "operation": lambda: [step._asdict() for step in tables.steps],
             "lease": lambda: [{**r._asdict(), "took_over": (r.id, r.token) in overs} for r in tables.leases.values()],
             "lease_waiter": lambda: [
@@ -170,3 +174,6 @@ class MemorySnapshot:
 
     def cached(self) -> list[str]:
         return []
+
+    def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
+        return iter(())

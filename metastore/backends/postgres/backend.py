@@ -15,7 +15,7 @@ from uuid import UUID
 
 import psycopg
 
-from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents, together
+from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents, relations, together
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.leases import PostgresLeases
 from metastore.backends.postgres.parameters import Row, Statement
@@ -28,6 +28,7 @@ from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
@@ -45,6 +46,7 @@ from metastore.port.commit import (
 )
 from metastore.port.leases import LeaseRows
 from metastore.port.records import Marked, Origin, Pending, Record, Turn
+from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.stats import DatabaseStats, PoolUse
 
@@ -53,6 +55,7 @@ __all__ = ["PostgresBackend"]
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
+_SWEEP = relations.READ_RELATIONS.sweep()
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
@@ -223,6 +226,18 @@ class PostgresBackend(PostgresReads):
 
     def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
         return [(row[0], row[1]) for row in self._rows(_BELOW, {"entity_id": entity_id, "page_size": limit})]
+
+    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
+        ((deleted, _),) = self._rows(relations.DELETE_RELATIONS, {"ids": list(ids), "limit": limit})
+        return int(deleted)
+
+    def sweep_relations(self, after: int, limit: int) -> Sweep:
+        rows = self._rows(_SWEEP, {"after": after, "page_size": limit})
+        missing = [row[0] for row in rows if row[1]]
+        return sweep(rows, len(self._rows(relations.DELETE_MISSING, {"ids": missing})) if missing else 0)
+
+    def delete_columns(self, relation_ids: Sequence[int]) -> None:
+        self._rows(relations.DELETE_COLUMNS, {"ids": list(relation_ids)})
 
     def delete_entities(self, ids: Sequence[int]) -> int:
         return int(self._rows(collect_sql.POSTGRES_DELETE_ENTITIES, {"ids": list(ids)})[0][0])

@@ -1,9 +1,10 @@
 """The statement of a general commit on PostgreSQL, put together from the parts that its shape needs.
 
 A CTE that locks does so when ``ok`` counts its rows, in this order: shared guards, exclusive guards, validated reads,
-staged values, written entities, written owned rows, leases. Within a part the locks are taken by id or name. ``ok``
-judges all preconditions at once, and ``go`` is one row if they hold and none if not. Every write joins ``go``, and the
-positions in the feed are drawn last. :mod:`metastore.backends.postgres.fragments` has the rules for all statements.
+staged values, written entities, written owned rows, relations, leases. Within a part the locks are taken by id or
+name. ``ok`` judges all preconditions at once, and ``go`` is one row if they hold and none if not. Every write joins
+``go``, and the positions in the feed are drawn last. :mod:`metastore.backends.postgres.fragments` has the rules for
+all statements.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from metastore.backends.postgres.fragments import (
     marked,
     quiet,
 )
+from metastore.backends.postgres.relations import DONE_RELATIONS, LOCKED_RELATIONS, OWN_RELATIONS, RELATION_WRITES
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import FORMAT
 
-__all__ = ["RELEASE", "Shape", "batch"]
+__all__ = ["BUMP", "RELEASE", "Shape", "batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,10 @@ class Shape:
     """It makes entities."""
     owned: bool = False
     """It writes or deletes owned rows."""
+    relations: bool = False
+    """It writes or removes relations."""
     skip_existing: bool = False
-    """It skips the inserts whose name is taken."""
+    """It skips the inserts whose name is taken, and the relations that are there."""
     claimed: bool = False
     """It replaces the operation's tombstone, which stays where all inserts are skipped."""
     must: bool = False
@@ -59,7 +63,7 @@ class Shape:
     @property
     def writes(self) -> bool:
         """Whether it writes at all; if not, it only checks."""
-        return self.updates or self.inserts or self.owned
+        return self.updates or self.inserts or self.owned or self.relations
 
 
 # After the statements of a commit whose mark stands on a guard that none of them changes. The quiet time that follows
@@ -68,6 +72,11 @@ RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NUL
   quiet_until = {quiet("guard")}
 WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 """Removes the operation's own mark."""
+
+# After the statements of a commit that takes a right away. They hold these guards exclusively, and fail where anything
+# does not hold, so that nothing is counted up without them.
+BUMP = f"UPDATE guard SET scope_version = scope_version + 1 WHERE id = ANY(%(ids)s::bigint[]) AND {DURABLE}"
+"""Counts the scope versions of guards up that ``barred`` holds."""
 
 # --- locks and preconditions
 
@@ -265,7 +274,8 @@ logged AS (
     %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc,
     CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END{{fences}}
   FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
-      %(e_changes)s::text[], %(e_ordinals)s::int[]) AS ev(kind, action, path_before, path_after, changes, ordinal)
+      %(e_changes)s::text[], %(e_ordinals)s::int[]{{others}})
+      AS ev(kind, action, path_before, path_after, changes, ordinal{{other_columns}})
     ON ev.ordinal = d.ordinal
   ORDER BY d.ordinal){{kept}}
 -- the columns that batch.Done names
@@ -304,6 +314,8 @@ def batch(shape: Shape) -> str:
     parts += [_UPDATES] if shape.updates else []
     parts += [_INSERTS.format(on_conflict=skip)] if shape.inserts else []
     parts += [_OWNED_WRITES] if shape.owned else []
+    skip_relations = "ON CONFLICT (from_id, kind, slot, column_id, value) DO NOTHING" if shape.skip_existing else ""
+    parts += [RELATION_WRITES.format(on_conflict=skip_relations)] if shape.relations else []
     return "WITH " + ",\n".join([*parts, _logged(shape)])
 
 
@@ -313,6 +325,7 @@ def _locks(shape: Shape) -> list[str]:
     locks += [_GUARDED, _BARRED, _READ]
     locks += [_LOCKED] if shape.updates else []
     locks += [_LOCKED_OWNED] if shape.owned else []
+    locks += [LOCKED_RELATIONS] if shape.relations else []
     locks += [_STAGED] if shape.publishes else []
     return locks
 
@@ -321,6 +334,7 @@ def _ok(shape: Shape) -> str:
     """Return the CTEs that judge the preconditions."""
     own = [_OWN_UPDATES] if shape.updates else []
     own += [_OWN_WRITES] if shape.owned else []
+    own += [OWN_RELATIONS] if shape.relations else []
     free = [_UNMARKED] if shape.updates else []
     free += [_NONE_PENDING] if shape.updates and not shape.overlook else []
     return _OK.format(
@@ -336,13 +350,17 @@ def _logged(shape: Shape) -> str:
     done = [_DONE_UPDATES] if shape.updates else []
     done += [_DONE_INSERTS] if shape.inserts else []
     done += [_DONE_OWNED] if shape.owned else []
+    done += [DONE_RELATIONS] if shape.relations else []
+    others = ", other_id, other_path" if shape.relations else ""
     return _LOGGED.format(
         parts="\n  UNION ALL ".join(done),
         ordinal=_ORDINAL[shape.skip_existing],
         kept=f",\n{_KEPT}" if shape.skip_existing and shape.claimed else "",
         must=_must(shape),
-        column=", fences" if shape.noted else "",
-        fences=", %(fences)s::text" if shape.noted else "",
+        column=(", fences" if shape.noted else "") + others,
+        fences=(", %(fences)s::text" if shape.noted else "") + (", ev.other_id, ev.other_path" if others else ""),
+        others=", %(e_other_ids)s::bigint[], %(e_other_paths)s::text[]" if others else "",
+        other_columns=others,
         marked=_any_marked(shape),
     )
 

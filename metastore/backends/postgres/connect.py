@@ -29,7 +29,7 @@ from metastore.backends.postgres.wire import Wire
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
 from metastore.clock import SYSTEM
-from metastore.deadlines import remaining, until
+from metastore.deadlines import remaining, stopping, until
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -94,7 +94,8 @@ class _Connection(psycopg.Connection[Any]):
     def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOKS, *arguments: Any, **options: Any) -> T:
         """Do what psycopg does, but not past the deadline. Raises OutOfTime."""
         left = remaining(SYSTEM, self.timeout)
-        return super().wait(_ending(gen, left, self), min(interval, max(left, 0.0)), *arguments, **options)
+        looks = interval if stopping() is None else min(interval, _LOOKS)
+        return super().wait(_ending(gen, left, self), min(looks, max(left, 0.0)), *arguments, **options)
 
     def stop(self) -> None:
         """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
@@ -111,12 +112,12 @@ def _ending(gen: Generator[Any, Any, T], left: float, connection: _Connection | 
     """
     if left <= 0:
         raise OutOfTime("the time was over before anything was sent")
-    now = SYSTEM.monotonic
+    now, stop = SYSTEM.monotonic, stopping()
     ends = now() + left
     warnings: list[psycopg.errors.Diagnostic] = []
     try:
         wanted = next(gen)
-        while now() < ends:
+        while now() < ends and not (stop is not None and stop.asked):
             wanted = gen.send((yield wanted))
         if connection is not None:
             ends = now() + _STOPPING[1]
@@ -314,6 +315,8 @@ class Pool:
         """
         if self._closed or cast(_Connection, lent.driver_connection).stopped:
             lent.invalidate()
+            lent.close()
+        elif self._wanted:  # straight to the one that waits longest: what is at hand goes to who comes first
             lent.close()
         else:
             self._warm.append(lent)

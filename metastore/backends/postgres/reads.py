@@ -20,7 +20,10 @@ from metastore.backends.postgres.connect import OutOfTime, Pool, raise_read_erro
 from metastore.backends.postgres.place import CACHED, Place, epoch_at
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
+from metastore.backends.postgres.relations import READ_RELATIONS
 from metastore.backends.postgres.settings import LASTING
+from metastore.backends.sql import relations as relation_rows
+from metastore.backends.sql import rights as rights_sql
 from metastore.backends.sql import snapshot as verify_sql
 from metastore.backends.sql.decode import (
     child,
@@ -36,10 +39,13 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.reads import from_named
 from metastore.deadlines import until
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
+from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.rights import RightRows, Whose
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["PostgresReads"]
@@ -53,6 +59,16 @@ _FIND = FindSql(
     by_id=each("guard", "g", "g.id = {}"),
     entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
 )
+_related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
+_RELATIONS = READ_RELATIONS.relations()
+
+
+@cache
+def _rights(*, below: bool) -> str:
+    return from_named(rights_sql.statement(_PLACES, below=below), "%(name)s")
+
+
+_PLACES = "(SELECT unnest(:places::bigint[]))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 
 
@@ -97,6 +113,12 @@ class PostgresReads:
             if isinstance(error, OutOfTime):
                 raise_read_error(error)
             return self._rows(text, parameters)
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        named = {"lake": whose.lake, "name": whose.user, "places": list(places)}
+        return rights_sql.decoded(
+            self._rows(_rights(below=below is not None), named if below is None else named | {"below": below})
+        )
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):
@@ -147,6 +169,24 @@ class PostgresReads:
         parameters = {"owner_ids": list(owner_ids), "names": list(names), "kind": kind}
         found = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
         return [found.get(n + 1) for n in range(len(names))]
+
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.related(record.chain[-1].id, kind, above=above, doc=doc)
+        depth = relation_rows.path_of(target)
+        where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
+        return relation_rows.related(self._rows(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
+
+    def relating(
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        where = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **relation_rows.key_after(after)}
+        return relation_rows.relating(self._rows(_relating(valued=value is not None), where))
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        where = {"kind": kind, "from_ids": [s[0] for s in slots], "slots": [s[1] for s in slots]}
+        return relation_rows.relations(self._rows(_RELATIONS, where))
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         rows = self._rows(_READ.history, {"entity_id": entity_id, "after": after, "page_size": limit})
@@ -252,6 +292,9 @@ class _Snapshot:
 
     def cached(self) -> list[str]:
         return [row[0] for row in self._connection.execute(CACHED).fetchall()]
+
+    def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
+        return iter(())
 
 
 def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]) -> list[Resolved]:

@@ -44,9 +44,10 @@ _LOOKED_AT = """SELECT seq, operation_id, ordinal, entity_id, version, time FROM
   WHERE seq > {after} ORDER BY seq LIMIT {limit}"""
 # the newest step stays, so that a consumer that reads all of the feed ends after what was collected
 # (a version stays needed while one that is older, and younger than the retention, is kept: no gap in a history)
-_NEEDLESS = """SELECT b.seq, b.operation_id, b.ordinal, coalesce(e.version, w.version) IS NOT NULL AS alive
+_NEEDLESS = """SELECT b.seq, b.operation_id, b.ordinal, coalesce(e.version, w.version, r.version) IS NOT NULL AS alive
   FROM batch b LEFT JOIN entity e ON e.id = b.entity_id LEFT JOIN owned w ON w.id = b.entity_id
-  WHERE b.time < {before} AND coalesce(b.version <= coalesce(e.version, w.version) - {keep}, true)
+    LEFT JOIN relation r ON r.id = b.entity_id
+  WHERE b.time < {before} AND coalesce(b.version <= coalesce(e.version, w.version, r.version) - {keep}, true)
     AND b.seq < (SELECT max(seq) FROM operation)
     AND NOT EXISTS (SELECT 1 FROM operation o
       WHERE o.entity_id = b.entity_id AND o.version < b.version AND o.time >= {before})"""

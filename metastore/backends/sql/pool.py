@@ -1,15 +1,18 @@
 """A pool of connections in which a call waits until its deadline, and no longer.
 
-SQLAlchemy's pool, with a queue that knows the call's deadline and counts the calls that wait in it.
+SQLAlchemy's pool, with a queue that knows the call's deadline, and serves the calls that wait in the order in which
+they came. Without an order, a thread that gives a connection back and asks again takes it before the one that was
+woken, and on a busy pool a call can wait until its deadline.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import Any, Final
 
 from sqlalchemy.pool import QueuePool
-from sqlalchemy.util.queue import Queue
+from sqlalchemy.util.queue import Empty, Queue
 
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
@@ -26,22 +29,43 @@ class _Queue(Queue[Any]):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.waiting = 0
-        self._counting = threading.Lock()
+        self._changing = threading.Lock()
+        self._line: deque[threading.Lock] = deque()
+        """A lock for each call that waits; the first one's is open."""
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait."""
+        return len(self._line)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if not block:
             return super().get(block, timeout)
         longest = _LONGEST if timeout is None else timeout
-        self._count(1)
+        ends = SYSTEM.monotonic() + max(0.0, min(longest, remaining(SYSTEM, longest)))
+        turn = self._line_up()
         try:
-            return super().get(block, max(0.0, min(longest, remaining(SYSTEM, longest))))
+            if not turn.acquire(timeout=max(0.0, ends - SYSTEM.monotonic())):
+                raise Empty
+            return super().get(block, max(0.0, ends - SYSTEM.monotonic()))
         finally:
-            self._count(-1)
+            self._leave(turn)
 
-    def _count(self, more: int) -> None:
-        with self._counting:
-            self.waiting += more
+    def _line_up(self) -> threading.Lock:
+        turn = threading.Lock()
+        with self._changing:
+            if self._line:
+                turn.acquire()
+            self._line.append(turn)
+        return turn
+
+    def _leave(self, turn: threading.Lock) -> None:
+        """Leave the line; the first one lets the next have its turn."""
+        with self._changing:
+            first = self._line[0] is turn
+            self._line.remove(turn)
+            if first and self._line:
+                self._line[0].release()
 
 
 class WaitingPool(QueuePool):

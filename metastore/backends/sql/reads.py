@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import DROPPED, LIVE
 from metastore.port.unreadable import DEEPEST
 
@@ -23,7 +24,7 @@ OWNED = "o.id, o.owner_id, o.kind, o.name, " + _VERSIONED.format("o")
 STEPS = """SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
   o.principal, o.time, o.path_before, o.path_after, o.changes, o.scope_version, o.in_use, o.doc,
   coalesce(e.created_by, w.created_by) AS created_by, coalesce(e.created_at, w.created_at) AS created_at,
-  o.attempt, o.deadline, o.digest, o.result, o.format
+  o.attempt, o.deadline, o.digest, o.result, o.format, o.fences, o.other_id, o.other_path
 FROM operation o {} """
 
 
@@ -67,15 +68,18 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
     def by_id(self) -> str:
         """From the root down to each id: its nodes with their states, the entity beside the last."""
         return from_named(
-            f"""WITH RECURSIVE up AS (
+            without_comments(f"""WITH RECURSIVE up AS (
+  -- Each wanted entity at height 0, then its parent at height 1, and so on. Parent 0 is the root, which no path names.
+  -- The height is bounded: in a damaged table, parents may form a circle.
   SELECT g.id AS wanted, 0 AS height, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
   FROM guard g WHERE g.id IN ({self.ids})
   UNION ALL
   SELECT up.wanted, up.height + 1, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
   FROM up JOIN guard g ON g.id = up.parent_id WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
+-- The document only beside the wanted entity itself; of its ancestors the guard rows are enough.
 SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}
 FROM up LEFT JOIN entity e ON e.id = up.id AND up.height = 0
-WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
+WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
             self.parameter,
         )
 
@@ -97,6 +101,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""",
         return from_named(self.held, self.parameter)
 
     def _page(self, inner: str, order: str) -> str:
+        # the count comes with each row, and as a row without a page if that is empty: both are of one snapshot
         return from_named(
             f"""SELECT held.n, page.* FROM (SELECT ({self.held}) AS n) AS held
 LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
@@ -131,6 +136,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     @cached_property
     def gone(self) -> str:
         """The child of this kind and name that was dropped last."""
+        # "is not live" is said besides "is dropped", because the partial index of what is not live has that condition
         return from_named(
             f"""SELECT g.key, {NODE.format("g")}, g.state, {ENTITY}
 FROM guard g JOIN entity e ON e.id = g.id

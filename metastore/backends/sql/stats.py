@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
 from metastore.errors import MetastoreError
 from metastore.port.stats import NEWEST, DatabaseStats, HotRow, MarkRow
@@ -26,17 +27,23 @@ __all__ = ["postgres_stats", "sqlite_stats"]
 Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
 """Runs a statement with named parameters, and returns its rows."""
 
-_COMMON = """now AS (SELECT {now} AS at),
+_COMMON = """
+-- The database's clock, looked at once.
+now AS (SELECT {now} AS at),
+-- The newest steps of the feed: more are never counted.
 recent AS MATERIALIZED (
   SELECT seq, time, kind, coalesce(owner_id, entity_id) AS id FROM operation
   WHERE seq IS NOT NULL ORDER BY seq DESC LIMIT {newest}),
+-- The entities that were written most often of late. An owned row counts for its owner; a lease is no entity.
 hot AS MATERIALIZED (
   SELECT id, count(*) AS writes FROM recent
   WHERE id IS NOT NULL AND coalesce(kind, '') <> 'lease' AND time >= (SELECT at FROM now) - CAST(:since AS bigint)
   GROUP BY id ORDER BY count(*) DESC, id LIMIT :page_size),
+-- The marks that are set; the one that ends first stands first.
 marks AS MATERIALIZED (
   SELECT id, mark, marked_at, marked_until FROM guard WHERE mark IS NOT NULL
   ORDER BY marked_until, id LIMIT :page_size),
+-- The ancestors of both, for their paths. The height is bounded: in a damaged table, parents may form a circle.
 up(wanted, height, parent_id, kind, name) AS (
   SELECT g.id, 0, g.parent_id, g.kind, g.name FROM guard g WHERE g.id IN (SELECT id FROM hot UNION SELECT id FROM marks)
   UNION ALL
@@ -50,19 +57,23 @@ _ANSWER = f"""SELECT (SELECT at FROM now), (SELECT format FROM info), (SELECT co
   (SELECT CAST({{array}}({{row}}(wanted, height, kind, name)) AS text) FROM up)"""
 
 _POSTGRES_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-# every transaction that has an id: in a session, or prepared
-_RUNNING = """running AS MATERIALIZED (
+_RUNNING = """
+-- Every transaction that has an id: in a session, or prepared.
+running AS MATERIALIZED (
   SELECT xact_start AS began FROM pg_stat_activity WHERE backend_xid IS NOT NULL
   UNION ALL SELECT prepared FROM pg_prepared_xacts),
+-- When the oldest of them began; not known if this role may not see the start of one.
 oldest AS (
   SELECT CASE WHEN count(*) = count(began) THEN (extract(epoch FROM min(began)) * 1000000)::bigint END AS began,
     count(*) > count(began) AS hidden FROM running),
+-- Each step's distance from the step before it: above 1, there is a gap.
 behind AS (
   SELECT recent.seq, recent.time, recent.seq - lag(recent.seq) OVER (ORDER BY recent.seq) AS step FROM recent),
+-- The first step behind a gap that a running transaction may still fill.
 opened AS (
   SELECT min(behind.seq) AS seq FROM behind, oldest WHERE behind.step > 1 AND behind.time >= oldest.began - 1000000)"""
 _POSTGRES = from_named(
-    f"""WITH RECURSIVE {
+    without_comments(f"""WITH RECURSIVE {
         _COMMON.format(
             now=_POSTGRES_NOW,
             newest=NEWEST,
@@ -76,13 +87,13 @@ _POSTGRES = from_named(
   (SELECT began FROM oldest),
   (SELECT max(mxid_age(datminmxid)) FROM pg_database),
   has_function_privilege('pg_ls_dir(text)', 'EXECUTE'),
-  has_function_privilege('pg_control_checkpoint()', 'EXECUTE')""",
+  has_function_privilege('pg_control_checkpoint()', 'EXECUTE')"""),
     "%(name)s",
 )
-_SQLITE = f"""WITH RECURSIVE {
+_SQLITE = without_comments(f"""WITH RECURSIVE {
     _COMMON.format(now="CAST(:now AS bigint)", newest=NEWEST, join="JOIN guard g ON g.id = up.parent_id")
 }
-{_ANSWER.format(array="json_group_array", row="json_array")}"""
+{_ANSWER.format(array="json_group_array", row="json_array")}""")
 
 _MEMBERS_PER_FILE: Final = 32 * 409 * 4  # pages of a segment, groups on a page of 8 KiB, members of a group
 _MEMBERS_BY_FILES = f"SELECT count(*) * {_MEMBERS_PER_FILE} FROM pg_ls_dir('pg_multixact/members')"

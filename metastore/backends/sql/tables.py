@@ -4,6 +4,7 @@
                with any of them. Narrow, because shared guards lock these rows.
 ``entity``     what each entity is: its version and its document.
 ``owned``      rows that belong to one entity: partitions, statistics.
+``relation``   rows between two entities: owners, tags, policies, memberships, grants.
 ``operation``  one row per write of an operation: history, change feed, result and intent at once. Rows
                without a position are no history: intents (action pending), operations that came to
                nothing (failed, unchanged), and those that may be claimed again (forbidden, moved,
@@ -34,7 +35,7 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["entity", "guard", "info", "lease", "lease_waiter", "metadata", "operation", "owned", "staged"]
+__all__ = ["entity", "guard", "info", "lease", "lease_waiter", "metadata", "operation", "owned", "relation", "staged"]
 
 metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default
@@ -117,6 +118,26 @@ owned = Table(
     UniqueConstraint("id", name="owned_id"),
 )
 
+relation = Table(
+    "relation",
+    metadata,
+    Column("from_id", _Id, nullable=False),
+    Column("kind", _Name, nullable=False),
+    Column("slot", _Id, nullable=False),  # the other end; 0 where an entity has one relation of the kind at most
+    Column("column_id", _Id, nullable=False),  # 0: it goes from the entity itself
+    Column("value", _Name, nullable=False),  # "": none
+    Column("id", _Id, nullable=False),
+    Column("to_id", _Id, nullable=False),
+    Column("version", _Id, nullable=False),
+    Column("created_by", Text),
+    Column("created_at", _Id, nullable=False),
+    Column("modified_by", Text),
+    Column("modified_at", _Id, nullable=False),
+    PrimaryKeyConstraint("from_id", "kind", "slot", "column_id", "value", name="relation_pkey"),
+    UniqueConstraint("id", name="relation_id"),
+    Index("relation_to", "to_id", "kind", "value", "from_id", "column_id"),
+)
+
 operation = Table(
     "operation",
     metadata,
@@ -142,6 +163,8 @@ operation = Table(
     Column("result", Text),  # what was answered, where the row itself does not say it: JSON
     Column("format", Integer),  # of an intent: the format of its changes
     Column("fences", Text),  # under which leases it was committed: JSON, pairs of id and token
+    Column("other_id", _Id),  # of a relation: the end that it leads to; owner_id is the end that it goes from
+    Column("other_path", Text),  # of a relation: the other end's path
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
     UniqueConstraint("seq", name="operation_seq"),
     UniqueConstraint("entity_id", "version", name="operation_version"),

@@ -20,13 +20,15 @@ from metastore.backends.sql.decode import (
     step,
 )
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
-from metastore.backends.sqlite import intents
+from metastore.backends.sqlite import intents, relations
 from metastore.backends.sqlite.commit import UNMARK, apply
 from metastore.backends.sqlite.connect import DRIVER, raise_read_error
 from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.reads import READ, SqliteReads
 from metastore.backends.sqlite.restore import SqliteRestorer
+from metastore.backends.sqlite.text import all_rows
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
@@ -38,11 +40,14 @@ from metastore.port.records import (
     Pending,
     Turn,
 )
+from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
+
+_SWEEP = relations.READ_RELATIONS.sweep()
 
 T = TypeVar("T")
 
@@ -81,7 +86,7 @@ class SqliteBackend(SqliteReads):
             with self.pool.connection() as connection:
                 connection.execute("BEGIN")  # entity and intents at one instant
                 rows = intents.pending_rows(connection, READ, entity_id, operation_id, limit, self._clock.micros())
-                chain = connection.execute(READ.by_id, {"ids": json.dumps([entity_id])}).fetchall()
+                chain = all_rows(connection, READ.by_id, {"ids": json.dumps([entity_id])})
                 connection.execute("COMMIT")
         except DRIVER.Error as error:
             raise_read_error(error)
@@ -165,6 +170,18 @@ class SqliteBackend(SqliteReads):
     def below(self, entity_id: int, limit: int) -> list[tuple[int, str]]:
         rows = self._rows(collect_sql.BELOW, {"entity_id": entity_id, "page_size": limit})
         return [(row[0], row[1]) for row in rows]
+
+    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
+        return self._written(lambda connection, _: relations.delete_relations(connection, ids, limit))
+
+    def sweep_relations(self, after: int, limit: int) -> Sweep:
+        rows = self._rows(_SWEEP, {"after": after, "page_size": limit})
+        missing = [row[0] for row in rows if row[1]]
+        deleted = self._written(lambda connection, _: relations.delete_missing(connection, missing)) if missing else 0
+        return sweep(rows, deleted)
+
+    def delete_columns(self, relation_ids: Sequence[int]) -> None:
+        self._written(lambda connection, _: relations.delete_columns(connection, relation_ids))
 
     def delete_entities(self, ids: Sequence[int]) -> int:
         try:

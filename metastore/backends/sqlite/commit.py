@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
+from metastore.backends.sqlite import relations
+from metastore.backends.sqlite.text import is_no_text
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
@@ -30,14 +32,18 @@ from metastore.port.commit import (
     Expect,
     Guard,
     Insert,
+    Listing,
     Newest,
     Put,
     Read,
+    Relate,
+    Relations,
     Result,
     Update,
     Write,
 )
 from metastore.port.leases import fences
+from metastore.port.unreadable import damaged
 
 __all__ = [
     "CLEARED",
@@ -66,6 +72,9 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
         raise PreconditionFailed("marked", commit.held)
     for read in in_time(commit.reads):
         _check_read(connection, read)
+    for guard in commit.guards:
+        if guard.bump:
+            connection.execute("UPDATE guard SET scope_version = scope_version + 1 WHERE id = ?", (guard.id,))
     writer = _Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in in_time(commit.writes)])
     if commit.claim and not any(results):  # nothing takes the tombstone's place: it stays
@@ -161,6 +170,13 @@ def next_seq(connection: Any) -> int:
 
 
 def _check_read(connection: Any, read: Read) -> None:
+    if isinstance(read, Relations):
+        relations.check(connection, read)
+    else:
+        _check_other_read(connection, read)
+
+
+def _check_other_read(connection: Any, read: Expect | Absent | Listing | Children | Newest) -> None:
     if isinstance(read, Expect):
         sql = f"SELECT version FROM {'owned' if read.owned else 'entity'} WHERE id = ?"
         row = connection.execute(sql, (read.id,)).fetchone()
@@ -231,7 +247,7 @@ class _Writer:
             return self._update(write)
         if isinstance(write, Put):
             return self._put(write)
-        return self._delete(write)
+        return self._relate(write) if isinstance(write, Relate) else self._delete(write)
 
     def _insert(self, write: Insert) -> Result | None:
         # asked, not left to the unique index: an error would not say which name is taken
@@ -259,13 +275,26 @@ class _Writer:
             sql = """UPDATE operation SET action = 'moved', attempt = coalesce(attempt, 0) + 1
             WHERE entity_id = ? AND action = 'pending' AND (format <= ? OR ?)"""
             self._run(sql, (write.id, FORMAT, write.scope_version is not None))
-        ((doc,),) = self._run(
+        ((doc,),) = self._returned(
+            write,
+            write.id,
             """UPDATE entity SET version = version + 1, doc = coalesce(?, doc), modified_by = ?, modified_at = ?
             WHERE id = ? RETURNING doc""",
             (write.doc, self._commit.principal, self._now, write.id),
-        ).fetchall()
+        )
         scope, in_use = self._run("SELECT scope_version, in_use FROM guard WHERE id = ?", (write.id,)).fetchone()
         return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc))
+
+    def _returned(self, write: Update | Delete, row_id: int, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
+        """Run a write of one row; return what it returns. Raises UnreadableRow."""
+        try:
+            rows: list[Any] = self._run(sql, parameters).fetchall()
+        except Exception as error:
+            if not is_no_text(error):
+                raise
+            why = UnicodeError("one of its texts is not UTF-8")
+            raise damaged(why, write.event.kind, row_id, write.version) from None
+        return rows
 
     def _stand(self, write: Update) -> None:
         place = write.place
@@ -315,8 +344,18 @@ class _Writer:
         known = self._owned(write)
         assert known is not None
         row_id, version = known
-        ((doc,),) = self._run("DELETE FROM owned WHERE id = ? RETURNING doc", (row_id,)).fetchall()
+        ((doc,),) = self._returned(write, row_id, "DELETE FROM owned WHERE id = ? RETURNING doc", (row_id,))
         return self._log(write, row_id, version + 1, write.owner_id, (None, None, doc))
+
+    def _relate(self, write: Relate) -> Result | None:
+        commit = self._commit
+        written = relations.write(
+            self._run, write, lambda: next_id(self._connection), commit.principal, self._now, skip=commit.skip_existing
+        )
+        if written is None:
+            return None
+        row_id, version = written
+        return self._log(write, row_id, version, write.from_id, (None, None, write.doc), write.to_id)
 
     def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
         """Return (id, version) of the row to write; None if it is new, which must be expected."""
@@ -331,7 +370,13 @@ class _Writer:
         return row
 
     def _log(
-        self, write: Write, row_id: int, version: int, owner_id: int | None, after: tuple[Any, Any, Any]
+        self,
+        write: Write,
+        row_id: int,
+        version: int,
+        owner_id: int | None,
+        after: tuple[Any, Any, Any],
+        other_id: int | None = None,
     ) -> Result:
         """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
         seq = next_seq(self._connection)
@@ -340,8 +385,8 @@ class _Writer:
         held = fences(commit.leases) if commit.leases else None
         self._run(
             """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
-            time, path_before, path_after, changes, scope_version, in_use, doc, digest, fences)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            time, path_before, path_after, changes, scope_version, in_use, doc, digest, fences,
+            other_id, other_path) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
                 *(
@@ -353,6 +398,8 @@ class _Writer:
                     *after,
                     digest,
                     held,
+                    other_id,
+                    event.other_path,
                 ),
             ),
         )

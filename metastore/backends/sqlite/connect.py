@@ -20,8 +20,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
+from metastore.backends.sqlite.text import is_no_text
 from metastore.clock import SYSTEM
-from metastore.deadlines import remaining
+from metastore.deadlines import remaining, stopping
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -29,6 +30,7 @@ from metastore.errors import (
     MetastoreError,
     MigrationNeeded,
     StoreClosed,
+    UnreadableRow,
 )
 from metastore.port.stats import PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
@@ -105,7 +107,8 @@ class Pool:
                     raise
             return self._opened_immutable()
         except DRIVER.Error as error:
-            raise BackendUnavailable(
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            raise (BackendRefused if code == sqlite3.SQLITE_NOTADB else BackendUnavailable)(
                 f"cannot open the SQLite database {self._database}: {error}; check the path and its permissions"
             ) from None
 
@@ -158,6 +161,9 @@ class Pool:
         connection: Any = lent.driver_connection
         try:
             yield connection
+        except DRIVER.Error as error:
+            error.add_note(self._database)
+            raise
         finally:
             if connection.in_transaction:
                 connection.rollback()
@@ -171,7 +177,7 @@ class Pool:
         """
         if not self._in_memory:
             _warn_once()
-        ends = SYSTEM.monotonic() + remaining(SYSTEM, self._timeout)
+        ends, stop = SYSTEM.monotonic() + remaining(SYSTEM, self._timeout), stopping()
         connection.execute("PRAGMA busy_timeout = 0")
         try:
             while True:
@@ -180,7 +186,8 @@ class Pool:
                     return
                 except DRIVER.Error as error:
                     verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
-                    if verdict is not Verdict.RETRY or SYSTEM.monotonic() > ends:
+                    stopped = stop is not None and stop.asked
+                    if verdict is not Verdict.RETRY or stopped or SYSTEM.monotonic() > ends:
                         raise
                 SYSTEM.sleep(SYSTEM.uniform(0.0, _BUSY_WAIT))
         finally:
@@ -271,14 +278,19 @@ def raise_read_error(error: Exception) -> NoReturn:
 
 
 def _translated(error: Exception) -> MetastoreError | Exception:
+    if is_no_text(error):
+        return UnreadableRow("a row that the call writes or deletes", "one of its texts is not UTF-8")
     verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
+    file = next(iter(getattr(error, "__notes__", ())), "")
     if verdict is Verdict.SCHEMA:
         return MigrationNeeded(f"the database has no fitting schema ({error}); run: metastore migrate")
     if verdict is Verdict.REFUSED:
-        return BackendRefused(f"the database refuses it: {error}; make the file and its folder writable")
+        foreign = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_NOTADB  # type: ignore[attr-defined]
+        again = "check the path" if foreign else "make the file and its folder writable"
+        return BackendRefused(f"the database {file} refuses it: {error}; {again}")
     if verdict in (Verdict.UNAVAILABLE, Verdict.UNKNOWN, Verdict.RETRY):
         return BackendUnavailable(
-            f"the database cannot do this now: {error}; free it or check the file, then try again"
+            f"the database {file} cannot do this now: {error}; free it or check the file, then try again"
         )
     if verdict is Verdict.REJECTED:
         return InvalidArgument(f"the database refuses a value: {error}")

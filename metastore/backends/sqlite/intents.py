@@ -11,6 +11,7 @@ from uuid import UUID
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sqlite.commit import CLEARED, STAND, THEIR_TURN, check_guards, take_row
+from metastore.backends.sqlite.text import all_rows
 from metastore.errors import outcome_forgotten
 from metastore.port.backend import MOST_AHEAD
 from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution, Result
@@ -80,10 +81,8 @@ def pending_rows(
       ORDER BY time, operation_id LIMIT :limit)"""
     sql = f"{read.named_steps} WHERE o.ordinal = 0 AND (o.operation_id IN ({chosen}) OR o.operation_id = :own)"
     own = None if operation_id is None else str(operation_id)
-    rows: list[tuple[Any, ...]] = connection.execute(
-        sql + " ORDER BY o.time, o.operation_id", {"id": entity_id, "limit": limit, "own": own, "now": now}
-    ).fetchall()
-    return rows
+    parameters = {"id": entity_id, "limit": limit, "own": own, "now": now}
+    return all_rows(connection, sql + " ORDER BY o.time, o.operation_id", parameters)
 
 
 def help_intents(connection: Any, help_: Help, now: int) -> tuple[Result, ...]:

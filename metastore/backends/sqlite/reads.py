@@ -9,6 +9,8 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+from metastore.backends.sql import relations as relation_rows
+from metastore.backends.sql import rights as rights_sql
 from metastore.backends.sql import snapshot as verify_sql
 from metastore.backends.sql.decode import (
     child,
@@ -26,6 +28,8 @@ from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
+from metastore.backends.sqlite.relations import READ_RELATIONS
+from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
 from metastore.clock import Clock
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
@@ -38,6 +42,8 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
+from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.rights import RightRows, Whose
 
 __all__ = ["READ", "SqliteReads"]
 
@@ -56,6 +62,9 @@ _FIND = FindSql(
     by_id="guard g ON g.id = {}",
     entity="entity e ON e.id = up.id AND up.height = 0",
 )
+_related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
+_RELATIONS = READ_RELATIONS.relations()
+_PLACES = "(SELECT value FROM json_each(:places))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 
 
@@ -69,10 +78,14 @@ class SqliteReads:
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         try:
             with self.pool.connection() as connection:
-                rows: list[tuple[Any, ...]] = connection.execute(text, parameters).fetchall()
-                return rows
+                return all_rows(connection, text, parameters)
         except DRIVER.Error as error:
             raise_read_error(error)
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        statement = rights_sql.statement(_PLACES, below=below is not None)
+        named = {"lake": whose.lake, "name": whose.user, "places": json.dumps(list(places)), "below": below}
+        return rights_sql.decoded(self._rows(statement, named))
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):
@@ -81,7 +94,7 @@ class SqliteReads:
             with self.pool.connection() as connection:
                 if len(lookups) > 1:
                     connection.execute("BEGIN")  # all of them at one instant
-                rows = [connection.execute(_resolve(len(w.names)), lookup_parameters(w)).fetchone() for w in lookups]
+                rows = [_first(connection, _resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
                 if len(lookups) > 1:
                     connection.execute("COMMIT")
         except DRIVER.Error as error:
@@ -132,6 +145,23 @@ class SqliteReads:
         found = {row[0]: owned_record(row[1:]) for row in rows}
         return [found.get(n) for n in range(len(names))]
 
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.related(record.chain[-1].id, kind, above=above, doc=doc)
+        depth = relation_rows.path_of(target)
+        where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
+        return relation_rows.related(self._rows(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
+
+    def relating(
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        where = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **relation_rows.key_after(after)}
+        return relation_rows.relating(self._rows(_relating(valued=value is not None), where))
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        return relation_rows.relations(self._rows(_RELATIONS, {"kind": kind, "wanted": json.dumps(list(slots))}))
+
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         rows = self._rows(READ.history, {"entity_id": entity_id, "after": after, "page_size": limit})
         return [step(row) for row in rows]
@@ -159,7 +189,8 @@ class SqliteReads:
         try:
             with self.pool.connection() as connection:
                 connection.execute("BEGIN")
-                yield _Snapshot(connection)
+                with lenient(connection) as reader:
+                    yield _Snapshot(connection, reader)
                 connection.execute("ROLLBACK")
         except DRIVER.Error as error:
             raise_read_error(error)
@@ -172,27 +203,40 @@ class SqliteReads:
         return True
 
 
+def _first(connection: Any, text: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
+    rows = all_rows(connection, text, parameters)
+    return rows[0] if rows else None
+
+
 _AMONG = "IN (SELECT value FROM json_each(:ids))"
+
+
+_TEXTS = {
+    "guard": ("id", "kind", "family", "name", "key"),
+    "entity": ("id", "doc", "created_by", "modified_by"),
+    "owned": ("id", "kind", "name", "doc", "created_by", "modified_by"),
+    "operation": ("entity_id", "action", "principal", "path_before", "path_after", "changes", "doc", "result"),
+    "lease": ("id", "name", "owner", "incarnation"),
+}
+"""The texts in which :meth:`_Snapshot.not_utf8` looks, after the column that names the row."""
 
 
 class _Snapshot:
     """Cursors in one read transaction; the first of them to read fixes the instant."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, connection: Any, reader: LenientReader) -> None:
+        self._connection, self._reader = connection, reader
 
     def rows(
         self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
     ) -> Iterator[tuple[Any, ...]]:
         if only is None:
-            return iter(self._connection.execute(verify_sql.select(table, columns, order)))
-        return iter(
-            self._connection.execute(verify_sql.select(table, columns, order, _AMONG), {"ids": json.dumps(only)})
-        )
+            return self._reader.rows(verify_sql.select(table, columns, order))
+        return self._reader.rows(verify_sql.select(table, columns, order, _AMONG), {"ids": json.dumps(only)})
 
     def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
         parameters = {"ids": json.dumps(parent_ids)}
-        return iter(self._connection.execute(verify_sql.select_below(columns, _AMONG, gone=gone), parameters))
+        return self._reader.rows(verify_sql.select_below(columns, _AMONG, gone=gone), parameters)
 
     def numbers(self) -> tuple[int, int]:
         row = self._connection.execute(verify_sql.SQLITE_NUMBERS).fetchone()
@@ -200,3 +244,10 @@ class _Snapshot:
 
     def cached(self) -> list[str]:
         return []
+
+    def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
+        for table, columns in _TEXTS.items():
+            for row in self._connection.execute(f"SELECT {', '.join(columns)} FROM {table}"):
+                for column, value in zip(columns, row, strict=True):
+                    if isinstance(value, NotUtf8):
+                        yield table, row[0], column

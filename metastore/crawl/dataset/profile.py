@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 import metastore
 from metastore.clock import SYSTEM
 from metastore.crawl.dataset.aggregate import figures_of
+from metastore.crawl.files.limits import Limits
 from metastore.crawl.report import Failure
 from metastore.errors import MetastoreError
 from metastore.kinds.table.kind import Table
@@ -57,11 +58,15 @@ class Profiled:
 
 
 def profile_tables(
-    spark: SparkSession | SparkContext, url: str | None, paths: Sequence[Names], principal: str | None
+    spark: SparkSession | SparkContext,
+    url: str | None,
+    paths: Sequence[Names],
+    principal: str | None,
+    limits: Limits | None = None,
 ) -> Iterator[Failure | Profiled]:
     """Write the profiles of the tables at ``paths``; yield the result of each as it ends.
 
-    Closing the iterator stops the work.
+    A table that is beyond ``limits`` is not read, and is a failure. Closing the iterator stops the work.
     """
     session = spark if isinstance(spark, SparkSession) else SparkSession.builder.getOrCreate()
     with metastore.open(url, principal=principal) as store:
@@ -69,15 +74,15 @@ def profile_tables(
         for path, table in zip(paths, tables, strict=True):
             if table is None:
                 yield Failure(format_path(path), "cannot be profiled: the table does not exist any more")
-        work = _Profiler(session, store)
+        work = _Profiler(session, store, limits or Limits())
         yield from work.all([table for table in tables if table is not None])
 
 
 class _Profiler:
     """Profiles tables of one store."""
 
-    def __init__(self, spark: SparkSession, store: metastore.Store) -> None:
-        self.spark, self.store = spark, store
+    def __init__(self, spark: SparkSession, store: metastore.Store, limits: Limits) -> None:
+        self.spark, self.store, self.limits = spark, store, limits
         self.group = f"metastore-profile-{SYSTEM.operation_id()}"
 
     def all(self, tables: Sequence[Table]) -> Iterator[Failure | Profiled]:
@@ -101,6 +106,8 @@ class _Profiler:
         path = readable.table.path
         if before is not None and _is_current(before, readable):
             return Profiled(path, before.get("rows", 0), fresh=False)
+        if (reason := _beyond(readable, self.limits)) is not None:
+            return Failure(path, f"cannot be profiled: {reason}")
         self.spark.sparkContext.setJobGroup(self.group, f"profile {path}", interruptOnCancel=True)
         try:
             values = profile(self.spark, readable)
@@ -121,6 +128,16 @@ def profile(spark: SparkSession, readable: Readable) -> dict[str, Any]:
     if (signature := _signature(readable)) is not None:
         values["signature"] = signature
     return _bounded(values)
+
+
+def _beyond(readable: Readable, limits: Limits) -> str | None:
+    """Return why a table is not read: its files hold more rows than they may have bytes when they are unpacked."""
+    seen = readable.seen or {}
+    rows, size = seen.get("rows"), seen.get("bytes")
+    if type(rows) is not int or type(size) is not int:
+        return None
+    most, reason = limits.most(size)
+    return f"its files hold {rows:,} rows, each of a byte or more: it {reason}" if rows > most else None
 
 
 def _signature(readable: Readable) -> Any:

@@ -37,9 +37,9 @@ class Limits:
     def unpacked(self, opener: Callable[[], AbstractContextManager[IO[bytes]]], size: int) -> Iterator[IO[bytes]]:
         """Open the text that is packed in a file of ``size`` bytes; reading beyond the limits raises NotThisFormat."""
         with opener() as stream:
-            yield bounded(stream, *self._most(size))
+            yield bounded(stream, *self.most(size))
 
-    def _most(self, size: int) -> tuple[int, str]:
+    def most(self, size: int) -> tuple[int, str]:
         """Return how many bytes a file of ``size`` may unpack to, and the reason that more is refused."""
         by_ratio = max(_ALWAYS, self.max_ratio * size)
         if by_ratio < self.max_unpacked:

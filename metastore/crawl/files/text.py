@@ -10,7 +10,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
-import lzma
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 import pyarrow as pa
 
 from metastore.crawl.files.open import InputFile
+from metastore.crawl.files.reasons import NotThisFormat
+from metastore.crawl.files.xz import XzFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ _OPENERS: Final[dict[str, Callable[[Any], Any]]] = {
     "gzip": lambda raw: gzip.GzipFile(fileobj=raw),
     "bzip2": bz2.BZ2File,
     "zstd": lambda raw: pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"),
-    "xz": lzma.LZMAFile,
+    "xz": XzFile,
 }
 _BINARY: Final = (
     *((magic, f"is compressed with {name}") for magic, name in _PACKED.items() if name != "zip"),
@@ -55,10 +56,6 @@ _BINARY: Final = (
     (b"SQLite format 3", "is an SQLite database"),
 )
 _MARKUP: Final = ((b"%pdf-", "is a PDF document"), *((x, "is HTML or XML") for x in (b"<!doctype", b"<html", b"<?xml")))
-
-
-class NotThisFormat(Exception):
-    """The file is not what its ending says, damaged or too great. The message says how, in one line."""
 
 
 @dataclass(frozen=True)

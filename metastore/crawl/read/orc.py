@@ -10,6 +10,7 @@ import pyarrow.orc
 from metastore.columns.arrow import columns_from_arrow
 from metastore.columns.column import Column
 from metastore.crawl.files.open import InputFile
+from metastore.crawl.read.orc_tail import OrcFile
 
 __all__ = ["read_orc", "why_not_orc"]
 
@@ -19,7 +20,9 @@ _MAGIC = b"ORC"
 def read_orc(file: InputFile) -> tuple[tuple[Column, ...], int]:
     """Return the columns and the number of rows."""
     with file.arrow() as source:
-        reader = pyarrow.orc.ORCFile(source)
+        end = OrcFile(source)
+        end.check()
+        reader = pyarrow.orc.ORCFile(pa.PythonFile(end, mode="r"))
         schema, rows = reader.schema, reader.nrows
     return _columns(schema.remove_metadata().serialize().to_pybytes()), rows
 

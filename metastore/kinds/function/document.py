@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final
 
 from metastore.arguments import items, shown
@@ -21,6 +20,7 @@ from metastore.columns.column import Column, check_columns, clean_flag, clean_op
 from metastore.columns.types import parse
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.names import clean_text
+from metastore.plain import read_only
 
 __all__ = [
     "Definition",
@@ -82,7 +82,7 @@ class Implementation:
             places,
             language=self.language.lower(),
             runtime=runtime and runtime.lower(),
-            properties=MappingProxyType(clean),
+            properties=read_only(clean),
         )
 
     def __hash__(self) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from metastore.kinds.entity import Entity
 from metastore.kinds.field import doc_field
 from metastore.kinds.kind import Kind
+from metastore.plain import read_only
 
 __all__ = ["MODEL", "Model"]
 
@@ -16,7 +16,7 @@ class Model(Entity):
     """A model. ``latest_version`` is the number of the version added last, 0 if there was none."""
 
     latest_version: int = doc_field(default=0, decode=int, given=False)
-    aliases: Mapping[str, int] = doc_field(dict, default=(), decode=MappingProxyType, given=False)
+    aliases: Mapping[str, int] = doc_field(dict, default=(), decode=read_only, given=False)
 
 
 MODEL = Kind("model", "model", ("schema",), Model, since=2)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from metastore.kinds.entity import Owned
 from metastore.kinds.field import doc_field
 from metastore.kinds.kind import OwnedKind
 from metastore.kinds.model.document import clean_aliases, clean_uris
+from metastore.plain import read_only
 
 __all__ = ["MODEL_VERSION", "ModelVersion"]
 
@@ -16,7 +16,7 @@ __all__ = ["MODEL_VERSION", "ModelVersion"]
 class ModelVersion(Owned):
     """A version of a model: where it is, and the aliases that point to it."""
 
-    uris: Mapping[str, str] = doc_field(clean_uris, decode=MappingProxyType)
+    uris: Mapping[str, str] = doc_field(clean_uris, decode=read_only)
     aliases: tuple[str, ...] = doc_field(clean_aliases, default=(), decode=tuple)
 
     @property

@@ -26,6 +26,7 @@ from metastore.leases.objects.queue import ObjectQueue
 from metastore.leases.objects.watch import Watch
 from metastore.names import MAX_NAME
 from metastore.port.commit import LeaseToken
+from metastore.port.unreadable import Unreadable
 
 __all__ = ["Mirror", "ObjectBook"]
 
@@ -259,7 +260,7 @@ class ObjectBook:
             grant = grant._replace(fence=fence)
         return grant, holder
 
-    def audit(self, name: str) -> Iterator[LeaseEvent]:
+    def audit(self, name: str, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
         if not self._form.own:
             raise InvalidArgument("Hudi's lock files keep no history; format='metastore' does")
         file = self._cells.read(name, self._ends())

@@ -17,6 +17,7 @@ from metastore.leases.objects.book import ObjectBook
 from metastore.leases.objects.format import FORMATS
 from metastore.leases.objects.urls import open_objects
 from metastore.port.commit import LeaseToken
+from metastore.port.unreadable import Unreadable
 
 __all__ = ["FencedStore", "ObjectStoreLeases"]
 
@@ -88,12 +89,12 @@ class ObjectStoreLeases(Leases):
     ) -> None:
         self.close()
 
-    def audit(self, name: str) -> Iterator[LeaseEvent]:
-        """Yield the last 32 events of a lease, oldest first.
+    def audit(self, name: str, *, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
+        """Yield the last 32 events of a lease, oldest first. They are one object: ``unreadable`` is never called.
 
         The commits under it are in the audit of the store that it fences. Raises InvalidArgument for Hudi's files.
         """
-        return super().audit(name)
+        return super().audit(name, unreadable=unreadable)
 
     def __repr__(self) -> str:
         return f"ObjectStoreLeases({self._place!r})"

@@ -1,0 +1,98 @@
+"""Read rows with text that is not UTF-8, which a failing disk or a change by hand leaves in a SQLite file.
+
+Python's driver raises for such a text, and does not say which row it is in. Here the row comes back so that its reader
+raises the error that names it: its document, or its changes, is a :class:`NotUtf8`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+__all__ = ["LenientReader", "NotUtf8", "all_rows", "is_no_text", "lenient"]
+
+Row = tuple[Any, ...]
+_REFUSING = ("doc", "changes")
+"""Every reader of a row decodes one of these columns."""
+_JSON = (*_REFUSING, "result", "fences")
+
+
+class NotUtf8(bytes):
+    """A text that is not UTF-8. ``json.loads`` decodes bytes, and so gets this error."""
+
+    column = ""
+
+    def decode(self, *_: object, **__: object) -> NoReturn:
+        """Raise UnicodeError, which readers take for any other text that is no JSON."""
+        raise UnicodeError(f"the text in its column {self.column} is not UTF-8")
+
+
+def is_no_text(error: Exception) -> bool:
+    """Whether the driver raised this for a text that is not UTF-8: it has no code of SQLite's then."""
+    return getattr(error, "sqlite_errorcode", None) is None and str(error).startswith("Could not decode to UTF-8")
+
+
+def all_rows(connection: Any, text: str, parameters: dict[str, Any]) -> list[Row]:
+    """Return the rows of a statement that only reads."""
+    try:
+        rows: list[Row] = connection.execute(text, parameters).fetchall()
+    except Exception as error:
+        if not is_no_text(error):
+            raise
+        with lenient(connection) as reader:
+            return list(reader.rows(text, parameters))
+    return rows
+
+
+@contextmanager
+def lenient(connection: Any) -> Iterator[LenientReader]:
+    """Let a connection read every text until the block ends. Only for reads that may be slower."""
+    reader, before = LenientReader(connection), connection.text_factory
+    connection.text_factory = reader.decoded
+    try:
+        yield reader
+    finally:
+        connection.text_factory = before
+
+
+class LenientReader:
+    """Reads rows with any text."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._found = False
+
+    def decoded(self, text: bytes) -> str | NotUtf8:
+        """Return what the driver gives for a text."""
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            self._found = True
+            return NotUtf8(text)
+
+    def rows(self, text: str, parameters: dict[str, Any] | Sequence[Any] = ()) -> Iterator[Row]:
+        """Return the rows of a statement. It is sent at once, and the rows are read one by one."""
+        cursor = self._connection.execute(text, parameters)
+        columns = [column[0] for column in cursor.description]
+        return (_marked(row, columns) if self._found else row for row in cursor)
+
+
+def _marked(row: Row, columns: Sequence[str]) -> Row:
+    """Return a row with a document and changes that refuse to be read, if one of its texts is not UTF-8.
+
+    Names and principals show their bytes as lone surrogates.
+    """
+    refusing: NotUtf8 | None = None
+    for column, value in zip(columns, row, strict=True):
+        if isinstance(value, NotUtf8):
+            refusing, value.column = value, column
+    if refusing is None:
+        return row
+
+    def shown(column: str, value: Any) -> Any:
+        if column in _REFUSING:
+            return refusing
+        return str(value, errors="surrogateescape") if isinstance(value, NotUtf8) and column not in _JSON else value
+
+    return tuple([shown(column, value) for column, value in zip(columns, row, strict=True)])
