@@ -84,7 +84,10 @@ class _Group:
     def _step(self, handle: Waiter, proposal: Proposal[Any]) -> int:
         one, record = handle.request, self.record
         write = proposal.writes[0]
-        if not isinstance(write, Update) or write.doc is None or write.scope_version is not None or proposal.reads:
+        if not isinstance(write, Update) or write.doc is None or write.scope_version is not None:
+            raise Left
+        others = proposal.reads or proposal.exclusive or len(proposal.writes) != 1
+        if others or (self.together is not None and self.together.guards != proposal.guards):
             raise Left
         self.steps.append(AlterStep(one.id, one.principal, write.doc, write.event.changes))
         self.members.append(Decided(handle, proposal=proposal, version=record.version + 1))

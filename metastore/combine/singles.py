@@ -70,7 +70,7 @@ def _row(proposal: Any) -> tuple[Hashable, int]:
     if not isinstance(proposal, Proposal) or proposal.reads or proposal.skip_existing or len(proposal.writes) != 1:
         raise Left
     write = proposal.writes[0]
-    if any(guard.exclusive for guard in proposal.guards):
+    if proposal.exclusive or any(guard.exclusive for guard in proposal.guards):
         raise Left
     if isinstance(write, Insert) and write.id is None:
         return (write.parent_id, write.family, write.key), len(write.doc)

@@ -48,6 +48,8 @@ class Writes:
     def __init__(self, session: Session, lane: Lane[Waiting[Any], Any]) -> None:
         self._lane = lane
         self._clock = session.clock
+        self._active: set[object] = set()
+        """The requests of this process that are under way. (A forked child may count some of its parent's.)"""
         self._last_lost = -math.inf
         self._contended: _Bounded[float] = _Bounded()
         """Until when what a request is about counts as contended, because an attempt lost there."""
@@ -62,7 +64,17 @@ class Writes:
         travels = request.verb in self._together and request.where is not None
         if not travels or call.lease is not None or call.operation_id is not None:
             return Operation(session, request, call).run()
-        term = self._lane.lead() if self._last_lost < session.clock.monotonic() - _STAYS else None
+        me = object()
+        self._active.add(me)
+        try:
+            return self._run(session, request, call)
+        finally:
+            self._active.discard(me)
+
+    def _run(self, session: Session, request: Request[T], call: Call) -> T:
+        # where an attempt lost lately, one that goes alone would be announced after one more: others may come along
+        quiet = len(self._active) == 1 or self._last_lost < session.clock.monotonic() - _STAYS
+        term = self._lane.lead() if quiet else None
         if term is not None:
             return self._alone(session, request, call, term)
         one = waiting(session, request, call)

@@ -198,6 +198,7 @@ def test_one_that_gives_up_lets_the_next_have_its_turn(url: str) -> None:
     with ms.open(url, pool_size=1) as store, ThreadPoolExecutor(3) as threads:
         store.metalakes.create("lake")
         with ExitStack() as stack:
+            stack.enter_context(full_operations(store))
             taken(store, stack, 1)
             hasty = threads.submit(store.bind(deadline=0.5).metalakes.exists, "lake")
             assert wait_until(lambda: use(store)[2] == 1, 20)

@@ -117,12 +117,6 @@ class PostgresReads:
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return self._read(lambda connection: connection.execute(text, parameters).fetchall())
 
-    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
-        named = {"lake": whose.lake, "name": whose.user, "places": list(places)}
-        return rights_sql.decoded(
-            self._rows(_rights(below=below is not None), named if below is None else named | {"below": below})
-        )
-
     def _fetch(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         """Do the same on the hot path; after an error, with all that a read knows of those."""
         try:
@@ -131,6 +125,12 @@ class PostgresReads:
             if isinstance(error, OutOfTime):
                 raise_read_error(error)
             return self._rows(text, parameters)
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        named = {"lake": whose.lake, "name": whose.user, "places": list(places)}
+        return rights_sql.decoded(
+            self._rows(_rights(below=below is not None), named if below is None else named | {"below": below})
+        )
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):
