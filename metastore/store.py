@@ -179,14 +179,21 @@ class Store(Managers):
         return find(self._session, looked_for, under.path if isinstance(under, Entity) else str(under))
 
     def transaction(
-        self, lease: Fencing | None = None, *, principal: str | None = None, deadline: float | None = None
+        self,
+        lease: Fencing | None = None,
+        *,
+        principal: str | None = None,
+        deadline: float | None = None,
+        operation_id: UUID | str | None = None,
     ) -> Transaction:
         """Begin a transaction: ``with store.transaction() as tx: tx.tables.alter(…)``.
 
         It commits when the block ends. It raises VersionConflict if something that it read has changed: run it again.
         It raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) holds for the commit.
+        It commits under ``operation_id``, so that ``outcome`` finds it. If that id has been used already, it
+        writes nothing and raises OperationIdReused.
         """
-        return Transaction(self._session, Call(principal, deadline, lease=lease))
+        return Transaction(self._session, Call(principal, deadline, operation_id, lease))  # type: ignore[arg-type]
 
     def run(
         self,

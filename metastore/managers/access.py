@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Unpack, cast
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
+from metastore.governance.privileges import known_privilege
 from metastore.kinds.entity import Entity, utc
 from metastore.kinds.kind import Kind
 from metastore.kinds.principal import Group, Role, User
@@ -132,7 +133,7 @@ class Roles(Manager[Role]):
 
         ``kind`` says what stands at a path. Raises EntityNotFound, InvalidArgument.
         """
-        value = f"{_effect(effect)}:{clean_privilege(privilege)}"
+        value = f"{_effect(effect)}:{known_privilege(privilege)}"
         made = self._grants.relate(Wanted(end_of(role, ("role",)), end_of(on, (), kind), value), options)
         return Grant(
             id=made.id,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["attach_many"]
 
 _CHUNK: Final = 1000
+_WRITERS: Final = 2
+"""How many chunks are written at once: one is read and prepared while the database applies another."""
 
 
 def attach_many(
@@ -38,7 +43,17 @@ def attach_many(
     """Write a relation for each row; return how many are new."""
     if relation.exclusive:
         raise InvalidArgument(f"{relation.name} is exclusive; attach one by one")
-    return sum(_write(session, relation, chunk, judge, call) for chunk in _chunks(rows, wanted))
+    chunks = _chunks(rows, wanted)
+    if session.in_transaction:
+        return sum(_write(session, relation, chunk, judge, call) for chunk in chunks)
+    # while chunks are written, the next one is prepared; the first error ends it
+    with ThreadPoolExecutor(_WRITERS, "metastore-attach-many") as writers:
+        written, running = 0, deque[Future[int]]()
+        for chunk in chunks:
+            if len(running) == _WRITERS:
+                written += running.popleft().result()
+            running.append(writers.submit(copy_context().run, _write, session, relation, chunk, judge, call))
+        return written + sum(one.result() for one in running)
 
 
 def _chunks(rows: Iterable[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], Wanted]) -> Iterator[list[Wanted]]:
@@ -57,7 +72,9 @@ _KEYS: Final = frozenset({"target", "kind", "column", "value"})
 
 def _write(session: ManagerSession, relation: Relation, chunk: list[Wanted], judge: Judge, call: Call) -> int:
     def attempt(view: View) -> Proposal[int] | int:
-        other, *targets = find_ends(View(view.backend, False), chunk[0].other, *[one.target for one in chunk])
+        fresh = View(view.backend, False)
+        (other,) = find_ends(fresh, chunk[0].other)
+        targets = find_ends(fresh, *[one.target for one in chunk])  # paths of one kind: one statement for all
         relation.check_end(other.chain[-1].kind, far=True)
         check_in_use(other.chain[:-1])
         made = [_one(relation, one, target, other, judge) for one, target in zip(chunk, targets, strict=True)]

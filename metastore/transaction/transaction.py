@@ -15,7 +15,7 @@ from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
 
 from metastore.deadlines import until
-from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, VersionConflict
+from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
 from metastore.operation.marks import OwnMark
@@ -62,7 +62,7 @@ class Transaction(Managers):
         principal = session.principal if call.principal is None else call.principal
         self._overlay = Overlay(session.backend, session.clock, principal)
         self._begun = False
-        self._id = session.clock.operation_id()
+        self._id = call.operation_id or session.clock.operation_id()
         self._claim = 0
         self._attempts = 0
         self._mark = OwnMark(session.backend, self._id)
@@ -179,6 +179,8 @@ class Transaction(Managers):
         if cause == "lease":
             raise self._call.refused()
         self.refused = True
+        if cause == "operation" and self._call.operation_id is not None:
+            raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
         raise _error(conflict, self._overlay.changed()) from None
 
     def _lapsed(self) -> VersionConflict:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
+from tests.combine.gate import full_operations
 from tests.contract.ground import Ground, prepare
 from tests.servers.process import wait_until
 
@@ -81,6 +82,7 @@ def test_the_gauges(small: Ground) -> None:
     store = small.store
     assert use(store) == (SIZE, 0, 0)
     with ExitStack() as stack:
+        stack.enter_context(full_operations(store))  # those that wait together would share one connection
         taken(store, stack, 1)
         assert use(store) == (SIZE, 1, 0)
         assert store.tables.exists("m.c.one.t")

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from metastore.backends.memory.tables import Body, Stand, Tables
 from metastore.port.records import OwnedRecord, Step
+from metastore.port.relations import RelationRecord
 from metastore.port.restore import COLUMNS, Ending, Row, Rows, raise_not_empty, raise_overtaken
 
 __all__ = ["MemoryRestorer", "require_empty"]
@@ -57,6 +58,9 @@ class MemoryRestorer:
             self._tables.bodies[row_id] = Body(**values)
         elif table == "owned":
             self._tables.owned[values["owner_id"], values["kind"], values["name"]] = OwnedRecord(**values)
+        elif table == "relation":
+            relation = RelationRecord(**values)
+            self._tables.relations[relation.key] = relation
         else:
             values["operation_id"] = UUID(values["operation_id"])
             self._tables.steps.append(Step(**values, created_by=None, created_at=None))

@@ -8,9 +8,8 @@ Each of these files has a statement's SQL, its parameters, and what its rows mea
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +24,7 @@ from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.reads import PostgresReads
 from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.settings import ARRAYS
+from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
 from metastore.backends.sql.reads import from_named
@@ -52,7 +52,6 @@ from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = ["PostgresBackend"]
 
-_NAMED = re.compile(r"%\((\w+)\)s")
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
@@ -103,10 +102,9 @@ class PostgresBackend(PostgresReads):
         if len(statements) > 1:
             return self._all(statements, lambda rows: outcome(rows[0]))
         try:
-            row = self.pool.fetch_one(statements[0].text, statements[0].parameters)
+            (row,) = self.pool.fetch(statements[0].text, statements[0].parameters)
         except psycopg.Error as error:
             return self._failed(error)
-        assert row is not None
         return outcome(row)
 
     def _failed(self, error: psycopg.Error) -> Conflicted | Unknown:
@@ -131,7 +129,7 @@ class PostgresBackend(PostgresReads):
     # --- requests that travel together
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
-        return together.found(wanted, self._rows(together.FIND_BELOW, together.find_parameters(wanted)))
+        return together.found(wanted, self._fetch(together.FIND_BELOW, together.find_parameters(wanted)))
 
     def alter_together(
         self, alters: Sequence[AlterTogether], patience: int | None
@@ -149,8 +147,8 @@ class PostgresBackend(PostgresReads):
 
     def _together(self, statement: Statement, patience: int | None) -> list[Row] | Conflicted | Unknown:
         try:
-            with self.pool.connection() as connection:
-                return _rows_of_writes(connection, [statement])
+            pooled = partial(_rows_of_writes, statements=[statement])
+            return self.pool.fetch(statement.text, statement.parameters, pooled)
         except psycopg.errors.LockNotAvailable as error:
             return self._failed(error) if patience is None else Conflicted("busy")
         except psycopg.Error as error:
@@ -168,13 +166,10 @@ class PostgresBackend(PostgresReads):
         return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1])
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
-        try:
-            row = self.pool.fetch_one(intents.TURN, {"id": entity_id, "own": operation_id})
-        except psycopg.Error:  # rarely a dead connection: ask again, with all that a read knows of those
-            rows = self._rows(intents.TURN, {"id": entity_id, "own": operation_id})
-            row = rows[0] if rows else None
-        if row is None:
+        rows = self._fetch(intents.TURN, {"id": entity_id, "own": operation_id})
+        if not rows:
             return Turn(None, 0)
+        (row,) = rows
         return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0])
 
     def help(self, help: Help) -> Outcome:
@@ -333,14 +328,6 @@ def _is_rare(commit: Commit) -> bool:
     return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes)
 
 
-@cache
-def _numbered(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a statement with numbered parameters, and their names; psycopg parses long ones again at each call."""
-    numbers: dict[str, int] = {}
-    numbered = _NAMED.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", text)
-    return numbered.replace("%%", "%"), tuple(numbers)
-
-
 def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:
     """Send the statements as one transaction; return the rows of those that write.
 
@@ -350,7 +337,7 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
     if connection.prepare_threshold is None:  # behind a pooler: the session may be set otherwise
         statements = [Statement(ARRAYS, {}), *statements]
     if len(statements) == 1 and not statements[0].many:
-        text, names = _numbered(statements[0].text)
+        text, names = numbered(statements[0].text)
         parameters = [statements[0].parameters[name] for name in names]
         return psycopg.RawCursor(connection).execute(text, parameters).fetchall()
     composer = psycopg.ClientCursor(connection)

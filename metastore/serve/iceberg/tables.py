@@ -123,8 +123,8 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer:
     if mode not in ("all", "refs"):
         raise BadRequest(f"snapshots is all or refs, not {mode[:20]!r}")
     known = call.headers.get("if-none-match")
-    if known is not None and known == _etag(catalog.metadata_location(names), mode):
-        return Answer(status=304, headers={"ETag": known})
+    if known is not None and (etag := _etag(catalog.metadata_location(names), mode)) in _tags(known):
+        return Answer(status=304, headers={"ETag": etag})
     return _table(catalog.load_table(names), mode)
 
 
@@ -146,7 +146,7 @@ def drop(catalog: MetastoreCatalog, call: Call) -> Answer:
 def rename(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Rename or move a table."""
     wanted = reading.body(call, _RENAME)
-    catalog.rename_table(wanted.source.names, wanted.destination.names)
+    catalog.move_table(wanted.source.names, wanted.destination.names)
     return Answer(status=204)
 
 
@@ -204,6 +204,11 @@ def _loaded(metadata: TableMetadata, location: str | None) -> bytes:
     text = metadata.model_dump_json(by_alias=True, exclude_none=True)
     place = "" if location is None else f'"metadata-location":{json.dumps(location)},'
     return f'{{{place}"metadata":{text},"config":{{}}}}'.encode()
+
+
+def _tags(header: str) -> list[str]:
+    """Return the entity tags of If-None-Match; a weak one says as much as a strong one (RFC 9110, section 13.1.2)."""
+    return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 
 def _etag(location: str, mode: str) -> str:
