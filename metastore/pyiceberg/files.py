@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.io import FileIO
@@ -19,6 +21,7 @@ __all__ = [
     "delete_quietly",
     "delete_table_files",
     "deleted_if_refused",
+    "make_folders",
     "next_location",
     "read_metadata",
     "write_metadata",
@@ -68,6 +71,14 @@ def deleted_if_refused(io: FileIO, locations: list[str]) -> Iterator[None]:
     except MetastoreError:
         delete_quietly(io, locations)
         raise
+
+
+def make_folders(location: str) -> None:
+    """Make the folders of a staged table on a local disk: some engines (DuckDB) do not make them. Others need none."""
+    place = urlsplit(location)
+    if place.scheme in ("", "file"):
+        for folder in ("data", "metadata"):
+            Path(place.path if place.scheme else location, folder).mkdir(parents=True, exist_ok=True)
 
 
 def delete_quietly(io: FileIO, locations: list[str]) -> None:

@@ -16,6 +16,7 @@ from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.pyiceberg.files import make_folders
 from metastore.serve.iceberg import reading
 from metastore.serve.web import Answer, BadRequest, Call
 
@@ -94,7 +95,7 @@ def page(catalog: MetastoreCatalog, call: Call) -> Answer:
 
 
 def create(catalog: MetastoreCatalog, call: Call) -> Answer:
-    """Create a table; with ``stage-create``, return its metadata and write nothing."""
+    """Create a table; with ``stage-create``, return its metadata and write no file."""
     wanted = reading.body(call, _CREATE)
     names = (*reading.namespace(call.names["namespace"]), wanted.name)
     arguments: dict[str, Any] = {
@@ -105,7 +106,9 @@ def create(catalog: MetastoreCatalog, call: Call) -> Answer:
         "properties": wanted.properties or {},
     }
     if wanted.stage_create:
-        return Answer(_loaded(catalog.stage_table(names, **arguments).metadata, None))
+        metadata = catalog.stage_table(names, **arguments).metadata
+        make_folders(metadata.location)
+        return Answer(_loaded(metadata, None))
     return _table(catalog.create_table(names, **arguments))
 
 
