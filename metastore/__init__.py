@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from metastore.aio.opening import open_async
+from metastore.cache.options import Cache, CacheStats
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.columns.column import Column
 from metastore.errors import (
@@ -109,6 +110,8 @@ __all__ = [
     "Attached",
     "BackendRefused",
     "BackendUnavailable",
+    "Cache",
+    "CacheStats",
     "Catalog",
     "Change",
     "Collected",

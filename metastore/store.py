@@ -14,6 +14,8 @@ from uuid import UUID
 from metastore import gc as collecting
 from metastore import stats
 from metastore.arguments import items, positive_seconds, shown
+from metastore.cache.options import Cache
+from metastore.cache.store import StoreCache, cached, check_cache
 from metastore.clock import SYSTEM, Clock
 from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
@@ -82,11 +84,14 @@ class Store(Managers):
         principal: str | None,
         clock: Clock,
         admins: frozenset[str] = frozenset(),
+        cache: Cache | None = None,
     ) -> None:
         self._url = url
         self._admins = admins
         session = Session(backend, clock, policy, Call(principal).principal)
         session.combiner = Combiner.of(session)
+        self.cache = StoreCache(None if cache is None else cached(session, cache))
+        session.cache = self.cache.used
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
@@ -324,7 +329,7 @@ class _View(Store):
     """A view of a store for one request, which :meth:`Store.bind` returns."""
 
     def __init__(self, store: Store, session: Session) -> None:
-        self._url, self._admins = store._url, store._admins  # noqa: SLF001  (the same class)
+        self._url, self._admins, self.cache = store._url, store._admins, store.cache  # noqa: SLF001  (the same class)
         self._stand_on(session)
         self.leases = store.leases.bound(session)
 
@@ -414,18 +419,20 @@ def open_store(
     pool_size: int = 10,
     max_wait: float | None = None,
     admins: Iterable[str] = (),
+    cache: Cache | None = None,
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
     SQLite migrates itself. ``deadline`` (seconds) holds for each call. The store calls each hook with a frozen
     :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
-    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. Raises
-    MigrationNeeded, BackendUnavailable, InvalidArgument.
+    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
+    what keeps what is read (None: nothing does). Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
     named = admin_names(admins)
+    check_cache(cache, url)
     parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
-    return Store(parsed, backend, policy, principal, SYSTEM, named)
+    return Store(parsed, backend, policy, principal, SYSTEM, named, cache)
 
 
 def admin_names(admins: Iterable[str]) -> frozenset[str]:

@@ -1,0 +1,58 @@
+"""How a store caches, and what it shows of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from metastore.arguments import positive_integer, positive_seconds, shown
+from metastore.errors import InvalidArgument
+
+__all__ = ["Cache", "CacheStats"]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """How ``ms.open(url, cache=…)`` keeps what it reads.
+
+    ``validate`` asks the database what has changed before each read, in one query for all reads of a moment. There is
+    no ``lease`` mode yet: it raises InvalidArgument. ``ttl`` (seconds) and ``when_fenced`` are for that mode; validate
+    needs no clock. ``max_bytes`` bounds an estimate of the memory. Raises InvalidArgument.
+    """
+
+    mode: Literal["validate", "lease"]
+    max_entries: int = 100_000
+    ttl: float = 10.0
+    when_fenced: Literal["read_through", "raise"] = "read_through"
+    max_bytes: int = 268_435_456
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("validate", "lease"):
+            raise InvalidArgument(f'a cache is "validate" or "lease", not {shown(self.mode)}')
+        positive_integer(self.max_entries, "max_entries")
+        positive_integer(self.max_bytes, "max_bytes")
+        positive_seconds(self.ttl, "the ttl of a cache")
+        if self.when_fenced not in ("read_through", "raise"):
+            raise InvalidArgument(f'when_fenced is "read_through" or "raise", not {shown(self.when_fenced)}')
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """What a store's cache did since the store was opened; all 0 without a cache."""
+
+    hits: int = 0
+    """Reads that were answered from memory, after the database said what has changed."""
+    misses: int = 0
+    """Reads that went to the database."""
+    evictions: int = 0
+    """Entries that left because they changed, or to keep the bounds."""
+    waits: int = 0
+    """Reads that joined a query of another read."""
+    fences: int = 0
+    """How often the cache had to stop serving: always 0 in the validate mode."""
+    clears: int = 0
+    """How often everything was forgotten: too many changes at once, or another epoch of the feed."""
+    entries: int = 0
+    """What is kept at this moment."""
+    bytes: int = 0
+    """An estimate of its memory."""
