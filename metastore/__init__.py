@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metastore.aio.opening import open_async
-from metastore.cache.options import Cache, CacheStats
+from metastore.cache.options import Cache
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.columns.column import Column
 from metastore.errors import (
@@ -90,7 +90,7 @@ from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
-from metastore.port.stats import PoolUse
+from metastore.port.stats import CacheStats, PoolUse
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open

@@ -90,8 +90,8 @@ class Store(Managers):
         self._admins = admins
         session = Session(backend, clock, policy, Call(principal).principal)
         session.combiner = Combiner.of(session)
-        self.cache = StoreCache(None if cache is None else cached(session, cache))
-        session.cache = self.cache.used
+        self._cache = StoreCache(None if cache is None else cached(session, cache))
+        session.cache = self._cache.used
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
@@ -290,7 +290,13 @@ class Store(Managers):
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""
-        return replace(self._session.metrics.snapshot(), pool=self._session.backend.pool_use())
+        seen, pool = self._session.metrics.snapshot(), self._session.backend.pool_use()
+        return replace(seen, pool=pool, cache=None if self._cache.used is None else self._cache.stats())
+
+    @property
+    def cache(self) -> StoreCache:
+        """The figures of what this store keeps of what it reads; see docs/cache.md."""
+        return self._cache
 
     def stats(self) -> Stats:
         """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
@@ -329,7 +335,7 @@ class _View(Store):
     """A view of a store for one request, which :meth:`Store.bind` returns."""
 
     def __init__(self, store: Store, session: Session) -> None:
-        self._url, self._admins, self.cache = store._url, store._admins, store.cache  # noqa: SLF001  (the same class)
+        self._url, self._admins, self._cache = store._url, store._admins, store._cache  # noqa: SLF001  (the same class)
         self._stand_on(session)
         self.leases = store.leases.bound(session)
 

@@ -1,4 +1,4 @@
-"""How a store caches, and what it shows of that."""
+"""How a store caches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from metastore.arguments import positive_integer, positive_seconds, shown
 from metastore.errors import InvalidArgument
 
-__all__ = ["Cache", "CacheStats"]
+__all__ = ["Cache"]
 
 
 @dataclass(frozen=True)
@@ -34,25 +34,3 @@ class Cache:
         positive_seconds(self.ttl, "the ttl of a cache")
         if self.when_fenced not in ("read_through", "raise"):
             raise InvalidArgument(f'when_fenced is "read_through" or "raise", not {shown(self.when_fenced)}')
-
-
-@dataclass(frozen=True, slots=True)
-class CacheStats:
-    """What a store's cache did since the store was opened; all 0 without a cache."""
-
-    hits: int = 0
-    """Reads that were answered from memory, after the database said what has changed."""
-    misses: int = 0
-    """Reads that went to the database."""
-    evictions: int = 0
-    """Entries that left because they changed, or to keep the bounds."""
-    waits: int = 0
-    """Reads that joined a query of another read."""
-    fences: int = 0
-    """How often the cache had to stop serving: always 0 in the validate mode."""
-    clears: int = 0
-    """How often everything was forgotten: too many changes at once, or another epoch of the feed."""
-    entries: int = 0
-    """What is kept at this moment."""
-    bytes: int = 0
-    """An estimate of its memory."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from metastore.arguments import shown
-from metastore.cache.options import Cache, CacheStats
+from metastore.cache.options import Cache
 from metastore.errors import InvalidArgument
 from metastore.operation.session import Session
+from metastore.port.stats import CacheStats
 from metastore.urls import parse_url
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
 from metastore.cache.entries import Entries, entry_of
-from metastore.cache.options import Cache, CacheStats
+from metastore.cache.options import Cache
 from metastore.cache.positions import MOST, Positions
 from metastore.clock import Clock
 from metastore.combine.lane import Handle, Lane, Tell
@@ -23,10 +23,12 @@ from metastore.errors import DeadlineExceeded
 from metastore.operation.session import Found
 from metastore.port.backend import Feed
 from metastore.port.snapshot import Watermark
+from metastore.port.stats import CacheStats
 from metastore.port.touched import Touch, Touched
 
 __all__ = ["Validated"]
 
+Names = tuple[str, ...]
 _TOGETHER = 10_000
 """How many reads share one query at most."""
 
@@ -62,7 +64,7 @@ class Validated:
 
     # --- reading
 
-    def read(self, key: Hashable, names: tuple[str, ...], ask: Callable[[], Found]) -> Found:
+    def read(self, key: Hashable, names: Names, ask: Callable[[], Found]) -> Found:
         """Return what is at ``names`` (() for an id) at an instant of this call. Raises what ``ask`` raises."""
         if os.getpid() != self._pid:
             self._begin()
@@ -73,27 +75,35 @@ class Validated:
                 if entry is not None:
                     self._hits += 1
                     return entry.found
-        with self._lock:
-            self._misses += 1
-            era, applied = None if self._positions is None else self._era, self._applied
-        found = ask()
-        self._keep(key, found, names, era, applied)
+        (found,) = self._asked([(key, names)], lambda: [ask()])
         return found
 
-    def read_many(self, keys: Sequence[Hashable]) -> list[Found] | None:
-        """Return what is at each key, all at one instant; None: not all of it is here."""
+    def read_many(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
+        """Return what is at each key, all at one instant. Raises what ``ask`` raises."""
         if os.getpid() != self._pid:
             self._begin()
-        query = self._validated() if all(key in self._entries for key in keys) else 0
+        query = 0
+        if self._positions is None or all(key in self._entries for key, _ in wanted):
+            query = self._validated()
         with self._lock:
-            found = [entry.found for key in keys if (entry := self._entries.get(key)) and entry.query < query]
-            if len(found) < len(keys):
-                self._misses += len(keys)
-                return None
-            self._hits += len(keys)
-            return found
+            # what was kept after the query was sent may be newer than the rest
+            found = [one.found for key, _ in wanted if (one := self._entries.get(key)) and one.query < query]
+            if len(found) == len(wanted):
+                self._hits += len(wanted)
+                return found
+        return self._asked(wanted, ask)
 
-    def _keep(self, key: Hashable, found: Found, names: tuple[str, ...], era: object | None, applied: int) -> None:
+    def _asked(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
+        """Ask the database, and keep what it says."""
+        with self._lock:
+            self._misses += len(wanted)
+            era, applied = None if self._positions is None else self._era, self._applied
+        answers = ask()
+        for (key, names), found in zip(wanted, answers, strict=True):
+            self._keep(key, found, names, era, applied)
+        return answers
+
+    def _keep(self, key: Hashable, found: Found, names: Names, era: object | None, applied: int) -> None:
         """Keep an answer that was asked for when ``applied`` changes were applied, unless one since then touches it.
 
         What was asked for before the first position was applied (no era) is not kept: nothing tells what it has missed.

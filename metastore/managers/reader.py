@@ -89,12 +89,15 @@ class Reader(Generic[E]):
         wanted = [parse_path(path) for path in items(paths, "paths")]
         lookups = [lookup(self._kind, names) for names in wanted]
         cache = self._session.cache
-        if cache is not None and wanted:
-            kept = cache.read_many([(self._kind.name, names) for names in wanted])
-            if kept is not None:
-                return [cast(E, one) if isinstance(one, Entity) else None for one in kept]
-        resolved = self._backend.resolve(lookups) if lookups else []
-        return [self._mine(one.record) for one in resolved]
+        if not lookups:
+            return []
+        if cache is None:
+            return [self._mine(one.record) for one in self._backend.resolve(lookups)]
+        kept = cache.read_many(
+            [((self._kind.name, names), names) for names in wanted],
+            lambda: [self._mine(one.record) or one.nodes for one in self._backend.resolve(lookups)],
+        )
+        return [cast(E, one) if isinstance(one, Entity) else None for one in kept]
 
     def exists(self, path: Path) -> bool:
         """Whether a live entity of this kind is at ``path``."""

@@ -50,8 +50,10 @@ class Caches(Protocol):
         """Return what is at ``names`` (() for an id) at an instant of this call; ``ask`` asks the database."""
         ...
 
-    def read_many(self, keys: Sequence[Hashable]) -> list[Found] | None:
-        """Return what is at each key, all at one instant; None: not all of it is kept."""
+    def read_many(
+        self, wanted: Sequence[tuple[Hashable, tuple[str, ...]]], ask: Callable[[], list[Found]]
+    ) -> list[Found]:
+        """Return what is at each key and path, all at one instant; ``ask`` asks the database for all of it."""
         ...
 
 

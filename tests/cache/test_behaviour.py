@@ -32,6 +32,7 @@ def test_a_second_read_is_the_same_entity(cached: ms.Store) -> None:
     assert cached.tables.alter(first, ms.AddColumn("b", "string")).version == 2
     assert [c.name for c in cached.tables.load("lake.c.s.t").columns] == ["a", "b"]
     assert cached.tables.load(first).version == 2
+    assert cached.metrics().cache == cached.cache.stats() != ms.CacheStats()
     assert cached.tables.load("lake.c.s.t", version=1).version == 1
 
 
@@ -126,6 +127,7 @@ def test_it_keeps_its_bounds(url: str) -> None:
 def test_a_store_without_a_cache_shows_zeros(url: str) -> None:
     with ms.open(url) as store:
         assert store.cache.stats() == ms.CacheStats()
+        assert store.metrics().cache is None
         assert store.cache.members() == ()
         assert store._session.cache is None
 
