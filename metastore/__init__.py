@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from metastore.aio.opening import open_async
+from metastore.cache.options import Cache
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.columns.column import Column
 from metastore.errors import (
@@ -94,7 +95,7 @@ from metastore.past.consumers import Consumer, Lag
 from metastore.past.diff import Difference
 from metastore.past.pins import Pin
 from metastore.past.view import Past
-from metastore.port.stats import PoolUse
+from metastore.port.stats import CacheStats, PoolUse
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open
@@ -114,6 +115,8 @@ __all__ = [
     "Attached",
     "BackendRefused",
     "BackendUnavailable",
+    "Cache",
+    "CacheStats",
     "Catalog",
     "Change",
     "Collected",

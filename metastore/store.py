@@ -14,6 +14,8 @@ from uuid import UUID
 from metastore import gc as collecting
 from metastore import stats
 from metastore.arguments import items, positive_seconds, shown
+from metastore.cache.options import Cache
+from metastore.cache.store import StoreCache, cached, check_cache
 from metastore.clock import SYSTEM, Clock
 from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
@@ -89,11 +91,14 @@ class Store(Managers):
         principal: str | None,
         clock: Clock,
         admins: frozenset[str] = frozenset(),
+        cache: Cache | None = None,
     ) -> None:
         self._url = url
         self._admins = admins
         session = Session(backend, clock, policy, Call(principal).principal)
         session.combiner = Combiner.of(session)
+        self._cache = StoreCache(None if cache is None else cached(session, cache))
+        session.cache = self._cache.used
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
@@ -374,7 +379,13 @@ class Store(Managers):
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""
-        return replace(self._session.metrics.snapshot(), pool=self._session.backend.pool_use())
+        seen, pool = self._session.metrics.snapshot(), self._session.backend.pool_use()
+        return replace(seen, pool=pool, cache=None if self._cache.used is None else self._cache.stats())
+
+    @property
+    def cache(self) -> StoreCache:
+        """The figures of what this store keeps of what it reads; see docs/cache.md."""
+        return self._cache
 
     def stats(self) -> Stats:
         """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
@@ -413,7 +424,7 @@ class _View(Store):
     """A view of a store for one request, which :meth:`Store.bind` returns."""
 
     def __init__(self, store: Store, session: Session) -> None:
-        self._url, self._admins = store._url, store._admins  # noqa: SLF001  (the same class)
+        self._url, self._admins, self._cache = store._url, store._admins, store._cache  # noqa: SLF001  (the same class)
         self._stand_on(session)
         self.leases = store.leases.bound(session)
 
@@ -503,18 +514,20 @@ def open_store(
     pool_size: int = 10,
     max_wait: float | None = None,
     admins: Iterable[str] = (),
+    cache: Cache | None = None,
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
     SQLite migrates itself. ``deadline`` (seconds) holds for each call. The store calls each hook with a frozen
     :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
-    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. Raises
-    MigrationNeeded, BackendUnavailable, InvalidArgument.
+    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
+    what keeps what is read (None: nothing does). Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
     named = clean_admins(admins)
+    check_cache(cache, url)
     parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
-    return Store(parsed, backend, policy, principal, SYSTEM, named)
+    return Store(parsed, backend, policy, principal, SYSTEM, named, cache)
 
 
 def clean_admins(admins: Iterable[str]) -> frozenset[str]:

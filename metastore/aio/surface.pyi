@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from metastore.aio.derive import Opening, Stream
+from metastore.cache.store import StoreCache
 from metastore.columns.column import Column
 from metastore.errors import LeaseLost, MetastoreError
 from metastore.gc import Collected
@@ -96,6 +97,8 @@ class AsyncStore:
     def as_user(self, user: Path | Entity) -> AsyncStore: ...
     async def at(self, when: str | datetime) -> AsyncPast: ...
     def bind(self, *, principal: str | None = ..., deadline: float | None = ...) -> AsyncStore: ...
+    @property
+    def cache(self) -> StoreCache: ...
     def changes(
         self,
         *,

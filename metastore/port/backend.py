@@ -34,6 +34,7 @@ from metastore.port.rights import RightRows, Whose
 from metastore.port.search import Matches, Search
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
+from metastore.port.touched import Touched
 
 __all__ = [
     "DRIFT",
@@ -259,6 +260,10 @@ class Feed(Protocol):
 
         ``held`` is False when later steps are there that are not decided yet: ask again.
         """
+        ...
+
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
         ...
 
     def feed_start(self) -> tuple[str, int]:

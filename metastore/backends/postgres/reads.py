@@ -41,12 +41,14 @@ from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.touched import touched_sql
 from metastore.deadlines import until
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Related, Relating, RelationRecord
 from metastore.port.rights import RightRows, Whose
+from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Verdict, of_sqlstate
 
 __all__ = ["PAST", "PostgresReads"]
@@ -256,6 +258,12 @@ class PostgresReads:
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
         return bool(oldest > watermark.transaction)
 
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        named = {"after": after, "gaps": list(gaps), "page_size": limit + 1}
+        (epoch, noted, collected, oldest, *_), *_ = rows = self._rows(_TOUCHED, named)
+        steps = [Touch(*row[4:]) for row in rows if row[4] is not None]
+        return Touched(epoch_at(self._here, epoch, noted), collected, oldest, steps)
+
     def feed_start(self) -> tuple[str, int]:
         ((epoch, noted, collected),) = self._rows("SELECT epoch, origin, collected_seq FROM info", {})
         return epoch_at(self._here, epoch, noted), collected
@@ -280,6 +288,11 @@ class PostgresReads:
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
 
+_TOUCHED = touched_sql(
+    "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
+    "%(name)s",
+    "= ANY(%(gaps)s::bigint[])",
+)
 _AMONG = "= ANY(%(ids)s::bigint[])"
 
 

@@ -28,6 +28,7 @@ from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import ReadSql
+from metastore.backends.sql.touched import touched_sql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.backends.sqlite.relations import READ_RELATIONS
 from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
@@ -45,6 +46,7 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Related, Relating, RelationRecord
 from metastore.port.rights import RightRows, Whose
+from metastore.port.touched import Touch, Touched
 
 __all__ = ["PAST", "READ", "SqliteReads"]
 
@@ -184,6 +186,11 @@ class SqliteReads:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
         return RowPage(True, [step(row) for row in self._rows(READ.feed, {"after": after, "page_size": limit})])
 
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}
+        (epoch, collected, *_), *_ = rows = self._rows(_TOUCHED, named)
+        return Touched(epoch, collected, 1, [Touch(*row[2:]) for row in rows if row[2] is not None])
+
     def feed_start(self) -> tuple[str, int]:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
         return epoch, collected
@@ -217,6 +224,7 @@ def _first(connection: Any, text: str, parameters: dict[str, Any]) -> tuple[Any,
     return rows[0] if rows else None
 
 
+_TOUCHED = touched_sql("i.epoch, i.collected_seq", ":name", "IN (SELECT value FROM json_each(:gaps))")
 _AMONG = "IN (SELECT value FROM json_each(:ids))"
 
 
