@@ -33,7 +33,8 @@ def serve(
 ) -> None:
     """Serve the store over HTTP until SIGTERM.
 
-    Needs the extra [serve]. Clients name the user by Authorization: Basic; nothing checks a password, so that it listens on loopback only.
+    Needs the extra [serve]. Clients name the user by Authorization: Basic; nothing checks a password, so that it
+    listens on loopback only.
     """
     try:
         from metastore.serve import application, serve_application  # noqa: PLC0415  (an extra of its own)
