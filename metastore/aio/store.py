@@ -33,7 +33,7 @@ async def opened(
     prepare = partial(prepared, url, principal, deadline, hooks, pool_size, max_wait)
     parsed, backend, policy = await run(alone, connecting, prepare)
     size = pool_size if parsed.drivername.startswith("postgresql") else 1
-    threads = Threads(Limits(size, max_wait))
+    threads = Threads(Limits(size, max_wait), policy.deadline)
     store = Store(parsed, AioBackend(backend, threads), policy, principal, AioClock(), named)
     make: Any = AsyncStore
     return cast(AsyncStore, make(store, Room(threads)))

@@ -40,6 +40,7 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import from_named
 from metastore.deadlines import until
 from metastore.names import fold
@@ -50,7 +51,7 @@ from metastore.port.relations import Related, Relating, RelationRecord
 from metastore.port.rights import RightRows, Whose
 from metastore.retry.classify import Verdict, of_sqlstate
 
-__all__ = ["PostgresReads"]
+__all__ = ["PAST", "PostgresReads"]
 
 T = TypeVar("T")
 
@@ -75,6 +76,14 @@ def _rights(*, below: bool) -> str:
 
 _PLACES = "(SELECT unnest(:places::bigint[]))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
+PAST = PastSql(
+    parameter="%(name)s",
+    ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
+    join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
+    left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
+    distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
+    read=_READ,
+)
 
 
 class PostgresReads:
@@ -110,6 +119,15 @@ class PostgresReads:
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return self._read(lambda connection: connection.execute(text, parameters).fetchall())
 
+    def _fetch(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Do the same on the hot path; after an error, with all that a read knows of those."""
+        try:
+            return self.pool.fetch(text, parameters)
+        except psycopg.Error as error:
+            if isinstance(error, OutOfTime):
+                raise_read_error(error)
+            return self._rows(text, parameters)
+
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
         named = {"lake": whose.lake, "name": whose.user, "places": list(places)}
         return rights_sql.decoded(
@@ -121,7 +139,7 @@ class PostgresReads:
             return [resolve_deep(self.resolve, self.hold, w) for w in lookups]
         if len(lookups) == 1:
             depth = len(lookups[0].names)
-            rows = self._rows(_resolve(depth), lookup_parameters(lookups[0]))
+            rows = self._fetch(_resolve(depth), lookup_parameters(lookups[0]))
             return [resolved(rows[0] if rows else None, depth)]
         if len(lookups) > _MANY and len({(w.families, w.start) for w in lookups}) == 1:
             return self._resolve_alike(lookups)
