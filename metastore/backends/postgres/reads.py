@@ -17,6 +17,7 @@ import psycopg
 from sqlalchemy.engine import URL
 
 from metastore.backends.postgres.connect import OutOfTime, Pool, raise_read_error
+from metastore.backends.postgres.parameters import texts
 from metastore.backends.postgres.place import CACHED, Place, epoch_at
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
@@ -43,6 +44,7 @@ from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.touched import touched_sql
 from metastore.deadlines import until
+from metastore.names import fold
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
@@ -147,9 +149,13 @@ class PostgresReads:
 
     def _resolve_alike(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow paths through the same families in one statement: one for each would take ten times as long."""
-        depth, rows = len(lookups[0].names), [lookup_parameters(w) for w in lookups]
-        names = [name for name in rows[0] if name[0] in "nk"]
-        where = {**rows[0], **{name: [row[name] for row in rows] for name in names}}
+        first, where = lookups[0], lookup_parameters(lookups[0])
+        depth = len(first.names)
+        for n in range(1, depth + 1):
+            names = [w.names[n - 1] for w in lookups]
+            folded = {name: fold(name) for name in set(names)}
+            where[f"k{n}"] = texts([folded[name] for name in names])
+            where[f"n{n}"] = where["k1"] if n == 1 and first.start.fold else texts(names)
         return [resolved(row, depth) for row in self._rows(_resolve_in_one(depth), where)]
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
