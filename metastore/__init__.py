@@ -11,6 +11,7 @@ from metastore.errors import (
     DeadlineExceeded,
     EntityAlreadyExists,
     EntityNotFound,
+    HistoryGone,
     InvalidArgument,
     LeaseHeld,
     LeaseLost,
@@ -89,6 +90,10 @@ from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
+from metastore.past.consumers import Consumer, Lag
+from metastore.past.diff import Difference
+from metastore.past.pins import Pin
+from metastore.past.view import Past
 from metastore.port.stats import PoolUse
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
@@ -113,8 +118,10 @@ __all__ = [
     "Change",
     "Collected",
     "Column",
+    "Consumer",
     "DeadlineExceeded",
     "Definition",
+    "Difference",
     "DropColumn",
     "DropDefinition",
     "DropImplementation",
@@ -129,12 +136,14 @@ __all__ = [
     "Function",
     "Grant",
     "Group",
+    "HistoryGone",
     "Holder",
     "Implementation",
     "Imported",
     "Index",
     "InvalidArgument",
     "Kind",
+    "Lag",
     "Lease",
     "LeaseEvent",
     "LeaseHeld",
@@ -156,7 +165,9 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "Past",
     "PermissionDenied",
+    "Pin",
     "Policy",
     "PoolExhausted",
     "PoolUse",

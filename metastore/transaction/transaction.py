@@ -15,7 +15,7 @@ from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
 
 from metastore.deadlines import until
-from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, VersionConflict
+from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
 from metastore.operation.marks import OwnMark
@@ -23,7 +23,7 @@ from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.backend import Reads
-from metastore.port.commit import Commit, Committed, Conflicted, Unknown, Update
+from metastore.port.commit import Advance, Commit, Committed, Conflicted, Unknown, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
@@ -62,7 +62,7 @@ class Transaction(Managers):
         principal = session.principal if call.principal is None else call.principal
         self._overlay = Overlay(session.backend, session.clock, principal)
         self._begun = False
-        self._id = session.clock.operation_id()
+        self._id = call.operation_id or session.clock.operation_id()
         self._claim = 0
         self._attempts = 0
         self._mark = OwnMark(session.backend, self._id)
@@ -71,6 +71,8 @@ class Transaction(Managers):
         self._withdraw = False  # changes of others are announced on what it writes
         self.sent = self.refused = False
         self.publishes: tuple[UUID, ...] = ()
+        self.advance: Advance | None = None
+        """The position of a consumer that moves with the commit."""
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
         if session.access is not None:
             check_principal(session.access, call)
@@ -127,7 +129,7 @@ class Transaction(Managers):
         if self._outer.access is not None:
             commit = with_evidence(commit, self._outer.access)
         leases = self._call.tokens()
-        if not commit.writes and not commit.reads and not leases:
+        if not commit.writes and not commit.reads and not leases and self.advance is None:
             return
         commit = replace(
             commit,
@@ -137,6 +139,7 @@ class Transaction(Managers):
             withdraw=not self._overlook and (self._withdraw or self._may_meet_others(commit)),
             leases=leases,
             publishes=self.publishes,
+            advance=self.advance,
         )
         outcome = self._outer.backend.commit(commit)
         if isinstance(outcome, Conflicted):
@@ -179,6 +182,8 @@ class Transaction(Managers):
         if cause == "lease":
             raise self._call.refused()
         self.refused = True
+        if cause == "operation" and self._call.operation_id is not None:
+            raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
         raise _error(conflict, self._overlay.changed()) from None
 
     def _lapsed(self) -> VersionConflict:

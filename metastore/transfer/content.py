@@ -166,5 +166,6 @@ def _operation(row: tuple[Any, ...]) -> OperationLine:
 def _step(row: tuple[Any, ...]) -> tuple[Any, ...]:
     values = dict(zip(OPERATION, row, strict=True))
     values["operation_id"] = str(values["operation_id"])
-    values["in_use"] = None if values["in_use"] is None else bool(values["in_use"])
+    for flag in ("in_use", "fold"):
+        values[flag] = None if values[flag] is None else bool(values[flag])
     return tuple(values.values())

@@ -126,14 +126,18 @@ _TEXTS: Final = (
     "fences",
     "other_path",
 )
+_NAMES: Final = ("name", "family", "key")
+_FLAGS: Final = ("in_use", "fold")
 _STEP_NEEDED: Final[dict[str, Check]] = {
     "operation_id": _uuid,
     "ordinal": _integer,
     "action": _string,
     "time": _time,
 }
-_INTEGERS: Final = [name for name in OPERATION if name not in (*_STEP_NEEDED, *_TEXTS, "in_use")]
-_STEP: Final[dict[str, Check]] = dict.fromkeys(_INTEGERS, _integer) | dict.fromkeys(_TEXTS, _string) | {"in_use": _flag}
+_INTEGERS: Final = [name for name in OPERATION if name not in (*_STEP_NEEDED, *_TEXTS, *_NAMES, *_FLAGS)]
+_STEP: Final[dict[str, Check]] = (
+    dict.fromkeys(_INTEGERS, _integer) | dict.fromkeys((*_TEXTS, *_NAMES), _string) | dict.fromkeys(_FLAGS, _flag)
+)
 _HEADER: Final[dict[str, Check]] = {
     "root": _or_null(_path),
     "ids": _flag,

@@ -21,17 +21,19 @@ from metastore.backends.postgres.leases import PostgresLeases
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres.preludes import preludes
-from metastore.backends.postgres.reads import PostgresReads
+from metastore.backends.postgres.readers import PostgresReaders
+from metastore.backends.postgres.reads import PAST, PostgresReads
 from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
+from metastore.backends.sql.past import SqlPast
 from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
-from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Limits
 from metastore.port.batches import Altered, AlterTogether, Below, Results, Single
 from metastore.port.commit import (
     Commit,
@@ -45,6 +47,7 @@ from metastore.port.commit import (
     Update,
 )
 from metastore.port.leases import LeaseRows
+from metastore.port.past import PastRows, Readers
 from metastore.port.records import Marked, Origin, Pending, Record, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
@@ -58,6 +61,9 @@ _BELOW = from_named(collect_sql.BELOW, "%(name)s")
 _SWEEP = relations.READ_RELATIONS.sweep()
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
+_RAISE_PAST = f"""UPDATE info SET past_from = %(since)s::bigint
+  WHERE past_from < %(since)s::bigint AND {DURABLE} RETURNING 1"""
+_FORGET_PINS = from_named(collect_sql.FORGET_PINS, "%(name)s") + f" AND {DURABLE} RETURNING 1"
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
   FROM info"""
 _FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
@@ -246,11 +252,20 @@ class PostgresBackend(PostgresReads):
         """Wait for the commits in flight that have checked that their id is not forgotten, then forget."""
         self._rows(_FORGET_UNTIL, {"before": before})
 
-    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
-        parameters = {"before": before, "keep": keep, "after": after, "limit": limit}
-        ((last, versions, others),) = self._rows(collect_sql.POSTGRES_DELETE_STEPS, parameters)
+    def forget_pins(self) -> None:
+        self._rows(_FORGET_PINS, {"now": self.now()})
+
+    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
+        parameters = {**limits._asdict(), "after": after, "page_size": limit}
+        ((last, since),) = self._rows(collect_sql.POSTGRES_PAST_FROM, parameters)
+        versions = others = 0
+        if since is not None:
+            # Committed before the deletion, so that a read of the past never misses rows without notice. It waits for
+            # pins that are being inserted; later ones are refused.
+            self._rows(_RAISE_PAST, {"since": since})
+            ((last, versions, others),) = self._rows(collect_sql.POSTGRES_DELETE_STEPS, parameters)
         if after == 0:
-            others += len(self._rows(_FORGET, {"before": before - TOMBSTONES_STAY}))
+            others += len(self._rows(_FORGET, {"before": limits.before - TOMBSTONES_STAY}))
         return last, versions, others
 
     @property
@@ -259,6 +274,14 @@ class PostgresBackend(PostgresReads):
             return self._read(lambda connection: _rows_of_writes(connection, statements))
 
         return PostgresLeases(self.pool, self._rows, send)
+
+    @property
+    def past(self) -> PastRows:
+        return SqlPast(PAST, self._rows, list)
+
+    @property
+    def readers(self) -> Readers:
+        return PostgresReaders(self._rows)
 
     def restorer(self) -> Restorer:
         return PostgresRestorer(self.pool)
@@ -325,7 +348,7 @@ def _is_rare(commit: Commit) -> bool:
     """Whether a commit has what only the general form of the statement knows."""
     if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
         return True
-    return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes)
+    return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes or commit.advance)
 
 
 def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:

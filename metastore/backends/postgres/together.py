@@ -146,7 +146,7 @@ mine AS MATERIALIZED (
 -- comes from a snapshot that shows the intents, and it carries all of them.
 judged AS MATERIALIZED (
   SELECT w.*, r.version AS found, r.doc AS found_doc, r.modified_by, r.modified_at, own.scope_version, own.in_use,
-    r.version = w.version AS fits,
+    own.parent_id, own.name, own.fold, own.state, r.version = w.version AS fits,
     own.id IS NOT NULL AND w.guards NOT IN (SELECT number FROM broken) AS free,
     (SELECT count(*) FROM mine m WHERE m.entity_id = w.id) <> w.carried
       OR NOT w.helps AND EXISTS (SELECT FROM operation o WHERE o.entity_id = w.id AND o.{PENDING_HERE}) AS pending
@@ -159,7 +159,7 @@ go AS MATERIALIZED (
   WHERE j.fits AND j.free AND NOT j.pending AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}),
 -- The operations, in the order in which they apply. Sorting is a barrier: no position is drawn before the last lock.
 ordered AS MATERIALIZED (
-  SELECT s.*, go.last_version, go.at, go.scope_version, go.in_use
+  SELECT s.*, go.last_version, go.at, go.scope_version, go.in_use, go.parent_id, go.name, go.fold, go.state
   FROM unnest(%(s_operations)s::uuid[], %(s_ids)s::bigint[], %(s_versions)s::bigint[], %(s_principals)s::text[],
       %(s_kinds)s::text[], %(s_paths)s::text[], %(s_changes)s::text[], %(s_docs)s::text[], %(s_actions)s::text[],
       %(s_results)s::text[], %(s_carried)s::boolean[])
@@ -188,7 +188,7 @@ resolved AS (
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS})
   SELECT operation_id, 0, seq, id, version, NULL, kind, 'alter', principal, at, path, path,
-    changes, scope_version, in_use, doc, NULL
+    changes, scope_version, in_use, doc, NULL, parent_id, name, fold, state
   FROM steps WHERE NOT carried)
 -- One row for each entity that was not skipped. Who lost by the version alone gets the newest document.
 SELECT j.id, go.at, CASE WHEN j.behind THEN j.found END,
@@ -278,9 +278,9 @@ made AS (
 done AS MATERIALIZED (SELECT f.* FROM made JOIN fresh f USING (id) ORDER BY f.n),
 -- History, change event and result of each.
 logged AS (
-  INSERT INTO operation ({OPERATION_COLUMNS})
+  INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
   SELECT operation_id, 0, nextval('change_seq'), id, 1, NULL, kind, 'create', principal, at, NULL, path, changes,
-    1, true, doc, NULL
+    1, true, doc, NULL, parent_id, name, fold, 0, family, key
   FROM done ORDER BY n)
 SELECT n, id, 1, at FROM done""")
 
@@ -350,18 +350,22 @@ stands AS (
     fold = coalesce(go.fold, g.fold),
     dropped_at = CASE go.state WHEN 0 THEN NULL WHEN 1 THEN go.at ELSE g.dropped_at END
   FROM go WHERE g.id = go.id AND g.id = ANY(%(ids)s::bigint[])
-  RETURNING g.id),
+  RETURNING g.*),
 -- The intents on the entities are sent away: their owners decide again. The attempt counts, so that a late claim fails.
 withdrawn AS (
   UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
   FROM go WHERE o.entity_id = go.id AND o.entity_id = ANY(%(ids)s::bigint[]) AND o.action = 'pending'),
 -- Sorting is a barrier: no position is drawn before the last name was taken.
-done AS MATERIALIZED (SELECT go.* FROM stands JOIN go USING (id) ORDER BY go.n),
+done AS MATERIALIZED (
+  SELECT go.operation_id, go.id, go.version, go.kind, go.action, go.principal, go.at, go.path_before, go.path_after,
+    go.changes, go.scope, go.in_use, go.doc, go.n, s.parent_id, s.name, s.fold, s.state, s.family, s.key
+  FROM stands s JOIN go ON go.id = s.id ORDER BY go.n),
 -- History, change event and result of each.
 logged AS (
-  INSERT INTO operation ({OPERATION_COLUMNS})
+  INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
   SELECT operation_id, 0, nextval('change_seq'), id, version + 1, NULL, kind, action, principal, at, path_before,
-    path_after, changes, scope + 1, in_use, doc, NULL
+    path_after, changes, scope + 1, in_use, doc, NULL, parent_id, name, fold, state,
+    CASE WHEN state = 0 THEN family END, CASE WHEN state = 0 THEN key END
   FROM done ORDER BY n)
 SELECT n, id, version + 1, at FROM done""")
 _EXCLUSIVE: Final = {skip: EXCLUSIVE_TOGETHER.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
