@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 from metastore.errors import MetastoreError
 from metastore.serve.iceberg.protocol import iceberg_protocol
 from metastore.serve.iceberg.warehouses import Warehouses
+from metastore.serve.principals import Principals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,12 +26,17 @@ __all__ = ["application"]
 
 
 def application(
-    store: Store, *, warehouses: Mapping[str, str] | None = None, properties: Mapping[str, str] | None = None
+    store: Store,
+    *,
+    warehouses: Mapping[str, str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    principals: Principals | None = None,
 ) -> Starlette:
     """Return the application of an open store. It closes the store when the server stops.
 
     ``warehouses``: from ``metalake.catalog`` to the folder or bucket of its tables; metalake and catalog are made where
-    they are missing. ``properties`` are those of PyIceberg's file systems. Raises InvalidArgument.
+    they are missing. ``properties`` are those of PyIceberg's file systems. ``principals`` says who a client is; without
+    it nothing is checked. Raises InvalidArgument.
     """
     catalogs = Warehouses(store, warehouses or {}, properties or {})
 
@@ -54,7 +60,7 @@ def application(
         routes=[
             Route("/healthz", health),
             Route("/metrics", metrics),
-            Mount("/iceberg", iceberg_protocol(catalogs)),
+            Mount("/iceberg", iceberg_protocol(catalogs, principals or Principals())),
         ],
     )
 
