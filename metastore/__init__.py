@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from metastore.aio.opening import open_async
+from metastore.cache.options import Cache
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.columns.column import Column
 from metastore.errors import (
@@ -10,6 +12,7 @@ from metastore.errors import (
     DeadlineExceeded,
     EntityAlreadyExists,
     EntityNotFound,
+    HistoryGone,
     InvalidArgument,
     LeaseHeld,
     LeaseLost,
@@ -51,6 +54,7 @@ from metastore.kinds.partition import Partition
 from metastore.kinds.policy import Policy, SetContent, SetEnabled, SetSupports
 from metastore.kinds.principal import Group, Role, SetExternalId, User
 from metastore.kinds.read_changes import change_from_dict, changes_from_list
+from metastore.kinds.relation import Relation, Relationship
 from metastore.kinds.schema import Schema
 from metastore.kinds.secret import Secret, secret
 from metastore.kinds.statistic import Statistic
@@ -82,11 +86,16 @@ from metastore.leases.changes import LeaseHolder
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
+from metastore.managers.attached import Attached, Grant
 from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
-from metastore.port.stats import PoolUse
+from metastore.past.consumers import Consumer, Lag
+from metastore.past.diff import Difference
+from metastore.past.pins import Pin
+from metastore.past.view import Past
+from metastore.port.stats import CacheStats, PoolUse
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open
@@ -103,14 +112,19 @@ __all__ = [
     "AddDefinition",
     "AddImplementation",
     "AddIndex",
+    "Attached",
     "BackendRefused",
     "BackendUnavailable",
+    "Cache",
+    "CacheStats",
     "Catalog",
     "Change",
     "Collected",
     "Column",
+    "Consumer",
     "DeadlineExceeded",
     "Definition",
+    "Difference",
     "DropColumn",
     "DropDefinition",
     "DropImplementation",
@@ -123,13 +137,16 @@ __all__ = [
     "Field",
     "Fileset",
     "Function",
+    "Grant",
     "Group",
+    "HistoryGone",
     "Holder",
     "Implementation",
     "Imported",
     "Index",
     "InvalidArgument",
     "Kind",
+    "Lag",
     "Lease",
     "LeaseEvent",
     "LeaseHeld",
@@ -151,10 +168,14 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "Past",
     "PermissionDenied",
+    "Pin",
     "Policy",
     "PoolExhausted",
     "PoolUse",
+    "Relation",
+    "Relationship",
     "RemoveProperty",
     "RemoveRepresentation",
     "RemoveUri",
@@ -204,6 +225,7 @@ __all__ = [
     "migrate",
     "new_operation_id",
     "open",
+    "open_async",
     "restore",
     "secret",
 ]

@@ -1,21 +1,65 @@
 """The clock: the only source of time, random numbers and new ids.
 
-All other code gets a :class:`Clock`, so that tests can give it another one.
+All other code gets a :class:`Clock`, so that tests can give it another one. It is also the one door through which code
+waits: the async API gives the sync code a clock on which a task waits where a thread would.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 from uuid import UUID
 
-__all__ = ["SYSTEM", "Clock"]
+__all__ = ["SYSTEM", "Alive", "Clock", "ThreadWaker", "Waker"]
+
+T = TypeVar("T")
 
 _BOOTTIME: int = getattr(
     time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
 )  # only Linux has it; elsewhere, the monotonic clock stands in
+
+
+class Alive(Protocol):
+    """What runs code: a thread, or a task."""
+
+    def is_alive(self) -> bool:
+        """Whether it runs still."""
+        ...
+
+
+class Waker(Protocol):
+    """How one request waits."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait. Called once, perhaps by another thread, and perhaps before the wait."""
+        ...
+
+
+class ThreadWaker:
+    """A thread waits on a lock of its own: nobody else is woken."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until :meth:`wake`."""
+        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
+
+    def wake(self) -> None:
+        """Let the thread go on."""
+        self._lock.release()
 
 
 @dataclass(frozen=True)
@@ -37,6 +81,18 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""
         time.sleep(seconds)
+
+    def wait(self, future: Future[T], timeout: float | None = None) -> T:
+        """Return the result of ``future``, which another thread or task sets. Raises TimeoutError, and its error."""
+        return future.result(timeout)
+
+    def waker(self) -> Waker:
+        """Return what the caller waits with until another thread or task wakes it."""
+        return ThreadWaker()
+
+    def runner(self) -> Alive:
+        """Return what runs the caller. Two calls in one thread, or in one task, return equal values."""
+        return threading.current_thread()
 
     def uniform(self, low: float, high: float) -> float:
         """Return a random number between ``low`` and ``high``."""

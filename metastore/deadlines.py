@@ -5,6 +5,8 @@
     with until(clock.monotonic() + 30.0):
         backend.commit(…)  # never waits past that instant
 
+A call whose caller was cancelled is over at once: the thread that runs it has a :class:`Stop`.
+
 Instants are seconds on the clock's ``monotonic``. A deadline holds for the thread (the context) that set it. A
 generator shares its consumer's context: do not ``yield`` inside the block.
 """
@@ -16,9 +18,20 @@ from types import TracebackType
 
 from metastore.clock import Clock
 
-__all__ = ["remaining", "until"]
+__all__ = ["Stop", "remaining", "stoppable", "stopping", "until"]
+
+
+class Stop:
+    """A flag that another thread sets to end a call early, as if its deadline were now."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self) -> None:
+        self.asked = False
+
 
 _ends: ContextVar[float | None] = ContextVar("metastore_ends", default=None)
+_stop: ContextVar[Stop | None] = ContextVar("metastore_stop", default=None)
 
 
 class _Until:
@@ -50,5 +63,18 @@ def until(ends: float) -> _Until:
 
 def remaining(clock: Clock, default: float) -> float:
     """Return how many seconds the current call has left, 0 or less if it has none; ``default`` without a deadline."""
+    stop = _stop.get()
+    if stop is not None and stop.asked:
+        return 0.0
     ends = _ends.get()
     return default if ends is None else ends - clock.monotonic()
+
+
+def stoppable(stop: Stop | None) -> None:
+    """Let the calls of this context end when ``stop`` is set."""
+    _stop.set(stop)
+
+
+def stopping() -> Stop | None:
+    """Return what ends the current call early; None: nothing does."""
+    return _stop.get()

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from uuid import UUID
 
 from metastore import gc as collecting
 from metastore import stats
 from metastore.arguments import items, positive_seconds, shown
+from metastore.cache.options import Cache
+from metastore.cache.store import StoreCache, cached, check_cache
 from metastore.clock import SYSTEM, Clock
 from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
-from metastore.errors import InvalidArgument
-from metastore.feed import feed
+from metastore.errors import InvalidArgument, PermissionDenied
+from metastore.feed import feed, position
+from metastore.feed.follow import Selection, selected
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
+from metastore.feed.visible import seen_steps
 from metastore.gc import Collected
+from metastore.governance.access import Access, Want
+from metastore.governance.decision import Decision
+from metastore.governance.evidence import Who
+from metastore.governance.evidence import who as who_named
+from metastore.governance.privileges import known_privilege
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
@@ -29,15 +39,22 @@ from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
-from metastore.managers.reveal import reveal
+from metastore.managers.reveal import entity_of, reveal
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
-from metastore.names import Path
+from metastore.names import Path, clean_name
+from metastore.operation.authorized import check_principal
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
+from metastore.past.consumers import Consumers
+from metastore.past.diff import Difference, differences, scope_at
+from metastore.past.pins import Pin, add_pin, all_pins
+from metastore.past.reads import reads_at
+from metastore.past.revert import revert
+from metastore.past.view import Past, past_at
 from metastore.port.backend import Backend
 from metastore.port.unreadable import Unreadable
 from metastore.retry.policy import Hook, RetryPolicy
@@ -54,7 +71,7 @@ if TYPE_CHECKING:
 
     from metastore.transfer.files import Place
 
-__all__ = ["Store", "migrate", "open_store", "restore"]
+__all__ = ["Store", "clean_admins", "migrate", "open_store", "prepared", "restore"]
 
 T = TypeVar("T")
 _DEADLINE = 30.0
@@ -66,16 +83,29 @@ class Store(Managers):
 
     _session: Session
 
-    def __init__(self, url: URL, backend: Backend, policy: RetryPolicy, principal: str | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        url: URL,
+        backend: Backend,
+        policy: RetryPolicy,
+        principal: str | None,
+        clock: Clock,
+        admins: frozenset[str] = frozenset(),
+        cache: Cache | None = None,
+    ) -> None:
         self._url = url
+        self._admins = admins
         session = Session(backend, clock, policy, Call(principal).principal)
         session.combiner = Combiner.of(session)
+        self._cache = StoreCache(None if cache is None else cached(session, cache))
+        session.cache = self._cache.used
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
     def _stand_on(self, session: Session) -> None:
         super().__init__(session)
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
+        self.consumers = Consumers(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
         """Return a view of the store for one request, with its own principal and deadline of each call (seconds).
@@ -86,16 +116,60 @@ class Store(Managers):
         call = Call(principal, deadline)
         return _View(self, self._session.bound(call.principal, call.deadline))
 
+    def as_user(self, user: Path | Entity) -> Store:
+        """Return the store as a user may see and use it: the same managers, and every call is checked.
+
+        ``user`` is a bare name, which means the user so called in the metalake of each object; or an entity, or a path
+        (a tuple, or with back-quotes), which mean one user. The principal of all calls is the user's name. What the
+        user creates, it owns. Names in ``ms.open(admins=…)`` may do everything. docs/governance.md has the rules.
+
+        What the user does not see: EntityNotFound, a drop returns False, listings leave it out. What it sees and may
+        not do: PermissionDenied. Raises InvalidArgument.
+        """
+        who = _who(user)
+        if who.name in self._admins and who.lake is None and who.id is None:
+            return self.bind(principal=who.name)
+        return _UserView(self, self._session.as_user(Access(self._session.backend, who)))
+
+    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
+        """Return whether a user has a privilege on an object now, and the rules that decide. It changes nothing.
+
+        ``user`` as for ``as_user``; ``kind`` says what a path means (None: what is there, a container first). An owner
+        of the object, or of anything above it, has all privileges there. Raises EntityNotFound, InvalidArgument.
+        """
+        found = entity_of(self._session, on, kind)
+        word = known_privilege(privilege)
+        who = _who(user)
+        if who.name in self._admins:
+            return Decision(True, [f"{who.name} is an admin of this process"])
+        return Access(self._session.backend, who).decision(found.record.chain, word)
+
     def changes(
-        self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
+        self,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        unreadable: Unreadable | None = None,
+        kinds: Iterable[str] | None = None,
+        under: Path | Entity | None = None,
+        follow: bool = False,
+        timeout: float | None = None,
     ) -> Iterator[Change]:
         """Yield at most ``limit`` changes after a position (None: from the start). See :mod:`metastore.feed.feed`.
 
+        ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of what was below it then;
+        it is followed by its id, through renames. With ``follow`` it waits for more, and ends after ``timeout``
+        seconds without a selected change (None: never).
+
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
-        InvalidArgument for a position that this feed does not have any more: read the tables again.
+        HistoryGone after a position whose next changes gc has removed: read the tables again. Raises InvalidArgument
+        for a position of another database, EntityNotFound.
         """
         session = self._session
-        found = feed.changes(session.backend, session.clock, after, limit, unreadable)
+        if kinds is not None or under is not None or follow or timeout is not None:
+            chosen = Selection(kinds, under, follow, timeout)
+            return selected(session, after, limit, unreadable, chosen)
+        found = feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
         return noted(found, limit, "changes", session.metrics, session.clock)
 
     def changes_page(
@@ -112,6 +186,62 @@ class Store(Managers):
         A selection may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
         """
         return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under)
+
+    def position(self) -> str:
+        """Return the position of the newest change; no change whose call has returned lies after it.
+
+        All changes up to it are decided. Raises DeadlineExceeded if another transaction in the database keeps one open.
+        """
+        return position.newest(self._session)
+
+    def at(self, when: str | datetime) -> Past:
+        """Return a read-only view of what was there at a position, or at a time (inclusive).
+
+        The view has the readers of the store: ``store.at(…).tables.list("lake.c.s")``. A position inside a transaction
+        means before that transaction. Raises HistoryGone if gc has not kept it, InvalidArgument for a position that
+        lies ahead or is of another database, or a time without a time zone.
+        """
+        return past_at(self._session, position.position_in(self._session, when))
+
+    def diff(
+        self, a: str | datetime, b: str | datetime | None = None, *, under: Target | None = None
+    ) -> Iterator[Difference]:
+        """Yield what differs between two positions or times (b None: now), in path order, folded for each entity.
+
+        It reads all changes between the two. An entity that was made and dropped between them does not differ. With
+        ``under``, only what is, or was, at and below that entity (a path leads where it leads at ``b``). From a later
+        to an earlier position it shows what going back would do. Raises HistoryGone, EntityNotFound, InvalidArgument.
+        """
+        session = self._session
+        first = position.position_in(session, a)
+        last = position.now(session) if b is None else position.position_in(session, b)
+        return differences(session, first, last, scope_at(reads_at(session, last), under))
+
+    def revert(self, target: Target, *, to: str | datetime, dry_run: bool = False) -> list[Difference]:
+        """Make an entity, and all below it, what it was at a position or time, in one commit; return what changes.
+
+        The entity keeps its present name and place. What was dropped or moved out comes back, with its id; what is new
+        is dropped. ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then;
+        InvalidArgument for what cannot come back; EntityAlreadyExists if another entity has an old name.
+        """
+        return revert(self._session, target, position.position_in(self._session, to), dry_run=dry_run)
+
+    def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
+        """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.
+
+        ``expires``: after how many seconds gc may remove the pin; None: never. Raises EntityAlreadyExists if the name
+        is taken, HistoryGone, InvalidArgument.
+        """
+        return add_pin(self._session, name, None if at is None else position.position_in(self._session, at), expires)
+
+    def pins(self) -> list[Pin]:
+        """Return all pins, by name."""
+        return all_pins(self._session)
+
+    def unpin(self, name: str) -> bool:
+        """Remove a pin; False: there is none."""
+        position.check_whole(self._session)
+        return self._session.backend.readers.unpin(clean_name(name))
 
     def find(
         self,
@@ -169,17 +299,19 @@ class Store(Managers):
         *,
         retention: timedelta = timedelta(days=7),
         keep_versions: int = 10,
+        keep_unread: timedelta = timedelta(days=30),
         clean_up: Callable[[LeftBehind], None] | None = None,
     ) -> Collected:
         """Delete what was dropped longer ago than ``retention``, and old history. Many processes may run it at once.
 
-        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention.
+        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention. So
+        does what a pin shows, and for ``keep_unread`` what a consumer of the feed has not read yet.
         gc calls ``clean_up`` with each value that was staged under a lease and can never be published any more, perhaps
         more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises InvalidArgument.
         """
         if clean_up is not None and not callable(clean_up):
             raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")
-        collected = collecting.collect(self._session, retention, keep_versions)
+        collected = collecting.collect(self._session, retention, keep_versions, keep_unread)
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:
@@ -247,7 +379,13 @@ class Store(Managers):
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""
-        return replace(self._session.metrics.snapshot(), pool=self._session.backend.pool_use())
+        seen, pool = self._session.metrics.snapshot(), self._session.backend.pool_use()
+        return replace(seen, pool=pool, cache=None if self._cache.used is None else self._cache.stats())
+
+    @property
+    def cache(self) -> StoreCache:
+        """The figures of what this store keeps of what it reads; see docs/cache.md."""
+        return self._cache
 
     def stats(self) -> Stats:
         """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
@@ -286,12 +424,85 @@ class _View(Store):
     """A view of a store for one request, which :meth:`Store.bind` returns."""
 
     def __init__(self, store: Store, session: Session) -> None:
-        self._url = store._url  # noqa: SLF001  (the same class)
+        self._url, self._admins, self._cache = store._url, store._admins, store._cache  # noqa: SLF001  (the same class)
         self._stand_on(session)
         self.leases = store.leases.bound(session)
 
     def close(self) -> None:
         """Do nothing: the store stays open."""
+
+
+class _UserView(_View):
+    """A store as a user may use it, which :meth:`Store.as_user` returns. Whatever is not checked is refused."""
+
+    @property
+    def _access(self) -> Access:
+        assert self._session.access is not None
+        return self._session.access
+
+    def _refused(self, what: str) -> PermissionDenied:
+        name = self._access.who.name
+        message = f"{name} may not {what}; only the library itself and admins may (ms.open(admins=…))"
+        return PermissionDenied(name, "admin", "", message)
+
+    def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
+        """Return a view of the same user with another deadline of each call. Raises InvalidArgument for a principal."""
+        check_principal(self._access, Call(principal, deadline))
+        return _UserView(self, self._session.bound(None, Call(None, deadline).deadline))
+
+    def as_user(self, user: Path | Entity) -> Store:
+        """Raise PermissionDenied: a user does not act as another one."""
+        raise self._refused("act as another user")
+
+    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
+        """Return whether this user has a privilege on what it sees. Raises PermissionDenied for another user."""
+        if _who(user).name != self._access.who.name:
+            raise self._refused("ask for the rights of others")
+        found = entity_of(self._session, on, kind)
+        return self._access.decision(found.record.chain, known_privilege(privilege))
+
+    def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
+        """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
+        found = entity_of(self._session, target, kind)
+        self._access.require(found.record.chain, Want(found.id, "reveal"))
+        return reveal(self._session, found, key, kind)
+
+    def export_to(self, to: Place, target: Target | None = None, **options: Any) -> Exported:
+        """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""
+        if target is None or options.get("ids") or options.get("history"):
+            raise self._refused("export the whole database")
+        found = entity_of(self._session, target, None)
+        self._access.require(found.record.chain, Want(found.id, "own"))
+        from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
+
+        session = copy(self._session)
+        session.backend = self._access.backend
+        settings: dict[str, Any] = {"ids": False, "history": False, "progress": None} | options
+        return calls.export_to(session, to, found, **settings)
+
+    def outcome(self, operation_id: UUID | str) -> Outcome:
+        """Return what became of an operation of the user's own, if it sees its result; *unknown* for all others."""
+        steps = self._session.backend.steps(clean_operation_id(operation_id))
+        mine = [step for step in steps if step.principal == self._access.who.name]
+        if not mine or len(seen_steps(self._access, mine[:1])) < min(1, len([s for s in mine[:1] if s.entity_id])):
+            return Outcome("unknown")
+        return super().outcome(operation_id)
+
+    def import_from(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("import")
+
+    def gc(self, **_: Any) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("collect garbage")
+
+    def verify(self) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("verify the database")
+
+    def stats(self) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("see the statistics of the database")
 
 
 def open_store(
@@ -302,22 +513,44 @@ def open_store(
     hooks: Iterable[Hook] = (),
     pool_size: int = 10,
     max_wait: float | None = None,
+    admins: Iterable[str] = (),
+    cache: Cache | None = None,
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
     SQLite migrates itself. ``deadline`` (seconds) holds for each call. The store calls each hook with a frozen
     :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
-    (seconds; None: until its deadline). Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
+    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
+    what keeps what is read (None: nothing does). Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
+    named = clean_admins(admins)
+    check_cache(cache, url)
+    parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
+    return Store(parsed, backend, policy, principal, SYSTEM, named, cache)
+
+
+def clean_admins(admins: Iterable[str]) -> frozenset[str]:
+    """Return the names of admins. Raises InvalidArgument."""
+    return frozenset(clean_name(name) for name in items(admins, "admins"))
+
+
+def prepared(
+    url: str | None,
+    principal: str | None,
+    deadline: float,
+    hooks: Iterable[Hook],
+    pool_size: int,
+    max_wait: float | None,
+) -> tuple[URL, Backend, RetryPolicy]:
+    """Check what a store is opened with, and connect. Raises what :func:`open_store` raises."""
     parsed = parse_url(url)
     Call(principal, positive_seconds(deadline, "a deadline"))
     called = tuple(items(hooks, "hooks"))
     if not all(callable(hook) for hook in called):
         raise InvalidArgument("hooks are functions, which are called with each attempt")
     policy = RetryPolicy(deadline=float(deadline), hooks=called)
-    backend = connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait)
-    return Store(parsed, backend, policy, principal, SYSTEM)
+    return parsed, connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait), policy
 
 
 def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:
@@ -333,3 +566,12 @@ def restore(url: str | None, source: Place, *, progress: Callable[[float], None]
         return calls.restore_into(backend, SYSTEM, source, progress)
     finally:
         backend.close()
+
+
+def _who(user: Path | Entity) -> Who:
+    """Return who is meant. Raises InvalidArgument."""
+    if not isinstance(user, Entity):
+        return who_named(user)
+    if user.kind != "user":
+        raise InvalidArgument(f"{user.path} is a {user.kind}, not a user")
+    return Who(user.name, None, user.id)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from metastore import Store
+    from tests.concurrency.workers import Team
 
 ROOT = Path(__file__).resolve().parent.parent
 # A machine that others use too is slow at times: what a property says holds on it all the same
@@ -130,6 +131,16 @@ def store(url: str) -> Iterator[Store]:
 
     with metastore.open(url, principal="tester") as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def team() -> Iterator[Team]:
+    """Give the processes that do jobs. It is here, because each folder that imports a fixture has one of its own."""
+    from tests.concurrency.workers import Team
+
+    found = Team()
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="session")

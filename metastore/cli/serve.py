@@ -38,22 +38,25 @@ def serve(
         typer.Option("--proxy-header", help="The header in which a proxy names the user.", show_default=False),
     ] = None,
     iceberg: Annotated[bool, typer.Option("--iceberg", help="Speak the Iceberg REST protocol, below /iceberg.")] = True,
+    gravitino: Annotated[bool, typer.Option("--gravitino", help="Speak Gravitino's REST API, below /api.")] = True,
 ) -> None:
-    """Serve the store over HTTP until SIGTERM. Needs the extra [serve].
+    """Serve the store over HTTP until SIGTERM.
 
-    Without --token-file and --proxy-header nothing checks who a client is, and it listens on loopback only.
+    Needs the extra [serve]. Without --token-file and --proxy-header nothing checks who a client is, and it listens on
+    loopback only.
     """
     try:
-        from metastore.serve import Principals, application, serve_application, tokens_of  # noqa: PLC0415  (an extra of its own)
+        from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)
     except ImportError:
         raise InvalidArgument("serve needs more: pip install 'versioned-metastore[serve]'") from None
     settings: Settings = ctx.obj
     places = dict(_place(text) for text in warehouse or [])
     with settings.open() as store:
-        principals = Principals(tokens_of(token_file) if token_file else {}, proxy_header)
-        app = application(store, warehouses=places, principals=principals)
-        write(console(), f"Serving http://{host}:{port}{'/iceberg' if iceberg else ''} until SIGTERM.")
-        serve_application(app, host=host, port=port, authenticates=principals.authenticates)
+        principals = serving.Principals(serving.tokens_of(token_file) if token_file else {}, proxy_header)
+        app = serving.application(store, warehouses=places, principals=principals)
+        spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
+        write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
+        serving.serve_application(app, host=host, port=port, authenticates=principals.authenticates)
 
 
 def _place(text: str) -> tuple[str, str]:

@@ -61,6 +61,7 @@ def bases(backend: Batches, handles: Sequence[Waiter]) -> list[Record | bool]:
     asked: list[Below] = []
     for handle in handles:
         one = handle.request
+        one.taken = True
         if one.record is None and one.below is not None:
             asked.append(one.below)
     wanted = list(dict.fromkeys(asked))

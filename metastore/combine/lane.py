@@ -21,9 +21,10 @@ has moved for ``patience``, one of those that wait takes over and leads beside t
 So a message that waits for a locked row, a thread that died and an interrupt between two lines delay the others by that
 much. An error or an interrupt in the leader hands the lane on at once. A forked child begins with an empty lane.
 
-**Other ways of waiting.** A thread waits on a lock. For tasks of an event loop, give the lane another ``waker``: a
-function that makes something with ``wait(seconds)``, which suspends the task, and ``wake()``. A leader is then a task.
-:meth:`Lane.submit` and :meth:`Lane.result` are the two halves of ``run`` for requests that must not go alone.
+**Other ways of waiting.** A request waits with a waker of the lane's clock: a thread on a lock; a task of an event loop
+so that other tasks run. A leader is then a task.
+:meth:`Lane.submit` and :meth:`Lane.result` are the two halves of ``run`` for requests that must not go alone, and
+:meth:`Lane.lead` and :meth:`Lane.leave` are for one that goes alone.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
-from metastore.clock import SYSTEM, Clock
+from metastore.clock import SYSTEM, Clock, ThreadWaker, Waker
 
 __all__ = ["MOST", "PATIENCE", "Handle", "Lane", "Term", "ThreadWaker", "Waker"]
 
@@ -51,36 +52,6 @@ PATIENCE: Final = 0.1
 _log = logging.getLogger("metastore.combine")
 _CANDIDATES = 8
 """Among how many of those that wait the next leader is the one with the most time left."""
-
-
-class Waker(Protocol):
-    """How one request waits."""
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
-        ...
-
-    def wake(self) -> None:
-        """End the wait. Called once, perhaps by another thread, and perhaps before the wait."""
-        ...
-
-
-class ThreadWaker:
-    """A thread waits on a lock of its own: nobody else is woken."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until :meth:`wake`."""
-        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
-
-    def wake(self) -> None:
-        """Let the thread go on."""
-        self._lock.release()
 
 
 _NOTHING: Final[Any] = object()
@@ -176,14 +147,14 @@ class Lane(Generic[Q, A]):
         kinds: Sequence[str],
         clock: Clock = SYSTEM,
         most: int = MOST,
-        waker: Callable[[], Waker] = ThreadWaker,
+        waker: Callable[[], Waker] | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self._kinds = tuple(kinds)
         self._patience = patience
         self._clock = clock
         self._most = most
-        self._waker = waker
+        self._waker = waker or clock.waker
         self._begin()
 
     def _begin(self) -> None:
@@ -206,15 +177,27 @@ class Lane(Generic[Q, A]):
 
         Raises ``expired()`` if the instant ``ends`` comes while the request waits in the queue.
         """
+        term = self.lead()
+        if term is None:
+            return self.result(self.submit(kind, request, ends), alone, together, expired)
+        try:
+            return alone(lambda: self.leave(term))
+        finally:
+            self.leave(term)
+
+    def lead(self) -> Term | None:
+        """Begin to lead, for one request that goes alone; None: somebody leads. The caller must :meth:`leave`."""
         if os.getpid() != self._pid:
             self._begin()
         if not self._token.acquire(False):
-            return self.result(self.submit(kind, request, ends), alone, together, expired)
+            return None
         term = self._term = Term()
-        try:
-            return alone(lambda: self._pass_on(term))
-        finally:
-            self._pass_on(term)
+        return term
+
+    def leave(self, term: Term) -> None:
+        """End a term, unless it has ended, and let the next one begin."""
+        if term.end():
+            self._elect()
 
     def submit(self, kind: str, request: Q, ends: float) -> Handle[Q, A]:
         """Put a request into the queue. Its thread must call :meth:`result` next."""
@@ -242,7 +225,7 @@ class Lane(Generic[Q, A]):
             raise
         finally:
             if handle.leads:
-                self._pass_on(handle.term)
+                self.leave(handle.term)
         return handle.take(alone)
 
     def _woken(self, handle: Handle[Q, A]) -> bool:
@@ -268,7 +251,7 @@ class Lane(Generic[Q, A]):
         batch = sorted([handle, *self._taken(handle.kind)], key=_number)
         try:
             tell = together(batch)
-            self._pass_on(handle.term)
+            self.leave(handle.term)
             tell()
         except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
             _log.debug("a batch of %s failed, and its %d requests go alone: %r", handle.kind, len(batch), error)
@@ -288,11 +271,6 @@ class Lane(Generic[Q, A]):
             if handle.decide("taken"):
                 taken.append(handle)
         return taken
-
-    def _pass_on(self, term: Term) -> None:
-        """End a term, unless it has ended, and let the next one begin."""
-        if term.end():
-            self._elect()
 
     def _elect(self) -> None:
         """Elect the next leader, or put the token back."""

@@ -14,7 +14,9 @@ from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
 from metastore.clock import Clock
-from metastore.errors import InvalidArgument
+from metastore.errors import HistoryGone, InvalidArgument
+from metastore.feed.visible import seen_steps
+from metastore.governance.access import Access
 from metastore.kinds.entity import Change
 from metastore.managers.history import change_of
 from metastore.names import exact_text
@@ -22,11 +24,14 @@ from metastore.port.backend import Backend, Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["changes", "position_of"]
+__all__ = ["changes", "number_in", "position_of", "steps_between"]
 
 _PAGE = 500
 _PATIENCE = 1.0
 """How long the feed waits for a commit in flight below one that is visible, in seconds."""
+
+_PAUSE = 0.005
+"""How often the feed looks whether a commit in flight is over, in seconds."""
 
 _NUMBER, _MARK = 16, 8
 """How many hexadecimal digits a position has for its number, and for the operation."""
@@ -36,6 +41,15 @@ _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 def position_of(epoch: str, seq: int, operation_id: UUID | None = None) -> str:
     """Return the position of a number in an epoch; without an operation, no change needs to be at it."""
     return f"{epoch}-{seq:016x}{_mark(operation_id)}"
+
+
+def number_in(backend: Feed, position: str) -> int:
+    """Return the number in a position. Raises InvalidArgument for one of another database, or a lost one."""
+    epoch, collected = backend.feed_start()
+    seq, mark = _parse(position, epoch)
+    if mark:
+        _check_restored(backend, position, seq, mark, collected)
+    return seq
 
 
 def _mark(operation_id: UUID | None) -> str:
@@ -59,12 +73,18 @@ def _parse(position: object, epoch: str) -> tuple[int, str]:
 
 
 def changes(
-    backend: Backend, clock: Clock, after: str | None, limit: int | None, unreadable: Unreadable | None = None
+    backend: Backend,
+    clock: Clock,
+    after: str | None,
+    limit: int | None,
+    unreadable: Unreadable | None = None,
+    access: Access | None = None,
 ) -> Iterator[Change]:
     """Yield the changes after a position, oldest first, up to the last one that is decided.
 
-    Raises InvalidArgument for a position of another database, for one that was lost when a backup was put back, and for
-    one after which gc has removed changes.
+    ``access``: for which user they are, which sees some of them; None: all.
+    Raises InvalidArgument for a position of another database and for one that was lost when a backup was put back,
+    HistoryGone for one after which gc has removed changes.
     """
     check_unreadable(unreadable)
     if limit is not None:
@@ -78,7 +98,7 @@ def changes(
             _check_restored(backend, after, seq, mark, collected)
         else:
             _check_drawn(backend, after, seq)
-    return _follow(backend, clock, epoch, seq, after is None, limit, unreadable)
+    return _follow(backend, clock, epoch, seq, after is None, limit, unreadable, access)
 
 
 def _follow(
@@ -89,6 +109,7 @@ def _follow(
     from_start: bool,
     limit: int | None,
     unreadable: Unreadable | None,
+    access: Access | None,
 ) -> Iterator[Change]:
     left = limit
     patience = clock.monotonic() + _PATIENCE
@@ -97,21 +118,47 @@ def _follow(
         page = backend.feed(seq, size)
         if not from_start and _has_gap(page.rows, seq):
             _check_collected(epoch, backend.feed_start()[1], seq)
-        for step in page.rows:
+        rows = page.rows if access is None else seen_steps(access, page.rows)
+        for step in rows:
             seq = step.seq or seq
             position = position_of(epoch, seq, step.operation_id)
             change = kept(partial(change_of, step, position, backend.origin), unreadable)
             if change is not None:
                 yield change
         if page.rows:
-            left = None if left is None else left - len(page.rows)
+            seq = page.rows[-1].seq or seq
+            left = None if left is None else left - len(rows)
             patience = clock.monotonic() + _PATIENCE
         if page.held and len(page.rows) < size:
             return
         if not page.held:
             if clock.monotonic() > patience:
                 return
-            clock.sleep(0.005)
+            clock.sleep(_PAUSE)
+
+
+def steps_between(backend: Backend, clock: Clock, low: int, high: int, *, together: bool = True) -> Iterator[Step]:
+    """Yield the steps that the past shows at position ``high`` and not at ``low``, in the feed's order.
+
+    A commit of several rows counts from its last position on, so that its first rows may lie up to ``low``. Not
+    ``together``: each row counts at its own position.
+    """
+    seq, begun = low, set[UUID]()
+    while seq < high:
+        page = backend.feed(seq, _PAGE)
+        for step in page.rows:
+            seq = step.seq or seq
+            if seq > high:
+                return
+            if step.through is None or not together:
+                yield step
+            elif step.through <= high and step.operation_id not in begun:
+                begun.add(step.operation_id)
+                yield from backend.steps(step.operation_id)
+        if page.held and len(page.rows) < _PAGE:
+            return
+        if not page.held:
+            clock.sleep(_PAUSE)
 
 
 def _has_gap(rows: list[Step], after: int) -> bool:
@@ -120,9 +167,10 @@ def _has_gap(rows: list[Step], after: int) -> bool:
 
 def _check_collected(epoch: str, collected: int, seq: int) -> None:
     if collected > seq:
-        raise InvalidArgument(
+        raise HistoryGone(
+            position_of(epoch, collected),
             f"gc has removed changes after the position {position_of(epoch, seq)}; "
-            "read the tables again, then follow the feed from its start"
+            "read the tables again, then follow the feed from its start",
         )
 
 

@@ -45,8 +45,8 @@ class Granted(NamedTuple):
 
     role: int
     privilege: str
-    on: int
     allow: bool
+    on: int
 
 
 class Has(NamedTuple):

@@ -18,11 +18,14 @@ from metastore.kinds.registry import KINDS
 __all__ = [
     "OPERATIONS",
     "OWNED",
+    "OWNER",
     "RELATIONS",
     "REVEAL",
     "WAY",
     "Needs",
     "check_privilege",
+    "effect_of",
+    "known_privilege",
     "needs_of",
     "privileges",
 ]
@@ -32,6 +35,9 @@ OPERATIONS: Final = ("see", "create", "alter", "rename", "move", "drop", "restor
 
 WAY: Final[Mapping[str, str]] = MappingProxyType({"catalog": "use_catalog", "schema": "use_schema"})
 """What is needed at each node of these kinds above an object."""
+
+OWNER: Final = "owner"
+"""The kind of the relation from an object to its owner."""
 
 REVEAL: Final = "use_secret"
 """The privilege to reveal the secrets of an object."""
@@ -69,7 +75,7 @@ _NEEDS: Final[Mapping[str, Needs]] = {
         see=("select_table", "modify_table"),
         create=("create_table",),
         alter=("modify_table",),
-        own={"partition": ("modify_table",), "statistic": ("modify_table",)},
+        own=dict.fromkeys(("partition", "partition_statistic", "statistic"), ("modify_table",)),
     ),
     "view": Needs(see=("select_view",), create=("create_view",)),
     "fileset": Needs(
@@ -144,11 +150,23 @@ def _above(kind: str) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: (_ANYWHERE.index(name) if name in _ANYWHERE else len(_ANYWHERE), name)))
 
 
-def check_privilege(word: object, kind: str) -> str:
-    """Return a privilege that can be granted on an object of ``kind``. Raises InvalidArgument."""
+def effect_of(value: str) -> tuple[str, bool]:
+    """Return the privilege that the value of a grant names, and whether it allows it."""
+    effect, _, word = value.partition(":")
+    return word, effect == "allow"
+
+
+def known_privilege(word: object) -> str:
+    """Return a privilege, or raise InvalidArgument."""
     known = privileges()
     if not isinstance(word, str) or word not in known:
         raise InvalidArgument(f"there is no privilege {shown(word)}; known are {', '.join(known)}")
+    return word
+
+
+def check_privilege(word: object, kind: str) -> str:
+    """Return a privilege that can be granted on an object of ``kind``. Raises InvalidArgument."""
+    known, word = privileges(), known_privilege(word)
     if kind not in known[word]:
         raise InvalidArgument(f"{word} is granted on a {' or a '.join(known[word])}, not on a {kind}")
     return word

@@ -26,7 +26,7 @@ from metastore.kinds.change import Doc, EntityChange, UnknownChange, decode, enc
 from metastore.kinds.entity import Entity
 from metastore.kinds.field import REQUIRED, DocField, doc_field
 from metastore.kinds.kind import base_doc, to_json
-from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
+from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, kind_named
 from metastore.names import clean_text
 from metastore.plain import ReadOnly, plain
 from metastore.port.commit import FORMAT
@@ -280,7 +280,7 @@ def _parents(name: str, parent: object) -> tuple[str, ...]:
 
 def _register(kind: Kind) -> None:
     there = KINDS.get(kind.name)
-    if kind.name in OWNED_KINDS or (there is not None and _shape(there) != _shape(kind)):
+    if kind.name in OWNED_KINDS or kind.name in RELATIONSHIPS or (there is not None and _shape(there) != _shape(kind)):
         raise InvalidArgument(f"there is a kind {kind.name} already, which is another; choose another name")
     KINDS[kind.name] = kind
 

@@ -253,6 +253,8 @@ class Change(Version):
     position: str
     kind: str
     entity_id: int
+    other_path: str | None = None
+    """Of a relation: the path of the end that is not the object."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as plain JSON values, as ``metastore changes --json`` prints it.
@@ -261,4 +263,5 @@ class Change(Version):
         """
         head = {"position": self.position, "kind": self.kind, "entity_id": self.entity_id}
         document = None if self.entity is None else plain(self.entity.doc)
-        return {**head, **super().to_dict(), "document": document}
+        other = {} if self.other_path is None else {"other_path": self.other_path}
+        return {**head, **super().to_dict(), **other, "document": document}

@@ -18,6 +18,7 @@ from metastore.kinds.metalake import METALAKE
 from metastore.kinds.model.kind import MODEL
 from metastore.kinds.model.version import MODEL_VERSION
 from metastore.kinds.partition import PARTITION
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.policy import POLICY
 from metastore.kinds.principal import GROUP, ROLE, USER
 from metastore.kinds.schema import SCHEMA
@@ -28,7 +29,7 @@ from metastore.kinds.tag import TAG
 from metastore.kinds.topic import TOPIC
 from metastore.kinds.view.kind import VIEW
 
-__all__ = ["KINDS", "OWNED_KINDS", "kind_named", "owned_kind_named"]
+__all__ = ["KINDS", "OWNED_KINDS", "RELATIONSHIPS", "kind_named", "owned_kind_named"]
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -37,7 +38,13 @@ KINDS: dict[str, Kind] = {
         *(TAG, POLICY, USER, GROUP, ROLE),
     )
 }
-OWNED_KINDS: dict[str, OwnedKind] = {kind.name: kind for kind in (PARTITION, STATISTIC, MODEL_VERSION, SOURCE, CRAWL)}
+OWNED_KINDS: dict[str, OwnedKind] = {
+    kind.name: kind for kind in (PARTITION, PARTITION_STATISTIC, STATISTIC, MODEL_VERSION, SOURCE, CRAWL)
+}
+
+
+RELATIONSHIPS: dict[str, OwnedKind] = {}
+"""The rows of relations, as history and feed show them, by the relation's name; metastore.kinds.relation fills it."""
 
 
 def kind_named(name: str) -> Kind:
@@ -46,8 +53,8 @@ def kind_named(name: str) -> Kind:
 
 
 def owned_kind_named(name: str) -> OwnedKind:
-    """Return the kind of owned row. An unknown one has no fields but those that all have."""
-    return OWNED_KINDS.get(name) or _unknown_owned(name)
+    """Return the kind of owned row, or of relation. An unknown one has no fields but those that all have."""
+    return OWNED_KINDS.get(name) or RELATIONSHIPS.get(name) or _unknown_owned(name)
 
 
 @cache

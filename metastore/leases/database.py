@@ -83,7 +83,13 @@ class DatabaseBook:
             holder = (want.owner, want.incarnation)
             take = Take(operation_id, session.principal, want.names, paths, *holder, ttl, ticket)
             began = session.clock.monotonic()
-            answer = self._rows.take(take)
+            try:
+                answer = self._rows.take(take)
+            except Exception:
+                raise
+            except BaseException:  # an interrupt: nobody hears of what is taken
+                self._untake(take, want.ttl)
+                raise
             if isinstance(answer, Conflicted):
                 raise Conflict(answer.cause, "other processes took some of the leases at the same moment")
             if isinstance(answer, Unknown):
@@ -105,6 +111,13 @@ class DatabaseBook:
         expires_at = answer.held.expires_at or 0
         seconds = 0.0 if answer.ahead is not None else max((expires_at - answer.now) / _MICROS, 0.001)
         return Refusal(answer.held.name, answer.held.owner, utc(expires_at), seconds)
+
+    def _untake(self, take: Take, life: float) -> None:
+        """Make sure that an interrupted request holds nothing; what is left of it ends with its ttl."""
+        session = self._session
+        with until(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
+            if session.backend.forbid(take.operation_id, life) is None:
+                self.release(self._taken_unheard(take), take.incarnation)
 
     def _taken_unheard(self, take: Take) -> tuple[Grant, ...]:
         """Return what a statement took whose answer was lost; its events say so."""

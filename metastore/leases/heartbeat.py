@@ -6,6 +6,8 @@ import logging
 import math
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Protocol
 
 from metastore.clock import Clock
@@ -62,9 +64,10 @@ class Heartbeat:
         """Prepare to renew ``hold``; ``every``: the seconds between two renewals."""
         self._hold = hold
         self.every = every
-        self.holder = threading.current_thread()
+        self.holder = hold.clock.runner()
         self.beating: threading.Thread | None = None
         self._watching: threading.Thread | None = None
+        self._ended: dict[threading.Thread, Future[None]] = {}
         self._stop = threading.Event()
         self._guard = threading.Lock()
 
@@ -81,20 +84,30 @@ class Heartbeat:
                 self._watching = self._started(self._watch, ", its time")
 
     def _started(self, target: Callable[[], None], what: str) -> threading.Thread:
-        thread = threading.Thread(target=target, name=f"lease {self._hold.names[0]}{what}", daemon=True)
+        ended = Future[None]()
+
+        def work() -> None:
+            try:
+                target()
+            finally:
+                ended.set_result(None)
+
+        thread = threading.Thread(target=work, name=f"lease {self._hold.names[0]}{what}", daemon=True)
         try:
             thread.start()
         except BaseException:
             self._stop.set()
             raise
+        self._ended[thread] = ended
         return thread
 
     def stop(self, patience: float = 0.0) -> None:
         """Stop to renew; wait up to ``patience`` seconds for a renewal in flight. A later one finds another token."""
         self._stop.set()
-        for thread in (self.beating, self._watching) if patience else ():
-            if thread is not None and thread is not threading.current_thread():
-                thread.join(patience)
+        for thread, ended in list(self._ended.items()) if patience else ():
+            if thread is not threading.current_thread():
+                with suppress(TimeoutError):
+                    self._hold.clock.wait(ended, patience)
 
     def _left(self) -> float:
         return max(0.0, min(self._hold.seconds_left(), threading.TIMEOUT_MAX))

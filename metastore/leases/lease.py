@@ -249,7 +249,7 @@ class Hold:
 
     def __enter__(self) -> Self:
         self.check()
-        self._heart.holder = threading.current_thread()
+        self._heart.holder = self.clock.runner()
         try:
             self.keep()
         except BaseException:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from metastore.arguments import items, positive_integer, positive_seconds, shown
-from metastore.clock import Clock
+from metastore.clock import Alive, Clock
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, LeaseHeld, LeaseLost
 from metastore.leases.book import Book, Grant, Holder, LeaseEvent, Queue, Refusal, Want
@@ -45,7 +45,7 @@ class Leases:
     def _be_new(self) -> None:
         self._pid = os.getpid()
         self._incarnation = str(self._clock.operation_id())
-        self._held: dict[tuple[tuple[str, ...], str, threading.Thread], Hold] = {}
+        self._held: dict[tuple[tuple[str, ...], str, Alive], Hold] = {}
 
     def acquire(
         self,
@@ -119,7 +119,7 @@ class Leases:
         if os.getpid() != self._pid:  # a forked child is another holder
             self._lock = threading.Lock()
             self._be_new()
-        key = (names, owner, threading.current_thread())
+        key = (names, owner, self._clock.runner())
         with self._lock:
             held = self._held.get(key)
         if isinstance(held, cls) and held.again(ttl, renew_every, on_lost):

@@ -7,13 +7,17 @@ from typing import cast
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.registry import KINDS
+from metastore.kinds.relation import relation_named
+from metastore.managers.access import Groups, Owners, Roles, Users
 from metastore.managers.builtin import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
 from metastore.managers.declared import DeclaredManager
-from metastore.managers.governance import Groups, Policies, Roles, Tags, Users
+from metastore.managers.governance import Policies, Tags
 from metastore.managers.manager import Manager
 from metastore.managers.models import Models
-from metastore.managers.owned import Partitions, Statistics
+from metastore.managers.owned import Partitions
+from metastore.managers.relations import RelationManager
 from metastore.managers.sources import Crawls, Sources
+from metastore.managers.statistics import Statistics
 from metastore.operation.session import ManagerSession
 
 __all__ = ["Managers", "plural"]
@@ -43,10 +47,18 @@ class Managers:
         self.users = Users(session, KINDS["user"])
         self.groups = Groups(session, KINDS["group"])
         self.roles = Roles(session, KINDS["role"])
+        self.owners = Owners(session)
         self.partitions = Partitions(session)
         self.statistics = Statistics(session)
         self.sources = Sources(session)
         self.crawls = Crawls(session)
+
+    def relations(self, name: str) -> RelationManager:
+        """Return the manager of a kind of relation, by its name: one declared with ``ms.Relation``, or a built-in one.
+
+        Raises InvalidArgument for a relation that this program does not know.
+        """
+        return RelationManager(self._session, relation_named(name))
 
     def manager(self, kind: str) -> DeclaredManager:
         """Return the manager of a kind, by its name: one declared with ``ms.Kind``, or a built-in one.

@@ -96,6 +96,8 @@ def _place(
         (resolved,) = view.backend.resolve([where])
         if len(resolved.nodes) < len(names) - 1:
             raise missing_parent(names, resolved.nodes)
+        if resolved.record is None and len(resolved.nodes) == len(names):
+            raise EntityAlreadyExists(format_path(names))  # the user does not see what it is
         parents = resolved.nodes[: len(names) - 1]
         view.led(above, parents)
         return parents, names[-1], resolved.record
@@ -106,6 +108,8 @@ def _place(
     (resolved,) = view.backend.resolve([Lookup((kind.family,), (name,), parents[-1])])
     record = resolved.record
     if record is None:
+        if resolved.nodes:
+            raise EntityAlreadyExists(format_path([*[node.name for node in parents], name]))
         return parents, name, None
     check_standing(view, parents)  # the call returns what is there, or raises its error: it must be there still
     return parents, name, record._replace(chain=(*parents, *record.chain))
@@ -194,6 +198,8 @@ def create_chunk(
     with standing(view, parents):
         for resolved, insert, (name, wish, _) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
             if resolved.record is None:
+                if resolved.nodes:
+                    raise EntityAlreadyExists(format_path((*upper, name)))
                 writes.append(insert)
                 continue
             there = resolved.record._replace(chain=(*parents, *resolved.record.chain))

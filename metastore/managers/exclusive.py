@@ -19,12 +19,16 @@ from metastore.errors import (
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
+from metastore.managers.bumps import reviving
 from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
 from metastore.operation.request import Proposal, Results, View
 from metastore.port.commit import DROPPED, LIVE, PURGING, Event, Guard, Newest, Place, Update
 from metastore.port.records import Lookup, Node, Record
+
+_DENYING = ("role", "group")
+"""What can deny: its restore takes rights away."""
 
 __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
 
@@ -187,7 +191,8 @@ def restore(
     # the old place is guarded too: gc may have begun to delete all that is below it
     guards = both(old_parents, parents)
     proposal = _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
-    return proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
+    proposal = proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
+    return reviving(proposal, parent.id) if kind.name in _DENYING else proposal
 
 
 def _of_newest(proposal: Proposal[Entity], kind: Kind, names: tuple[str, ...], record: Record) -> Proposal[Entity]:

@@ -1,27 +1,49 @@
-"""The managers of tags, policies, users, groups and roles. They are entities of a metalake, like a catalog."""
+"""The managers of tags and policies: entities of a metalake that are attached to others."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Unpack
 
+from metastore.errors import InvalidArgument
+from metastore.kinds.kind import Kind
 from metastore.kinds.policy import Policy, SetEnabled
-from metastore.kinds.principal import Group, Role, User
+from metastore.kinds.relation import POLICY_ON, TAG_ON
 from metastore.kinds.tag import Tag
-from metastore.managers.builtin import Disableable
-from metastore.managers.manager import Manager
+from metastore.managers.manager import E, Manager
 from metastore.managers.options import CallOptions, CreateOptions, shows_options
+from metastore.managers.relation_writes import path_of
+from metastore.managers.relations import RelationManager
 from metastore.managers.target import Target
 from metastore.names import Path
+from metastore.operation.session import ManagerSession
+from metastore.port.records import Record
+from metastore.port.relations import NO_COLUMN, NO_VALUE
 
-__all__ = ["Groups", "Policies", "Roles", "Tags", "Users"]
+__all__ = ["Policies", "Tags"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Tags(Manager[Tag]):
-    """Tags."""
+class _Attachable(Manager[E]):
+    """A manager whose entities are attached to others; the relation's manager does that."""
+
+    def __init__(self, session: ManagerSession, kind: Kind, relations: RelationManager) -> None:
+        super().__init__(session, kind)
+        self.attach = relations.attach
+        self.detach = relations.detach
+        self.attach_many = relations.attach_many
+        self.on = relations.on
+        self.targets = relations.targets
+
+
+class Tags(_Attachable[Tag]):
+    """Tags, and where they are attached."""
+
+    def __init__(self, session: ManagerSession, kind: Kind) -> None:
+        super().__init__(session, kind, RelationManager(session, TAG_ON, _check_allowed))
 
     @shows_options(CreateOptions)
     def create(self, path: Path, *, allowed_values: Iterable[str] = (), **options: Unpack[CreateOptions]) -> Tag:
@@ -29,8 +51,11 @@ class Tags(Manager[Tag]):
         return self._create(path, self._own(locals()), options)
 
 
-class Policies(Manager[Policy]):
-    """Policies."""
+class Policies(_Attachable[Policy]):
+    """Policies, and where they are attached."""
+
+    def __init__(self, session: ManagerSession, kind: Kind) -> None:
+        super().__init__(session, kind, RelationManager(session, POLICY_ON, _check_supports))
 
     @shows_options(CreateOptions)
     def create(
@@ -57,28 +82,20 @@ class Policies(Manager[Policy]):
         return self.alter(target, SetEnabled(False), **options)
 
 
-class Users(Disableable[User]):
-    """Users."""
-
-    @shows_options(CreateOptions)
-    def create(self, path: Path, *, external_id: str | None = None, **options: Unpack[CreateOptions]) -> User:
-        """Create a user, such as ``("lake", "ann@corp.com")``. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
-        return self._create(path, self._own(locals()), options)
-
-
-class Groups(Disableable[Group]):
-    """Groups."""
-
-    @shows_options(CreateOptions)
-    def create(self, path: Path, *, external_id: str | None = None, **options: Unpack[CreateOptions]) -> Group:
-        """Create a group. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
-        return self._create(path, self._own(locals()), options)
+def _check_allowed(target: Record, tag: Record, value: str, column: int) -> None:  # noqa: ARG001  (a Judge)
+    """Raise InvalidArgument for a value that the tag does not allow."""
+    if value == NO_VALUE:
+        return
+    allowed = json.loads(tag.doc)["allowed_values"]
+    if allowed and value not in allowed:
+        raise InvalidArgument(f"the tag {path_of(tag)} allows the values {', '.join(allowed)}, not {value!r}")
 
 
-class Roles(Manager[Role]):
-    """Roles."""
-
-    @shows_options(CreateOptions)
-    def create(self, path: Path, **options: Unpack[CreateOptions]) -> Role:
-        """Create a role. Raises EntityAlreadyExists, EntityNotFound, InvalidArgument, NotInUse."""
-        return self._create(path, {}, options)
+def _check_supports(target: Record, policy: Record, value: str, column: int) -> None:
+    """Raise InvalidArgument for a kind that the policy does not support, and for a value."""
+    kind = target.chain[-1].kind if column == NO_COLUMN else "column"
+    supports = json.loads(policy.doc)["supports"]
+    if supports and kind not in supports:
+        raise InvalidArgument(f"the policy {path_of(policy)} stands on a {' or a '.join(supports)}, not on a {kind}")
+    if value != NO_VALUE:
+        raise InvalidArgument("a policy is attached without a value")

@@ -95,7 +95,13 @@ def _version(step: Step, origin: Origin) -> Version:
 def change_of(step: Step, position: str, origin: Origin) -> Change:
     """Return ``step`` as an entry of the change feed. Raises UnreadableRow."""
     version = naming(lambda: _version(step, origin), step.kind, step.entity_id, step.version, position)
-    return Change(**vars(version), position=position, kind=step.kind or "", entity_id=step.entity_id or 0)
+    return Change(
+        **vars(version),
+        position=position,
+        kind=step.kind or "",
+        entity_id=step.entity_id or 0,
+        other_path=step.other_path,
+    )
 
 
 def steps_of(read: Callable[[int, int, int], Sequence[Step]], entity_id: int, page_size: int = 500) -> Iterator[Step]:

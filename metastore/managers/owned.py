@@ -1,4 +1,4 @@
-"""The managers of owned rows: partitions and statistics of an entity.
+"""The managers of owned rows: partitions, statistics and others.
 
 Writing one takes the owner's guard and those above it; it does not change the owner's version.
 """
@@ -19,7 +19,6 @@ from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgumen
 from metastore.kinds.entity import Owned
 from metastore.kinds.kind import Kind, OwnedKind, dump
 from metastore.kinds.partition import PARTITION, Partition
-from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
 from metastore.managers.mutation import Mutation
@@ -38,14 +37,14 @@ from metastore.port.commit import Absent, Delete, Event, Expect, Put, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["OwnedManager", "Partitions", "Statistics", "still"]
+__all__ = ["OwnedManager", "Partitions", "Row", "still"]
 
 O = TypeVar("O", bound=Owned)  # noqa: E741
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Row:
+class Row:
     """An owned row to write."""
 
     name: str
@@ -137,19 +136,19 @@ class OwnedManager(Generic[O]):
 
     # --- writing
 
-    def _document(self, name: str, comment: object, properties: object, fields: Mapping[str, Any]) -> _Row:
+    def _document(self, name: str, comment: object, properties: object, fields: Mapping[str, Any]) -> Row:
         name = clean_name(name)
-        return _Row(name, dump(self._kind.document(comment, properties, fields), (name,)))
+        return Row(name, dump(self._kind.document(comment, properties, fields), (name,)))
 
-    def _insert(self, owner: Target, row: _Row, options: CallOptions) -> O:
+    def _insert(self, owner: Target, row: Row, options: CallOptions) -> O:
         call = call_of(options)
         actor = self._session.principal if call.principal is None else call.principal
 
         def attempt(view: View) -> Proposal[O] | O:
-            nodes, path = self._place(view, owner, row.name)
+            nodes, path = self.place(view, owner, row.name)
             if not view.guessed:
                 self._check_absent(view, nodes, row.name, path)
-            write = Put(nodes[-1].id, self._kind.name, row.name, 0, row.doc, self._event("create", None, path))
+            write = Put(nodes[-1].id, self._kind.name, row.name, 0, row.doc, self.event("create", None, path))
 
             def finish(results: Results) -> O:
                 (result,) = results
@@ -174,6 +173,7 @@ class OwnedManager(Generic[O]):
         replay: Callable[[Sequence[Step]], T],
         arguments: Callable[[], Any],
     ) -> T:
+        """Run a mutation of a row."""
         mutation = Mutation(
             verb=verb, target=owner, name=name, attempt=attempt, replay=replay, arguments=arguments, exclusive=False
         )
@@ -181,7 +181,7 @@ class OwnedManager(Generic[O]):
 
     @shows_options(CallOptions)
     def put_many(
-        self, owner: Target, rows: Iterable[_Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
+        self, owner: Target, rows: Iterable[Row], drop: Iterable[str] = (), **options: Unpack[CallOptions]
     ) -> int:
         """Create or replace ``rows`` and drop others, in one commit; return how many changed.
 
@@ -192,7 +192,7 @@ class OwnedManager(Generic[O]):
         names = sorted([*wanted, *unwanted])
 
         def attempt(view: View) -> Proposal[int] | int:
-            nodes, _ = self._place(View(view.backend, False), owner, "")
+            nodes, _ = self.place(View(view.backend, False), owner, "")
             owner_id, path = nodes[-1].id, [n.name for n in nodes]
             known = view.backend.owned_by_name([owner_id] * len(names), self._kind.name, names)
             writes = [
@@ -231,13 +231,13 @@ class OwnedManager(Generic[O]):
         self, owner_id: int, name: str, record: OwnedRecord | None, doc: str | None, path: str
     ) -> Put | Delete | None:
         if doc is None:
-            event = self._event("drop", path, None)
+            event = self.event("drop", path, None)
             return record and Delete(owner_id, self._kind.name, name, record.version, event, record.id)
         if record is None:
-            return Put(owner_id, self._kind.name, name, 0, doc, self._event("create", None, path))
+            return Put(owner_id, self._kind.name, name, 0, doc, self.event("create", None, path))
         if self._kind.row(record).doc == json.loads(doc):
             return None
-        return Put(owner_id, self._kind.name, name, record.version, doc, self._event("alter", path, path), record.id)
+        return Put(owner_id, self._kind.name, name, record.version, doc, self.event("alter", path, path), record.id)
 
     @shows_options(CallOptions)
     def drop(self, owner: Target, name: str, **options: Unpack[CallOptions]) -> bool:
@@ -246,20 +246,20 @@ class OwnedManager(Generic[O]):
 
         def attempt(view: View) -> Proposal[bool] | bool:
             try:
-                nodes, path = self._place(View(view.backend, False), owner, name)
+                nodes, path = self.place(View(view.backend, False), owner, name)
             except EntityNotFound:
                 return False
             (record,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
             if record is None:
                 check_standing(view, nodes)
                 return False
-            event = self._event("drop", path, None)
+            event = self.event("drop", path, None)
             write = Delete(nodes[-1].id, self._kind.name, name, record.version, event, record.id)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
         return self._run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
 
-    def _place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
+    def place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
         """Return the owner's nodes, itself last, and the row's path."""
         record = find(view, self._owner, owner)
         check_in_use(record.chain[:-1])
@@ -270,12 +270,13 @@ class OwnedManager(Generic[O]):
             check_standing(view, nodes)
             raise EntityAlreadyExists(path, f"{path}: there is a {self._kind.name} of this name already")
 
-    def _event(self, action: str, before: str | None, after: str | None) -> Event:
+    def event(self, action: str, before: str | None, after: str | None) -> Event:
+        """Return the event of a row."""
         return Event(self._kind.name, action, before, after)
 
 
 def _pair(row: object) -> tuple[str, str]:
-    if not isinstance(row, _Row):
+    if not isinstance(row, Row):
         raise InvalidArgument(f"put_many takes what the manager's row() returns, not {shown_value(row)}")
     return row.name, row.doc
 
@@ -304,17 +305,6 @@ class Partitions(OwnedManager[Partition]):
         """Add a partition. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
         return self._insert(table, self._document(name, None, properties, {"values": values}), options)
 
-    def row(self, name: str, values: Mapping[str, str], properties: Mapping[str, str]) -> _Row:
+    def row(self, name: str, values: Mapping[str, str], properties: Mapping[str, str]) -> Row:
         """Return a partition for ``put_many``."""
         return self._document(name, None, properties, {"values": values})
-
-
-class Statistics(OwnedManager[Statistic]):
-    """The statistics of tables."""
-
-    def __init__(self, session: ManagerSession) -> None:
-        super().__init__(session, STATISTIC, TABLE)
-
-    def row(self, name: str, values: Mapping[str, Any]) -> _Row:
-        """Return a statistic for ``put_many``."""
-        return self._document(name, None, {}, {"values": values})

@@ -21,9 +21,9 @@ def delete_tree(backend: Upkeep, entity_id: int) -> int:
     while stack:
         children = [child for child, _ in backend.below(stack[-1], _BATCH)]
         if not children:
-            deleted += backend.delete_entities([stack.pop()])
+            deleted += _delete(backend, [stack.pop()])
             continue
-        gone = backend.delete_entities(children)
+        gone = _delete(backend, children)
         deleted += gone
         if gone:
             continue
@@ -34,3 +34,10 @@ def delete_tree(backend: Upkeep, entity_id: int) -> int:
             tried.add(deeper)
             stack.append(deeper)
     return deleted
+
+
+def _delete(backend: Upkeep, ids: list[int]) -> int:
+    """Delete entities, their relations first: after the end itself no index would lead from it to them."""
+    while backend.delete_relations(ids, _BATCH):
+        pass
+    return backend.delete_entities(ids)

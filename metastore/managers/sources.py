@@ -133,7 +133,7 @@ class Sources(OwnedManager[Source]):
     def _source(self, catalog: Catalog, table_id: int, new: NewTable) -> Put:
         text = dump(SOURCE.document(None, {}, new.source_of(table_id)), (new.source,))
         path = format_path((*catalog.names, new.source))
-        event = Event(SOURCE.name, "alter", path, path) if new.source_version else self._event("create", None, path)
+        event = Event(SOURCE.name, "alter", path, path) if new.source_version else self.event("create", None, path)
         return Put(catalog.id, SOURCE.name, new.source, new.source_version, text, event, new.source_id)
 
 

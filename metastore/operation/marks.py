@@ -57,9 +57,10 @@ class OwnMark:
 
     def put(self, entity_id: int) -> None:
         """Mark a scope, unless another operation has marked it, or it is the others' turn."""
+        before, self.held = self.held, entity_id  # an interrupt leaves it so: the mark may be there
         outcome = self._backend.mark(Mark(self._id, entity_id, MARK_TTL))
-        if isinstance(outcome, Committed | Unknown):
-            self.held = entity_id
+        if not isinstance(outcome, Committed | Unknown):
+            self.held = before
 
     def remove(self) -> None:
         """Remove the mark, if there is one. It ends by itself if this fails."""

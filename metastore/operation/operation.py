@@ -34,11 +34,12 @@ from metastore.errors import (
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
+from metastore.operation.authorized import authorized
 from metastore.operation.intent import Intent, help_others
 from metastore.operation.keys import began
 from metastore.operation.marks import OwnMark
 from metastore.operation.outcome import encode_error, encode_value, entity_at, merits, replay
-from metastore.operation.record import OperationRow, detail, refused_id
+from metastore.operation.record import OperationRow, detail, refused_id, tell_id, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.commit import ROOT_ID, Caller, Commit, Committed, Conflicted, LeaseToken, Unknown, Update, Write
@@ -60,6 +61,8 @@ _ROUNDS = 8
 
 def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
     """Run ``request`` until it is committed, or settled on a value or an error."""
+    if session.access is not None:
+        request = authorized(session.access, request, call)
     if not isinstance(session, Session):
         if call.operation_id is not None:
             raise InvalidArgument("a transaction is one operation: leave operation_id out inside of it")
@@ -143,6 +146,7 @@ class Operation(Generic[T]):
         self._doubt = None if begun is None else begun.doubt
         if begun is not None:
             self._row.id, self._row.ends = begun.id, begun.ends
+            self._row.sent = begun.doubt is not None
             left = max(0.0, begun.ends - session.clock.monotonic())
             self._policy = replace(self._policy, deadline=left)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
@@ -152,6 +156,7 @@ class Operation(Generic[T]):
         self._decided_by: Decided = "self"
         self._lost_to: int | None = None  # the entity of the last conflict
         self._unavailable: BackendUnavailable | None = None  # what the last attempt met
+        self._exclusive = request.exclusive
         self._guessed = False  # the last commit rested on what was in hand
         self._overlook = False  # what is pending there this program does not understand
         self._again: Proposal[T] | None = None  # only a lock was in the way: the same once more
@@ -180,9 +185,10 @@ class Operation(Generic[T]):
         except Exception as error:  # noqa: BLE001  (it is raised again, unless the operation was applied)
             self._decided_by = "error"
             return self._give_up(error)
-        except BaseException:
+        except BaseException as interrupt:
             self._decided_by = "error"
             self._clean_up()
+            tell_id(interrupt, row.id)
             raise
         finally:
             if self._begun is None:
@@ -274,6 +280,7 @@ class Operation(Generic[T]):
 
     def _send(self, proposal: Proposal[T], withdrawn: bool) -> T:
         row, held = self._row, self._mark.held
+        self._exclusive = self._request.exclusive or proposal.exclusive
         merge = self._intent.merge = self._merge or self._announceable(proposal)
         updated = _updated(proposal.writes)
         if withdrawn and updated and merge is not None:
@@ -291,14 +298,16 @@ class Operation(Generic[T]):
             held=held,
             overlook=self._overlook,
             leases=self._leases(),
-            patience=_PATIENCE if self._request.exclusive and held is None else None,
+            patience=_PATIENCE if self._exclusive and held is None else None,
         )
+        row.sent = True
         outcome = self._backend.commit(commit)
+        if isinstance(outcome, Unknown):
+            return row.lost(outcome)
+        row.sent = False
         if isinstance(outcome, Committed):
             self._mark.held = None
             return proposal.finish(outcome.results)
-        if isinstance(outcome, Unknown):
-            return row.lost(outcome)
         if outcome.cause == "busy":
             self._again = proposal
         return self._refused(outcome, commit)
@@ -321,8 +330,8 @@ class Operation(Generic[T]):
             if conflict.found is not None and not self._guessed:
                 self._session.metrics.overtaken(conflict.found - updated.version)
             self._intent.announce(updated.id)
-        if reaction is Reaction.MARK and updated is not None:
-            self._mark.put(_waits_at(commit) if cause == "busy" else updated.id)
+        if reaction is Reaction.MARK:
+            self._mark.put(updated.id if updated is not None and cause != "busy" else _waits_at(commit))
         if reaction is Reaction.HELP:
             helped = [help_others(self._session, entity_id) for entity_id in _updated(commit.writes)]
             self._overlook = not all(helped)
@@ -334,7 +343,7 @@ class Operation(Generic[T]):
         reaction = row.other
         if updated is not None and self._intent.merge is not None:
             reaction = row.change
-        elif updated is not None and self._request.exclusive:
+        elif self._exclusive and (updated is not None or cause == "busy"):
             reaction = row.exclusive
         if self._guessed and cause != "busy" and reaction in (Reaction.MARK, Reaction.BACK_OFF):
             return Reaction.AT_ONCE  # what was in hand was old: that is no contention yet, and the next attempt reads
@@ -410,11 +419,12 @@ class Operation(Generic[T]):
 
     def _clean_up(self) -> None:
         """Remove the mark and the intent after an error or an interrupt, as far as that is possible."""
-        if self._row.pending_on is None and self._mark.held is None:
+        row = self._row
+        if not row.sent and row.pending_on is None and self._mark.held is None:
             return
-        with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # both end by themselves
-            if self._row.pending_on is not None:
-                self._backend.cancel(self._row.id)
+        with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # all end by themselves
+            if row.sent or row.pending_on is not None:
+                withdraw(self._session, row.id, self._policy.deadline, sent=row.sent)
             self._mark.remove()
 
     def _was_helped(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import Any, Literal, NoReturn
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
     InvalidArgument,
+    MetastoreError,
     OperationIdReused,
     OutcomeUnknown,
     outcome_forgotten,
@@ -30,7 +32,7 @@ from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 
-__all__ = ["LATE", "OperationRow", "ask_until_it_answers", "detail", "refused_id"]
+__all__ = ["LATE", "OperationRow", "ask_until_it_answers", "detail", "refused_id", "tell_id", "withdraw"]
 
 LATE = 1.0
 """How long after its deadline a call may still ask what became of it (seconds)."""
@@ -54,6 +56,8 @@ class OperationRow:
         """The row must be looked at before anything else."""
         self.pending_on: int | None = None
         """The entity on which the operation is pending."""
+        self.sent = False
+        """A message may be in flight that writes under the operation's id."""
         self.withdrawn = False
         """It was an intent, which was taken back: that is no lost commit."""
         self._may_be_absent = False
@@ -98,6 +102,7 @@ class OperationRow:
     def lost(self, unknown: Unknown) -> NoReturn:
         """Resolve a lost answer: make what was sent impossible, or find that it was applied."""
         claim = ask_until_it_answers(self._session, self.id, self._deadline, self.ends)
+        self.sent = False
         if claim is None:
             self.look = True
             raise Conflict("lost", "the answer was lost", 0.0)
@@ -123,15 +128,37 @@ class OperationRow:
 
     def write_down(self, entry: Entry) -> int:
         """Write the row without applying anything; return how many others were waiting."""
+        self.sent = True
         outcome: Outcome = self._session.backend.write_down(entry)
         if isinstance(outcome, Unknown):
             self.lost(outcome)
+        self.sent = False
         if isinstance(outcome, Conflicted):
             if REACTIONS[outcome.cause].other is Reaction.LOOK:
                 self.is_known(outcome.cause)
             raise Conflict(outcome.cause, detail(outcome))
         self.claim = 0
         return outcome.results[0].version if isinstance(outcome, Committed) and outcome.results[0] else 0
+
+
+def withdraw(session: Session, operation_id: UUID, life: float, *, sent: bool) -> None:
+    """After an interrupt, make sure that an operation is not applied from now on, as far as the database answers.
+
+    ``sent``: a message of it may be in flight; else it is an intent. ``life``: how long its call lasts at most
+    (seconds).
+    """
+    with suppress(MetastoreError):  # an intent ends by itself, and a message with its connection
+        if not sent or session.backend.forbid(operation_id, life + LATE) is None:
+            session.backend.cancel(operation_id)
+
+
+def tell_id(interrupt: BaseException, operation_id: UUID) -> None:
+    """Note in an interrupt which operation it met, so that its caller can look at the operation's outcome.
+
+    In an async call the interrupt is a CancelledError. It gets the attribute ``operation_id``, and keeps its class:
+    asyncio compares that.
+    """
+    vars(interrupt).setdefault("operation_id", operation_id)
 
 
 def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends: float) -> int | None:

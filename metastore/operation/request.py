@@ -55,6 +55,8 @@ class Proposal(Generic[T]):
     skip_existing: bool = False
     merge: Merge | None = None
     """What can be announced when the commit loses, where the request itself does not say it."""
+    exclusive: bool = False
+    """It counts scope versions up by its guards: it waits for sharers, and may mark what it waits at."""
     reads: tuple[Read, ...] = ()
     """What was read, and must be unchanged at the commit. (A transaction notes its reads by itself.)"""
 
@@ -128,7 +130,7 @@ def committed(backend: Reads, entity: Entity) -> bool:
             f"{entity.path} (id {entity.id}) is an entity of another database, or of this one before it was restored; "
             "load it from this store"
         )
-    return origin.committed
+    return origin.committed and here.committed  # a view of the past trusts no entity of today
 
 
 class View:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from metastore.port.commit import Commit, Entry, Help, Mark, Outcome
 from metastore.port.leases import LeaseRows
+from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
     Child,
     Known,
@@ -27,10 +28,13 @@ from metastore.port.records import (
     Step,
     Turn,
 )
+from metastore.port.relations import Related, Relating, RelationRecord, Sweep
 from metastore.port.restore import Restorer
+from metastore.port.rights import RightRows, Whose
 from metastore.port.search import Matches, Search
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
+from metastore.port.touched import Touched
 
 __all__ = [
     "DRIFT",
@@ -46,9 +50,11 @@ __all__ = [
     "Feed",
     "Guards",
     "Intents",
+    "Limits",
     "Marks",
     "Matches",
     "Reads",
+    "Rights",
     "Search",
     "TableSnapshot",
     "Upkeep",
@@ -56,7 +62,7 @@ __all__ = [
 ]
 
 
-FORMAT = 4
+FORMAT = 6
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
@@ -73,6 +79,19 @@ MOST_AHEAD = 5_000_000
 
 DRIFT = 60_000_000
 """How far a caller's clock may be from the database's (µs): it dates the operation ids that callers give."""
+
+
+class Limits(NamedTuple):
+    """What gc may delete of the history."""
+
+    before: int
+    """Steps that are older than this (µs since 1970)."""
+    horizon: int
+    """The last position of the past that nobody needs: no step after it is older than ``before``."""
+    keep: int
+    """The newest ``keep`` versions of what still exists stay."""
+    unread: int
+    """Consumers of the feed have not read what comes after this position: it stays."""
 
 
 Guards = Sequence[tuple[int, int]]
@@ -138,8 +157,38 @@ class Reads(Protocol):
         """Return the owned row of each (owner, name); None: there is none."""
         ...
 
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        """Return the entity at a path, or with an id, and the relations of ``kind`` that go from it.
+
+        ``above``: those that go from the entities above it too. ``doc``: with its document. None: there is no live
+        entity at the path, or none with this id in whatever state.
+        """
+        ...
+
+    def relating(
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        """Return an entity and the next ``limit`` relations of ``kind`` that lead to it, live or not.
+
+        Those after (value, from_id, column_id), in that order; with ``value`` only those that have it. None: there is
+        no entity with this id.
+        """
+        ...
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        """Return the relations of ``kind`` in each (from_id, slot), in no order."""
+        ...
+
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         """Return the steps of an entity or owned row with a version greater than ``after``."""
+        ...
+
+
+class Rights(Protocol):
+    """What a decision about a user rests on."""
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
         ...
 
 
@@ -213,6 +262,10 @@ class Feed(Protocol):
         """
         ...
 
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
+        ...
+
     def feed_start(self) -> tuple[str, int]:
         """Return the epoch and the last position that gc has removed."""
         ...
@@ -245,8 +298,23 @@ class Upkeep(Protocol):
         """Return (id, kind) of children, in whatever state."""
         ...
 
+    def delete_relations(self, ids: Sequence[int], limit: int) -> int:
+        """Delete at most ``limit`` relations of each of these entities, which are purging; return how many."""
+        ...
+
+    def sweep_relations(self, after: int, limit: int) -> Sweep:
+        """Look at ``limit`` relations after an id; delete those of which an end was purged."""
+        ...
+
+    def delete_columns(self, relation_ids: Sequence[int]) -> None:
+        """Delete relations of columns that were dropped."""
+        ...
+
     def delete_entities(self, ids: Sequence[int]) -> int:
-        """Delete entities that no path leads to any more, with their owned rows, unless they have children."""
+        """Delete entities that no path leads to any more, with their owned rows, unless they have children.
+
+        Their relations must be gone: see ``delete_relations``.
+        """
         ...
 
     def forget(self, before: int) -> None:
@@ -257,11 +325,17 @@ class Upkeep(Protocol):
         """
         ...
 
-    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
-        """Look at ``limit`` steps after a position; delete those older than ``before`` that are not needed.
+    def forget_pins(self) -> None:
+        """Remove the pins that have expired."""
+        ...
 
-        The newest ``keep`` versions of what still exists are needed. Returns the last position looked at (None: there
-        were none), and how many versions and how many other steps were deleted.
+    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
+        """Look at ``limit`` steps after a position; delete those within the limits that nothing needs.
+
+        A step goes if what replaced it lies within the limits too, and no pin lies between the two: so the past from
+        the horizon on, and at each pin, stays whole. Before it goes, the first position at which the past is whole
+        is raised to that of its successor. Returns the last position looked at (None: there were none), and how many
+        versions and how many other steps were deleted.
         """
         ...
 
@@ -318,12 +392,22 @@ class Database(Protocol):
         ...
 
 
-class Backend(Reads, Intents, Marks, Feed, Upkeep, Content, Database, Protocol):
+class Backend(Reads, Rights, Intents, Marks, Feed, Upkeep, Content, Database, Protocol):
     """The whole port. Three backends keep it: PostgreSQL, SQLite, and the memory model, which is the tests' oracle."""
 
     @property
     def leases(self) -> LeaseRows:
         """The rows of the leases."""
+        ...
+
+    @property
+    def past(self) -> PastRows:
+        """Reads of the past."""
+        ...
+
+    @property
+    def readers(self) -> Readers:
+        """Pins, and consumers of the feed."""
         ...
 
 

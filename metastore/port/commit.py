@@ -28,6 +28,7 @@ __all__ = [
     "PURGING",
     "ROOT_ID",
     "Absent",
+    "Advance",
     "Caller",
     "Cause",
     "Children",
@@ -49,6 +50,8 @@ __all__ = [
     "Place",
     "Put",
     "Read",
+    "Relate",
+    "Relations",
     "Resolution",
     "Result",
     "Unknown",
@@ -81,6 +84,9 @@ class Guard:
     id: int
     scope_version: int
     exclusive: bool = False
+    bump: bool = False
+    """The commit counts the scope version up: what was granted on the old one is not valid any more. With ``exclusive``
+    only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,22 @@ class Newest:
     id: int | None
 
 
-Read = Expect | Absent | Listing | Children | Newest
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """The relations of ``kind`` at the entity ``id`` are these (id, version) and no others.
+
+    Those that go from it; with ``slot`` only those in that slot; with ``incoming`` those that lead to it. Needs an
+    exclusive guard on the entity.
+    """
+
+    id: int
+    kind: str
+    members: frozenset[tuple[int, int]]
+    slot: int | None = None
+    incoming: bool = False
+
+
+Read = Expect | Absent | Listing | Children | Newest | Relations
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +189,8 @@ class Event:
     path_before: str | None
     path_after: str | None
     changes: str = "[]"
+    other_path: str | None = None
+    """Of a relation: the path of its other end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +265,37 @@ class Delete:
     id: int = 0
 
 
-Write = Insert | Update | Put | Delete
+@dataclass(frozen=True, slots=True)
+class Relate:
+    """Write a relation, or remove it; ``version`` is the one expected, 0 for a new one, ``id`` is as in :class:`Put`.
+
+    Its key is (from_id, kind, slot, column_id, value). ``slot`` is ``to_id``; or 0, so that the key itself lets one
+    relation of the kind go from an entity. ``doc`` is what history keeps of it.
+    """
+
+    from_id: int
+    kind: str
+    slot: int
+    column_id: int
+    value: str
+    to_id: int
+    version: int
+    doc: str
+    event: Event
+    id: int = 0
+    removes: bool = False
+
+
+Write = Insert | Update | Put | Delete | Relate
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """A consumer of the feed has read up to ``to``. Its stored position must be ``seq``."""
+
+    name: str
+    seq: int
+    to: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +336,8 @@ class Commit:
     """What was staged under the leases and becomes visible by this commit. It must not be published yet."""
     patience: int | None = None
     """How long to wait for others' locks, in milliseconds, before it is a conflict ("busy"); None: no matter."""
+    advance: Advance | None = None
+    """The position of a consumer that moves with it."""
 
 
 @dataclass(frozen=True, slots=True)

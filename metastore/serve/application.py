@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from metastore.errors import MetastoreError
+from metastore.serve.gravitino.protocol import gravitino_protocol
 from metastore.serve.iceberg.protocol import iceberg_protocol
 from metastore.serve.iceberg.warehouses import Warehouses
 from metastore.serve.principals import Principals
@@ -39,6 +40,7 @@ def application(
     it nothing is checked. Raises InvalidArgument.
     """
     catalogs = Warehouses(store, warehouses or {}, properties or {})
+    asked_by = principals or Principals()
 
     async def health(_: Request) -> Response:
         try:
@@ -60,7 +62,8 @@ def application(
         routes=[
             Route("/healthz", health),
             Route("/metrics", metrics),
-            Mount("/iceberg", iceberg_protocol(catalogs, principals or Principals())),
+            Mount("/iceberg", iceberg_protocol(catalogs, asked_by)),
+            Mount("/api", gravitino_protocol(store, asked_by)),
         ],
     )
 

@@ -105,12 +105,12 @@ class Protocol:
         routes: Sequence[Route],
         failed: Callable[[Exception], Answer],
         unknown: Callable[[str, str, bool], Answer],
-        principals: Principals | None = None,
+        principals: Principals,
     ) -> None:
         self._routes = routes
         self._failed = failed
         self._unknown = unknown
-        self._principals = principals or Principals()
+        self._principals = principals
         self._readers, self._writers = CapacityLimiter(_READERS), CapacityLimiter(_WRITERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

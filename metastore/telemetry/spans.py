@@ -8,7 +8,7 @@ the path that the call gave; it shows no document, property or secret.
 
 from __future__ import annotations
 
-import threading
+from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,15 +37,16 @@ def api(module: str) -> Any:
 def spans(provider: TracerProvider | None = None, *, clock: Clock = SYSTEM) -> Hook:
     """Return a hook that makes spans with ``provider`` (None: the global one), for ``hooks=`` of ``ms.open``."""
     tracer = api("trace").get_tracer(_SCOPE, tracer_provider=provider)
-    lost = threading.local()
+    # of the call in this thread, or in this task: the calls of two tasks take turns in one thread
+    lost: ContextVar[list[tuple[int, Attempt]]] = ContextVar("metastore_lost")
 
     def hook(attempt: Attempt) -> None:
         now = clock.micros()
-        events = [] if attempt.number == 1 else getattr(lost, "events", [])
+        events = [] if attempt.number == 1 else lost.get([])
         if attempt.cause is not None:
-            lost.events = [*events, (now, attempt)]
+            lost.set([*events, (now, attempt)])
             return
-        lost.events = []
+        lost.set([])
         began = now - round(attempt.elapsed * 1_000_000)
         span = tracer.start_span(f"metastore {attempt.what.partition(' ')[0]}", start_time=began * 1000)
         for key, value in _attributes(attempt).items():

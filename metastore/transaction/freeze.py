@@ -20,6 +20,7 @@ from typing import Self
 from metastore.arguments import positive_seconds
 from metastore.deadlines import until
 from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError
+from metastore.governance.access import Want
 from metastore.managers.builtin import Schemas
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
@@ -87,6 +88,8 @@ class Freeze(Transaction):
                 raise self._mark.blame(error) from error.__cause__
             raise
         assert self._mark.held is not None
+        if session.access is not None:
+            session.access.noted = {}  # what was read before the freeze counted the scope version up
         self._overlay.require(self._mark.held, scope_version)
         for guard in self._above:  # even if the block does not read them
             self._overlay.require(guard.id, guard.scope_version)
@@ -97,6 +100,8 @@ class Freeze(Transaction):
         record = self._find(View(self._outer.backend, trusting=False))
         parents, own = record.chain[:-1], record.chain[-1]
         check_in_use(parents)
+        if self._outer.access is not None:
+            self._outer.access.require(record.chain, Want(own.id, "own"))
         if self._mark.held not in (None, own.id):
             self._release()  # the path led elsewhere
         self._scope = format_path([n.name for n in record.chain])
@@ -121,9 +126,8 @@ class Freeze(Transaction):
         outcome = backend.mark(Mark(self._id, own.id, min(self._ttl, MARK_TTL)))
         if not isinstance(outcome, Committed):
             if isinstance(outcome, Conflicted):
-                self._mark.held = (
-                    lost  # refused: nothing to remove, unless an earlier mark, whose answer was lost, lands
-                )
+                # refused: there is none to remove, unless an earlier one lands late, whose answer was lost
+                self._mark.held = lost
             return outcome
         self._above = guards_of(parents)
         return backend.mark(Mark(self._id, own.id, self._ttl, own.scope_version, self._above))

@@ -34,6 +34,7 @@ from metastore.port.commit import (
     Listing,
     Newest,
     Outcome,
+    Relate,
     Result,
     Update,
     Write,
@@ -51,10 +52,12 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
+from metastore.port.relations import Related, Relating, RelationRecord, end_of_known
 from metastore.transaction.changed import Changed, changed
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.owned import OwnedOverlay
 from metastore.transaction.reads import ReadSet
+from metastore.transaction.relations import RelationOverlay
 
 __all__ = ["Overlay"]
 
@@ -73,6 +76,7 @@ class Overlay(Reads):
         self._reads = ReadSet()
         self._drafts = Drafts()
         self._owned = OwnedOverlay(base, self._reads, self._drafts.is_new)
+        self._relations = RelationOverlay(base, self._reads, self._drafts.is_new)
         self._writes: list[Write] = []
         self._nodes: dict[int, tuple[Node, int]] = {}
         self._records: dict[int, tuple[Record, int]] = {}
@@ -132,6 +136,8 @@ class Overlay(Reads):
             raise InvalidArgument("all of a transaction has one principal; give it to transaction() or run()")
         for guard in commit.guards:
             self._note_guard(guard.id, guard.scope_version)
+            if guard.bump and not self._drafts.is_new(guard.id):
+                self._reads.bumped.add(guard.id)
         now = self._clock.micros()
         return Committed(tuple(self._write(w, now, commit.skip_existing) for w in commit.writes))
 
@@ -142,11 +148,15 @@ class Overlay(Reads):
             return self._insert(write, now)
         if isinstance(write, Update):
             return self._update(write, now)
+        if isinstance(write, Relate) and skip_existing and self._is_there(write):
+            return None
         self._writes.append(write)
+        if isinstance(write, Relate):
+            return self._relations.write(write, self._principal, now)
         return self._owned.write(write, self._principal, now)
 
     def _insert(self, write: Insert, now: int) -> Result:
-        entity_id = self._next_id()
+        entity_id = self._next_id() if write.id is None else write.id
         node = Node(entity_id, write.kind, write.name, 1, True, write.fold)
         record = Record((node,), 1, write.doc, self._principal, now, self._principal, now)
         self._drafts[entity_id] = Draft(node, write.parent_id, write.family, write.key, LIVE, record, new=True)
@@ -372,6 +382,41 @@ class Overlay(Reads):
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         return self._owned.by_name(owner_ids, kind, names)
+
+    # --- relations
+
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        if not isinstance(target, int):
+            record = self._resolve_one(target).record
+            if record is None:
+                return None
+            target = record.chain[-1].id
+        (known,) = self.by_id([target])
+        if known is None:
+            return None
+        froms = [n.id for n in known.record.chain] if above else [target]
+        rows = [row for from_id in froms for row in self._relations.outgoing(from_id, kind)]
+        ends = [end_of_known(k) for k in self.by_id([row.to_id for row in rows])]
+        return Related(end_of_known(known), known.record.doc if doc else None, list(zip(rows, ends, strict=True)))
+
+    def relating(
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        (known,) = self.by_id([to_id])
+        if known is None:
+            return None
+        rows = [r for r in self._relations.incoming(to_id, kind, after) if value in (None, r.value)][:limit]
+        froms = self.by_id([row.from_id for row in rows])
+        docs = [k.record.doc if k is not None and row.column_id else None for row, k in zip(rows, froms, strict=True)]
+        ends = [end_of_known(k) for k in froms]
+        return Relating(end_of_known(known), list(zip(rows, ends, docs, strict=True)))
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        return self._relations.in_slots(kind, slots)
+
+    def _is_there(self, write: Relate) -> bool:
+        there = self._relations.in_slots(write.kind, [(write.from_id, write.slot)])
+        return any((row.column_id, row.value) == (write.column_id, write.value) for row in there)
 
     # --- noting what was read
 

@@ -23,6 +23,7 @@ from metastore.port.commit import (
     Newest,
     Put,
     Read,
+    Relations,
     Update,
     Write,
 )
@@ -49,6 +50,11 @@ class ReadSet:
     """Whether a parent had children."""
     newest: set[Newest] = field(default_factory=set)
     """What was dropped last under a name."""
+    bumped: set[int] = field(default_factory=set)
+    """The ids of the guards whose scope versions the commit counts up."""
+
+    relations: dict[tuple[int, str, int | None, bool], Relations] = field(default_factory=dict)
+    """Listings of relations, by entity, kind, slot, and whether they lead to it."""
 
     def commit(
         self, operation_id: UUID, principal: str | None, writes: Sequence[Write], family_of: Callable[[int], str]
@@ -60,12 +66,18 @@ class ReadSet:
         emptied = {w.id for w in updates if w.empty}  # these writes check it themselves
         children = [c for c in self.children if c.parent_id not in emptied]
         under: list[Absent | Listing | Children | Newest] = [*absent, *self.listings.values(), *children, *self.newest]
-        barred = {r.parent_id for r in under}
-        guards = [Guard(i, scope, exclusive=i in barred) for i, scope in self.guards.items() if i not in exclusive]
+        barred = {r.parent_id for r in under} | {r.id for r in self.relations.values()}
+        barred |= self.bumped
+        guards = [
+            Guard(i, scope, exclusive=i in barred, bump=i in self.bumped)
+            for i, scope in self.guards.items()
+            if i not in exclusive
+        ]
         reads: tuple[Read, ...] = (
             *[Expect(i, version) for i, version in self.entities.items() if i not in written],
             *[Expect(r.id, r.version, owned=True) for r in self._owned_and_not_written(writes)],
             *under,
+            *self.relations.values(),
         )
         return Commit(operation_id, principal, tuple(guards), reads, tuple(writes))
 

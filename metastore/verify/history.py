@@ -12,7 +12,7 @@ from metastore.columns.types import parse
 from metastore.errors import InvalidArgument
 from metastore.kinds.change import decode
 from metastore.kinds.kind import MAX_DEPTH, is_too_deep
-from metastore.kinds.registry import KINDS, OWNED_KINDS
+from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, owned_kind_named
 from metastore.names import parse_path
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.records import Node, OwnedRecord, Record
@@ -44,16 +44,19 @@ class Link(NamedTuple):
     doc: str | None
     changes: str | None
     time: int
+    other_id: int | None = None
 
 
 class ChainReader:
     """Reads the applied steps of one id, by version. ``complete``: gc has removed no history in this database.
 
+    Before ``past_from`` gc may have removed versions between two that are kept: the older one for a pin.
+
     After the walk, ``last`` is the newest step, and ``waits_since`` is the time of the oldest pending intent.
     """
 
-    def __init__(self, row_id: int, rows: Iterator[tuple[Any, ...]], *, complete: bool) -> None:
-        self._id, self._complete = row_id, complete
+    def __init__(self, row_id: int, rows: Iterator[tuple[Any, ...]], *, complete: bool, past_from: int) -> None:
+        self._id, self._complete, self._past_from = row_id, complete, past_from
         self.last: Link | None = None
         self.waits_since: int | None = None
         self._links = self._applied(Link(*row) for row in rows)
@@ -104,7 +107,7 @@ class ChainReader:
         known = last.version or 0
         if version == known:
             yield 1, f"version {version} is the work of two operations, {last.operation_id} and {link.operation_id}"
-        elif version != known + 1:
+        elif version != known + 1 and (version < known or (link.seq or 0) > self._past_from):
             yield 1, f"after version {known} comes {version}: versions between them are lost"
         if last.seq is not None and link.seq is not None and link.seq <= last.seq:
             yield 8, f"version {version} is at position {link.seq}, version {known} after it at {last.seq}"
@@ -222,8 +225,8 @@ def _check_base(doc: Any) -> None:
 
 def _decode(kind: str, doc: str) -> None:
     audit = (1, doc, None, 0, None, 0)
-    if kind in OWNED_KINDS:
-        decoded: Any = OWNED_KINDS[kind].row(OwnedRecord(0, 0, kind, "", *audit))
+    if kind in OWNED_KINDS or kind in RELATIONSHIPS:
+        decoded: Any = owned_kind_named(kind).row(OwnedRecord(0, 0, kind, "", *audit))
     elif kind in KINDS:
         decoded = KINDS[kind].entity(Record((Node(0, kind, "", 1, True, False),), *audit))
     else:

@@ -50,12 +50,17 @@ class Replay:
         action: str,
         before: str | None,
         after: str | None,
+        other_id: int | None = None,
+        other_path: str | None = None,
     ) -> Iterator[Violation]:
         """Apply one event, and yield the violations."""
         try:
             old, new = (None if path is None else parse_path(path) for path in (before, after))
         except InvalidArgument as error:
             yield Violation(8, entity_id, after or before, f"at position {seq} the path is none: {error}")
+            return
+        if owner_id is not None and other_id is not None:
+            yield from self._relation(seq, entity_id, (owner_id, other_id), action, new or old or (), other_path)
             return
         if owner_id is not None:
             yield from self._owned(seq, entity_id, owner_id, action, new or old or ())
@@ -98,6 +103,16 @@ class Replay:
         if stood < 0 or self._parent(names[:-1]) != stood:
             message = f"at position {seq}, {action} by a path that did not lead to its owner {owner_id} any more"
             yield Violation(2 if action == "create" else 4, row_id, format_path(names), message)
+
+    def _relation(
+        self, seq: int, row_id: int, ends: tuple[int, int], action: str, names: Names, other_path: str | None
+    ) -> Iterator[Violation]:
+        """Check that both ends of a relation stood where its event says, in whichever order it names them."""
+        stood = [self._get(entity_id) for entity_id in ends]
+        named = [self._parent(names), self._parent(parse_path(other_path or ""))]
+        if min(stood) < 0 or sorted(stood) != sorted(-1 if parent is None else parent for parent in named):
+            message = f"at position {seq}, {action} of a relation of which an end was not where its path says"
+            yield Violation(13, row_id, format_path(names), message)
 
     def _place(self, seq: int, entity_id: int, kind: str, action: str, names: Names) -> Iterator[Violation]:
         parent = self._parent(names, kind)

@@ -4,8 +4,9 @@ It checks the invariants that the content can show: 1 (version chains), 2 (no or
 (unique and well-formed names), 4 (an operation by path commits while the path leads to its entity, as far as the feed
 shows it), 6 (an operation was applied, or its one row says why not), 7 (an intent can be applied or expires; a mark
 expires), 8 (a replay of the feed gives the tables), 9 (each commit under a lease has the token that the lease had
-then), and that documents can be read. The feed is replayed only if gc has removed nothing from it. The other
-invariants say how things happen, which the content does not show.
+then), 13 (both ends of a relation are live when it is written, and an exclusive one stands alone), and that documents
+can be read. The feed is replayed only if gc has removed nothing from it. The other invariants say how things happen,
+which the content does not show.
 
 Everything is read from one snapshot, so that concurrent writes cause no false alarm. The streams are ordered by key,
 and merged. Memory: about 24 bytes for each entity, about 1 KB for each that can have children, and the violations;
@@ -28,6 +29,7 @@ from metastore.verify.history import ChainReader, doc_problem, time_problem
 from metastore.verify.leases import LEASE, Fencing, check_lease
 from metastore.verify.models import Aliases
 from metastore.verify.operations import check_operations
+from metastore.verify.relations import COLUMNS, check_relation, was_deleted
 from metastore.verify.replay import Replay
 from metastore.verify.violations import Places, Violation, surviving
 
@@ -40,11 +42,11 @@ _GUARD = (*_PLACE, "family", "key", "in_use", "scope_version", "dropped_at", "ma
 _OWNED = ("id", "owner_id", "kind", "name", "version", "doc", "created_at", "modified_at")
 _STEP = (
     *("entity_id", "version", "seq", "operation_id", "owner_id", "kind", "action", "path_before", "path_after"),
-    *("scope_version", "in_use", "doc", "changes", "time"),
+    *("scope_version", "in_use", "doc", "changes", "time", "other_id"),
 )
 _EVENT = (
     *("seq", "operation_id", "entity_id", "version", "fences"),
-    *("owner_id", "kind", "action", "path_before", "path_after"),
+    *("owner_id", "kind", "action", "path_before", "path_after", "other_id", "other_path"),
 )
 _LATE = 3_600_000_000
 """How much older than a drop a pending intent must be to count as a violation (µs).
@@ -61,7 +63,7 @@ def verify(backend: Backend) -> list[Violation]:
 
 
 def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
-    infos = list(snapshot.rows("info", ("collected_seq",), ("id",)))
+    infos = list(snapshot.rows("info", ("collected_seq", "past_from"), ("id",)))
     if len(infos) != 1:
         yield Violation(8, None, None, f"the table info has {len(infos)} rows instead of one")
     for sequence in snapshot.cached():
@@ -71,14 +73,15 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
         yield Violation(8, None, None, f"{message}; ALTER SEQUENCE {sequence} CACHE 1, then close all connections")
     for table, row_id, column in snapshot.not_utf8():
         yield Violation(8, row_id, None, f"the text in column {column} of its row in the table {table} is not UTF-8")
-    complete = infos[:1] == [(0,)]
+    collected, past_from = infos[0] if infos else (1, 0)
+    complete = collected == 0
     places = Places(snapshot.rows("guard", _PLACE, ("id",)))
     yield from places.cycles()
     replay = Replay(places) if complete else None
     yield from _feed(snapshot, replay)
     yield from check_operations(snapshot)
     yield from _siblings(snapshot, places)
-    yield from _Rows(snapshot, places, replay).check()
+    yield from _Rows(snapshot, places, replay, past_from).check()
 
 
 def _feed(snapshot: TableSnapshot, replay: Replay | None) -> Iterator[Violation]:
@@ -117,7 +120,8 @@ def _siblings(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
 class _Rows:
     """Checks all rows of one id together: the guard row, the entity or owned row, the history."""
 
-    def __init__(self, snapshot: TableSnapshot, places: Places, replay: Replay | None) -> None:
+    def __init__(self, snapshot: TableSnapshot, places: Places, replay: Replay | None, past_from: int) -> None:
+        self._past_from = past_from
         self._snapshot, self._places, self._replay = snapshot, places, replay
         self._drawn = snapshot.numbers()[0]
         self._aliases = Aliases()
@@ -127,9 +131,10 @@ class _Rows:
         guards = rows("guard", _GUARD, ("id",))
         entities = rows("entity", ("id", "version", "doc", "created_at", "modified_at"), ("id",))
         owned = rows("owned", _OWNED, ("id", "owner_id", "kind", "name"))
+        relations = rows("relation", COLUMNS, ("id",))
         leases = rows("lease", ("id", "name", "token", "owner"), ("id",))
         steps = rows("operation", _STEP, ("entity_id", "version", "seq"))
-        for row_id, rows_of in _merged(guards, entities, owned, leases, steps):
+        for row_id, rows_of in _merged(guards, entities, owned, relations, leases, steps):
             yield from surviving(self._one(row_id, *rows_of), row_id, None)
         yield from surviving(self._aliases.violations(), None, None)
 
@@ -139,11 +144,12 @@ class _Rows:
         guard: Iterator[Row],
         entity: Iterator[Row],
         own: Iterator[Row],
+        relation: Iterator[Row],
         lease: Iterator[Row],
         history: Iterator[Row],
     ) -> Iterator[Violation]:
         """Check all rows of one id."""
-        reader = ChainReader(row_id, history, complete=self._replay is not None)
+        reader = ChainReader(row_id, history, complete=self._replay is not None, past_from=self._past_from)
         if row_id > self._drawn:
             message = f"its id is beyond {self._drawn}, the last that was drawn"
             yield Violation(8, row_id, None, message)
@@ -152,6 +158,8 @@ class _Rows:
             yield from check_lease(row_id, held and held[1:], reader.links(), complete=complete)
         elif (row := next(own, None)) is not None:
             yield from self._owned(row, reader, next(own, None))
+        elif (row := next(relation, None)) is not None:
+            yield from check_relation(row, next(relation, None), reader, self._places)
         elif (place := next(guard, None)) is not None or row_id in self._places:
             yield from self._entity(place, next(entity, None), reader)
         elif (left := next(entity, None)) is not None:
@@ -273,6 +281,8 @@ class _Rows:
         if last is None or last.action == "purge":
             return
         path = last.path_after or last.path_before
+        if last.other_id is not None and (last.action == "drop" or was_deleted(last, self._places)):
+            return
         if last.owner_id is not None:
             if last.action != "drop" and last.owner_id in self._places:
                 yield Violation(8, row_id, path, f"its last change is {last.action}, but there is no such {last.kind}")

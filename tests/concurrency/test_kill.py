@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -11,9 +10,9 @@ from multiprocessing.connection import Connection, wait
 import metastore as ms
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.raw import rows
+from tests.concurrency.workers import FORKSERVER
 
 COMMITS, AT_ONCE, ROUNDS = 1000, 5, 2
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 def commit_and_report(url: str, number: int, pipe: Connection) -> None:
@@ -42,8 +41,8 @@ def kill_some(url: str, dice: random.Random) -> list[tuple[int, int]]:
     left: dict[Connection, int] = {}
     processes = {}
     for n in range(AT_ONCE):
-        ours, theirs = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=commit_and_report, args=(url, n, theirs))
+        ours, theirs = FORKSERVER.Pipe()
+        process = FORKSERVER.Process(target=commit_and_report, args=(url, n, theirs))
         process.start()
         theirs.close()
         processes[ours] = process

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+import metastore as ms
 from metastore import Store
 from metastore.port.backend import Backend
+from tests.aio.facade import Facade, Loop
 from tests.combine.gate import always_together
-from tests.contract.ground import Ground, prepare
+from tests.contract.ground import Ground, behind, prepare
 
 
 @pytest.fixture
@@ -37,10 +41,34 @@ def url(request: pytest.FixtureRequest) -> str:
     return chosen
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Judge the async API on the memory model in each run, and on the databases in the long ones."""
+    for item in items:
+        chosen = getattr(getattr(item, "callspec", None), "params", {})
+        if chosen.get("store") == "async" and chosen.get("url") != "memory":
+            item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[Loop]:
+    """Give an event loop, which runs in a thread."""
+    running = Loop()
+    yield running
+    running.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def store(request: pytest.FixtureRequest, url: str, loop: Loop) -> Iterator[Store]:
+    """Open a store on ``url``, as the principal "tester": the sync one, and the async one behind a sync face."""
+    opened = ms.open if request.param == "sync" else lambda *a, **o: Facade.open(loop, *a, **o)
+    with opened(url, principal="tester") as store:
+        yield store
+
+
 @pytest.fixture
 def backend(store: Store) -> Backend:
     """Give the port that ``store`` stands on."""
-    return store._session.backend
+    return behind(store)
 
 
 @pytest.fixture

@@ -120,6 +120,12 @@ class Ground:
         return dump(self.backend)
 
 
+def behind(store: Store) -> Backend:
+    """Return the database's own backend, which the one of an async store stands before."""
+    backend = store._session.backend
+    return getattr(backend, "_port", backend)
+
+
 def prepare(store: Store) -> Ground:
     """Make the tree."""
     lake = store.metalakes.create("m")
@@ -128,7 +134,7 @@ def prepare(store: Store) -> Ground:
     table = store.tables.create("m.c.one.t")
     part = store.partitions.create(table, "p", values={})
     assert store.schemas.drop(old)
-    return Ground(store, store._session.backend, lake, catalog, one, two, table, part, old)
+    return Ground(store, behind(store), lake, catalog, one, two, table, part, old)
 
 
 class _Interrupted:

@@ -295,21 +295,29 @@ class TestBeginning:
     def test_one_that_is_refused_removes_no_mark(
         self, ground: Ground, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It has none: to remove one would be a round trip in vain. Whose mark was in the way stays as it was."""
-        removed: list[int] = []
+        """It has none: to remove one would be a round trip in vain. A mark without an answer may be there."""
+        calls: list[str] = []
         kind = type(ground.backend)
-        unmark = kind.unmark
+        mark, unmark = kind.mark, kind.unmark
 
-        def spy(backend: Any, entity_id: int, operation_id: UUID) -> bool:
-            removed.append(entity_id)
+        def spied_mark(backend: Any, wanted: Any) -> Any:
+            calls.append("no answer")
+            outcome = mark(backend, wanted)
+            calls[-1] = type(outcome).__name__
+            return outcome
+
+        def spied_unmark(backend: Any, entity_id: int, operation_id: UUID) -> bool:
+            calls.append("unmark")
             return unmark(backend, entity_id, operation_id)
 
         with ground.store.schemas.exclusive(ONE):
             with monkeypatch.context() as spied:
-                spied.setattr(kind, "unmark", spy)
+                spied.setattr(kind, "mark", spied_mark)
+                spied.setattr(kind, "unmark", spied_unmark)
                 with pytest.raises(ms.ScopeFrozen), other.schemas.exclusive(ONE, timeout=0.15):
                     raise AssertionError
-            assert removed == []
+            assert "Conflicted" in calls
+            assert "unmark" not in calls or "no answer" in calls, calls
         assert unmarked(ground, ground.one)
 
     def test_it_cannot_be_used_before_or_twice(self, ground: Ground) -> None:

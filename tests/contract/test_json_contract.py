@@ -12,7 +12,10 @@ import pytest
 
 import metastore as ms
 from metastore.kinds.entity import Entity, Owned
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC, PartitionStatistic
 from metastore.kinds.registry import KINDS, OWNED_KINDS
+from metastore.kinds.table.kind import TABLE
+from metastore.managers.owned import OwnedManager
 from tests.contract import boards
 from tests.contract.ground import Ground
 
@@ -49,6 +52,8 @@ def _full(ground: Ground) -> Iterator[Entity | Owned]:
     yield store.partitions.create(table, "a=1", values={"a": "1"}, properties={"k": "v"})
     store.statistics.put_many(table, [store.statistics.row("rows", {"rows": 5, "columns": {"a": {"nulls": 0}}})])
     yield store.statistics.load(table, "rows")
+    store.statistics.set(table, {"custom-rows": 5, "custom-map": {"a": [1.5, True]}}, partition="a=1")
+    yield OwnedManager[PartitionStatistic](store._session, PARTITION_STATISTIC, TABLE).load(table, "a=1")
     store.sources.put_many(catalog, [store.sources.row("s", location="s3://b/t", table=table.id, counts={"files": 1})])
     yield store.sources.load(catalog, "s")
     store.crawls.put_many(catalog, [store.crawls.row("run", state="done", values={"seconds": 1.5})])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import shutil
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pytest
 
 import metastore as ms
 from metastore.crawl.read import infer
+from tests.concurrency.workers import FORKSERVER
 from tests.crawl.conftest import INTO, Crawler, Lake, crawl_here, reasons_of
 
 
@@ -111,9 +111,8 @@ def test_a_lake_that_changes_during_crawls(url: str, lake: Lake) -> None:
     if url.startswith("postgres"):
         ms.migrate(url)
     crawl_here(url, [lake.root])
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=rewrite_often, args=(str(lake.root), n)) for n in range(2)]
-    crawls = [context.Process(target=crawl_meanwhile, args=(url, str(lake.root))) for _ in range(2)]
+    writers = [FORKSERVER.Process(target=rewrite_often, args=(str(lake.root), n)) for n in range(2)]
+    crawls = [FORKSERVER.Process(target=crawl_meanwhile, args=(url, str(lake.root))) for _ in range(2)]
     for process in writers + crawls:
         process.start()
     for process in writers + crawls:

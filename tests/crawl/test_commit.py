@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from metastore.crawl.write.catalog import open_catalog, prepare
 from metastore.crawl.write.commit import commit_groups
 from metastore.errors import BackendUnavailable, InvalidArgument, NotInUse
 from metastore.urls import reachable_url
+from tests.concurrency.workers import FORKSERVER
 from tests.crawl.conftest import Crawler, Lake, crawl_here, paths_of, reasons_of
 
 MONTH = {"x": [1, 2], "y": ["a", None]}
@@ -351,8 +351,7 @@ def test_crawls_at_once_end_in_the_same_catalog(crawler: Crawler, tmp_path: Path
     for number in range(6):
         crawler.lake.text(f"s{number % 2}/t{number}/a.csv", "a,b\n1,2\n")
     url = f"sqlite:///{tmp_path / 'metastore.db'}"
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=crawl_in_process, args=(url, str(crawler.lake.root), 2)) for _ in range(4)]
+    processes = [FORKSERVER.Process(target=crawl_in_process, args=(url, str(crawler.lake.root), 2)) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 import metastore as ms
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
+from tests.concurrency.workers import FORKSERVER
 from tests.crawl.conftest import Lake, crawl_here
 
 EDITORS, EDITS, CRAWLS = 6, 12, 3
@@ -96,10 +96,9 @@ def test_two_crawls_and_six_editors(url: str, crowded: Lake, tmp_path: Path) -> 
         for schema in ("lake.main.moved", "lake.other.s"):
             store.catalogs.create(schema.rpartition(".")[0], type="relational")
             store.schemas.create(schema)
-    context = multiprocessing.get_context("spawn")
     outs = [str(tmp_path / f"out{number}") for number in range(EDITORS + 2)]
-    people = [context.Process(target=edit_often, args=(url, n, outs[n])) for n in range(EDITORS)]
-    crawls = [context.Process(target=crawl_often, args=(url, str(crowded.root), out)) for out in outs[EDITORS:]]
+    people = [FORKSERVER.Process(target=edit_often, args=(url, n, outs[n])) for n in range(EDITORS)]
+    crawls = [FORKSERVER.Process(target=crawl_often, args=(url, str(crowded.root), out)) for out in outs[EDITORS:]]
     for process in crawls + people:
         process.start()
     for process in crawls + people:

@@ -121,8 +121,8 @@ _PROGRESS = (
     Fault(
         "a transaction looks again beside the writers below a parent",
         _TRANSACTION,
-        "exclusive=i in barred)",
-        "exclusive=False)",
+        "exclusive=i in barred, bump",
+        "exclusive=False, bump",
         "tests/unit/test_read_set.py",
     ),
     Fault(

@@ -49,8 +49,8 @@ facts = st.builds(
             Granted,
             st.sampled_from(ROLES),
             st.sampled_from(WORDS),
-            st.sampled_from([p.id for p in CHAIN]),
             st.sampled_from((True, True, True, False)),
+            st.sampled_from([p.id for p in CHAIN]),
         ),
         max_size=12,
     ).map(tuple),
@@ -78,8 +78,8 @@ def test_it_rests_on_the_roles_that_it_names(known: Facts, word: str) -> None:
 
 
 def test_every_step_is_explained() -> None:
-    grants = (Granted(20, "use_catalog", 1, True), Granted(21, "use_schema", 2, True))
-    known = _facts(grants=(*grants, Granted(20, "select_table", 5, True)))
+    grants = (Granted(20, "use_catalog", True, 1), Granted(21, "use_schema", True, 2))
+    known = _facts(grants=(*grants, Granted(20, "select_table", True, 5)))
     assert [verdict.because for verdict in decide(known, ("select_table",))] == [
         "ann is a user of m",
         "the role reader allows use_catalog on m",
@@ -88,7 +88,7 @@ def test_every_step_is_explained() -> None:
         "the role reader allows select_table on m.c.s.n.t",
     ]
     assert decide(known, ("modify_table",))[-1].because == "no role of ann allows modify_table on m.c.s.n.t"
-    denied = replace(known, grants=(*known.grants, Granted(21, "select_table", 1, False)))
+    denied = replace(known, grants=(*known.grants, Granted(21, "select_table", False, 1)))
     assert decide(denied, ("select_table",))[-1].because == "the role staff denies select_table on m"
     assert decide(denied, ("select_table",))[-1].missing == ("select_table", CHAIN[-1])
 
@@ -96,9 +96,9 @@ def test_every_step_is_explained() -> None:
 def test_an_owner_needs_nothing_where_it_owns_but_the_way_to_it() -> None:
     owns = _facts(owners={4: 11})
     assert not _allowed(owns, "modify_table")
-    way = (Granted(20, "use_catalog", 2, True), Granted(20, "use_schema", 3, True))
+    way = (Granted(20, "use_catalog", True, 2), Granted(20, "use_schema", True, 3))
     assert _allowed(replace(owns, grants=way), "modify_table")
-    assert _allowed(replace(owns, grants=(*way, Granted(20, "modify_table", 5, False))), "modify_table")
+    assert _allowed(replace(owns, grants=(*way, Granted(20, "modify_table", False, 5))), "modify_table")
     assert _allowed(_facts(owners={1: 10}), "modify_table")
     assert decide(_facts(owners={1: 11}), ())[-1].because == "the group staff of ann owns m"
 

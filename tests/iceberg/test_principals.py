@@ -33,6 +33,8 @@ def test_a_token_says_who_asks(sqlite_url: str, tmp_path: Path, tokens: Path) ->
             answer = httpx.post(f"{address}/v1/lake.ice/namespaces", content=b"{torn", headers=wrong)
             assert (answer.status_code, answer.json()["error"]["type"]) == (401, "NotAuthorizedException")
             assert "secret" not in answer.text
+            other = httpx.get(address.replace("/iceberg", "/api/metalakes"), headers=wrong)
+            assert other.status_code == 401  # the other protocol of the server asks for it too
     assert _creators(sqlite_url) == {"lake.ice.a": "ann@corp.com", "lake.ice.b": "bob"}
 
 

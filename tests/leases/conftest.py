@@ -1,8 +1,7 @@
-"""The team of processes is that of tests/concurrency; the servers of leases on object storage are in worlds."""
+"""The servers of leases on object storage are in worlds."""
 
 from __future__ import annotations
 
-from tests.concurrency.conftest import team
 from tests.leases.worlds import azurite, bucket, locks_server, postgres_world
 
-__all__ = ["azurite", "bucket", "locks_server", "postgres_world", "team"]
+__all__ = ["azurite", "bucket", "locks_server", "postgres_world"]

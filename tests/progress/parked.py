@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -11,10 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import metastore as ms
+from tests.concurrency.workers import FORKSERVER
 
 __all__ = ["Parked"]
 
-_SPAWN = multiprocessing.get_context("spawn")
 WITHIN = 60.0
 
 
@@ -44,8 +43,8 @@ class Parked:
     """
 
     def __init__(self, url: str, point: str, function: Callable[..., Any], *arguments: Any) -> None:
-        self._ours, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_run, args=(theirs, url, point, function, arguments), daemon=True)
+        self._ours, theirs = FORKSERVER.Pipe()
+        self._process = FORKSERVER.Process(target=_run, args=(theirs, url, point, function, arguments), daemon=True)
         self._process.start()
         theirs.close()
 

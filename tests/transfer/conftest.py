@@ -1,4 +1,4 @@
-"""Fresh databases of all three backends at once, and the processes of the concurrency tests."""
+"""Fresh databases of all three backends at once."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.concurrency.conftest import team
 from tests.servers.postgres import Databases
-
-__all__ = ["team"]
 
 NewUrl = Callable[[str], str]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -13,10 +12,10 @@ import pytest
 
 import metastore as ms
 from metastore.port.restore import Ending
+from tests.concurrency.workers import FORKSERVER
 from tests.transfer.world import UNKNOWN, build, difference, numbers, opened, port, rows
 
 NewUrl = Callable[[str], str]
-_SPAWN = multiprocessing.get_context("spawn")
 TABLES = 4000
 END = Ending((), 3, 0, "0000000000abcd")
 
@@ -50,8 +49,8 @@ def put_out(url: str, file: Path, pipe: Connection, after: float) -> None:
 
 def killed(work: Callable[..., None], url: str, file: Path, after: float) -> None:
     """Kill a process that works, when it is that far."""
-    ours, theirs = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=work, args=(url, file, theirs, after))
+    ours, theirs = FORKSERVER.Pipe()
+    process = FORKSERVER.Process(target=work, args=(url, file, theirs, after))
     process.start()
     theirs.close()
     assert ours.poll(60)

@@ -9,8 +9,10 @@ copy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
+from metastore.backends.memory import relations
 from metastore.backends.memory.tables import Body, Stand, Tables
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.backend import DRIFT
@@ -31,6 +33,8 @@ from metastore.port.commit import (
     Newest,
     Put,
     Read,
+    Relate,
+    Relations,
     Result,
     Update,
     Write,
@@ -51,8 +55,22 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
         raise PreconditionFailed("marked", commit.held)
     for read in commit.reads:
         _check_read(tables, read)
+    if commit.advance is not None:
+        consumer = tables.consumers.get(commit.advance.name)
+        if consumer is None or consumer.seq != commit.advance.seq:
+            raise PreconditionFailed("read")
+        tables.consumers[consumer.name] = consumer._replace(seq=commit.advance.to, moved_at=now)
     applying = _Applying(tables, commit, now)
+    for guard in commit.guards:
+        if guard.bump:
+            stand = tables.stands[guard.id]
+            tables.stands[guard.id] = stand._replace(scope_version=stand.scope_version + 1)
     results = tuple([applying.write(write) for write in commit.writes])
+    if sum(result is not None for result in results) > 1:  # the past shows its rows together
+        last = tables.drawn["seq"]
+        tables.steps[:] = [
+            s._replace(through=last) if s.operation_id == commit.operation_id else s for s in tables.steps
+        ]
     if claimed is not None and not any(results):
         tables.steps.append(claimed)  # nothing takes the tombstone's place: it stays
     if commit.held is not None and tables.stands[commit.held].mark == commit.operation_id:
@@ -110,6 +128,13 @@ def newest_dropped(tables: Tables, parent_id: int, kind: str, family: str, key: 
 
 
 def _check_read(tables: Tables, read: Read) -> None:
+    if isinstance(read, Relations):
+        relations.check(tables, read)
+    else:
+        _check_other_read(tables, read)
+
+
+def _check_other_read(tables: Tables, read: Expect | Absent | Listing | Children | Newest) -> None:
     owned_versions = {row.id: row.version for row in tables.owned.values()}
     if isinstance(read, Expect):
         body = tables.bodies.get(read.id)
@@ -159,6 +184,19 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
         raise PreconditionFailed("not_empty", update.id)
 
 
+def _stood(write: Write, stand: Stand | None) -> dict[str, Any]:
+    """Return how a row stood after a write: for reads of the past."""
+    if stand is None:
+        assert isinstance(write, Put | Delete)
+        place = {"parent_id": write.owner_id, "name": write.name}
+        if isinstance(write, Delete):
+            return {**place, "state": DROPPED}
+        return {**place, "state": LIVE, "family": write.kind, "key": write.name}
+    place = {"parent_id": stand.parent_id, "name": stand.name, "fold": stand.fold, "state": stand.state}
+    takes = stand.state == LIVE and (isinstance(write, Insert) or write.scope_version is not None)  # type: ignore[union-attr]
+    return {**place, "family": stand.family, "key": stand.key} if takes else place
+
+
 class _Applying:
     """Performs the writes of one commit, whose guards and reads hold."""
 
@@ -174,6 +212,8 @@ class _Applying:
             return self._insert(write)
         if isinstance(write, Update):
             return self._update(write)
+        if isinstance(write, Relate):
+            return self._relate(write)
         return self._put(write) if isinstance(write, Put) else self._delete(write)
 
     def _insert(self, write: Insert) -> Result | None:
@@ -241,6 +281,11 @@ class _Applying:
         del self._tables.owned[write.owner_id, write.kind, write.name]
         return self._log(write, old.id, old.version + 1, old.doc, write.owner_id)
 
+    def _relate(self, write: Relate) -> Result | None:
+        commit = self._commit
+        written = relations.write(self._tables, write, commit.principal, self._now, skip=commit.skip_existing)
+        return written and self._log(write, *written, write.doc, write.from_id, write.to_id)
+
     def _owned(self, write: Put | Delete) -> OwnedRecord | None:
         """Return the row to write, which must have the version that is expected; 0 is none."""
         old = self._tables.owned.get((write.owner_id, write.kind, write.name))
@@ -253,10 +298,13 @@ class _Applying:
     def _audit(self) -> tuple[str | None, int]:
         return self._commit.principal, self._now
 
-    def _log(self, write: Write, row_id: int, version: int, doc: str, where: Stand | int) -> Result:
+    def _log(
+        self, write: Write, row_id: int, version: int, doc: str, where: Stand | int, other_id: int | None = None
+    ) -> Result:
         """Note a write; ``where`` an entity stands, or the id of a row's owner."""
         event, commit = write.event, self._commit
         stand, owner_id = (where, None) if isinstance(where, Stand) else (None, where)
+        place = _stood(write, stand)
         step = Step(
             operation_id=commit.operation_id,
             ordinal=self._ordinal,
@@ -278,6 +326,9 @@ class _Applying:
             created_at=None,
             digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
             fences=fences(commit.leases) if commit.leases else None,
+            other_id=other_id,
+            other_path=event.other_path,
+            **place,
         )
         self._ordinal += 1
         self._tables.steps.append(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -9,6 +10,7 @@ from uuid import UUID
 
 from metastore.backends.memory.tables import Tables
 from metastore.clock import Clock
+from metastore.deadlines import remaining
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import (
     ALIVE,
@@ -238,7 +240,9 @@ class _Looker:
 
     def wait(self, seconds: float) -> None:
         ends = self._clock.monotonic() + min(seconds, ALIVE / 3_000_000)
-        while (left := ends - self._clock.monotonic()) > 0 and not self._leases.may_take(self._ticket, self._names):
+        while (left := min(ends - self._clock.monotonic(), remaining(self._clock, math.inf))) > 0:
+            if self._leases.may_take(self._ticket, self._names):
+                return
             self._clock.sleep(min(left, _LOOKS))
 
 

@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from uuid import UUID
 
+from metastore.backends.memory import relations
 from metastore.backends.memory.commit import newest_dropped
 from metastore.backends.memory.find import find
+from metastore.backends.memory.rights import rights
 from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
 from metastore.clock import Clock
 from metastore.names import fold
@@ -31,6 +33,9 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
+from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.rights import RightRows, Whose
+from metastore.port.touched import Touch, Touched
 from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = ["MemoryReads"]
@@ -47,6 +52,10 @@ class MemoryReads:
         self._tables = Tables({ROOT_ID: root})
         self._epoch = f"{clock.micros():014x}"
         self._collected = 0
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        with self._lock:
+            return rights(self._tables, whose, places, below)
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         with self._lock:
@@ -136,6 +145,26 @@ class MemoryReads:
         with self._lock:
             return [self._tables.owned.get((i, kind, name)) for i, name in zip(owner_ids, names, strict=True)]
 
+    # --- relations
+
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        with self._lock:
+            record = None if isinstance(target, int) else self._follow(target).record
+            if record is None and not isinstance(target, int):
+                return None
+            entity_id = target if isinstance(target, int) else record.chain[-1].id if record else 0
+            return relations.related(self._tables, self._known, entity_id, kind, above=above, doc=doc)
+
+    def relating(
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        with self._lock:
+            return relations.relating(self._tables, self._known, to_id, kind, value, after, limit)
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        with self._lock:
+            return relations.relations(self._tables, kind, slots)
+
     # --- operations
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
@@ -151,6 +180,12 @@ class MemoryReads:
         with self._lock:
             later = [s for s in self._tables.steps if s.seq is not None and s.seq > after]
             return RowPage(True, [self._shown(s) for s in later[:limit]])
+
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        with self._lock:
+            rows = [Touch(s.seq, s.entity_id, s.action, s.path_after) for s in self._tables.steps if s.seq is not None]
+            later = [row for row in rows if row.seq > after][: limit + 1]
+            return Touched(self._epoch, self._collected, 1, later + [row for row in rows if row.seq in gaps])
 
     def feed_start(self) -> tuple[str, int]:
         with self._lock:
@@ -170,6 +205,11 @@ class MemoryReads:
         if row_id in self._tables.bodies:
             return self._tables.bodies[row_id]
         return next((r for r in self._tables.owned.values() if r.id == row_id), None)
+
+    def _version_of(self, row_id: int | None) -> int | None:
+        """Return the version of what exists under an id; None: it is gone."""
+        row = self._row(row_id) or next((r for r in self._tables.relations.values() if r.id == row_id), None)
+        return None if row is None else row.version
 
     @contextmanager
     def snapshot(self) -> Iterator[TableSnapshot]:

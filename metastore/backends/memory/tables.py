@@ -14,7 +14,9 @@ from uuid import UUID
 from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.leases import LeaseRow, Staged
+from metastore.port.past import ConsumerRow, PinRow
 from metastore.port.records import OwnedRecord, Step
+from metastore.port.relations import RelationKey, RelationRecord
 
 __all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
 
@@ -74,13 +76,16 @@ class Tables:
     bodies: dict[int, Body] = field(default_factory=dict)
     owned: dict[OwnedKey, OwnedRecord] = field(default_factory=dict)
     """By owner, kind and name."""
+    relations: dict[RelationKey, RelationRecord] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     """In the order of their positions; those without one anywhere between."""
     leases: dict[str, LeaseRow] = field(default_factory=dict)
     waiters: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     """By lease and ticket: the owner, and until when the waiter counts as alive."""
     staged: dict[UUID, Staged] = field(default_factory=dict)
-    drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0})
+    pins: dict[str, PinRow] = field(default_factory=dict)
+    consumers: dict[str, ConsumerRow] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0})
 
     def copy(self) -> Tables:
         """Return tables that can be changed without changing these."""
@@ -89,10 +94,13 @@ class Tables:
             stands=dict(self.stands),
             bodies=dict(self.bodies),
             owned=dict(self.owned),
+            relations=dict(self.relations),
             steps=list(self.steps),
             leases=dict(self.leases),
             waiters=dict(self.waiters),
             staged=dict(self.staged),
+            pins=dict(self.pins),
+            consumers=dict(self.consumers),
             drawn=dict(self.drawn),
         )
 
@@ -155,13 +163,23 @@ class MemorySnapshot:
             "guard": lambda: [stand._asdict() for stand in tables.stands.values()],
             "entity": lambda: [{"id": i, **body._asdict()} for i, body in tables.bodies.items()],
             "owned": lambda: [row._asdict() for row in tables.owned.values()],
+            "relation": lambda: [row._asdict() for row in tables.relations.values()],
             "operation": lambda: [step._asdict() for step in tables.steps],
             "lease": lambda: [{**r._asdict(), "took_over": (r.id, r.token) in overs} for r in tables.leases.values()],
             "lease_waiter": lambda: [
                 {"name": n, "ticket": t, "owner": owner, "alive_until": u} for (n, t), (owner, u) in waiters
             ],
             "staged": lambda: [row._asdict() for row in tables.staged.values()],
-            "info": lambda: [{"id": 1, "collected_seq": self._collected_seq, "forgotten": tables.drawn["forgotten"]}],
+            "pin": lambda: [row._asdict() for row in tables.pins.values()],
+            "consumer": lambda: [row._asdict() for row in tables.consumers.values()],
+            "info": lambda: [
+                {
+                    "id": 1,
+                    "collected_seq": self._collected_seq,
+                    "forgotten": tables.drawn["forgotten"],
+                    "past_from": tables.drawn["past_from"],
+                }
+            ],
         }
         return found[table]()
 

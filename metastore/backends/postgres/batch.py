@@ -8,10 +8,12 @@ is taken after the locks, then one statement that writes for each stage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from metastore.backends.postgres import parameters
-from metastore.backends.postgres.batch_sql import RELEASE, Shape, batch
+from metastore.backends.postgres import relations as relation_parts
+from metastore.backends.postgres.batch_sql import ADVANCE, BUMP, RELEASE, THROUGH, Shape, batch
 from metastore.backends.postgres.checks import checks
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
@@ -26,6 +28,7 @@ from metastore.port.commit import (
     Insert,
     Outcome,
     Put,
+    Relate,
     Result,
     Update,
     Write,
@@ -72,16 +75,23 @@ def statements(commit: Commit) -> list[Statement]:
     if len(ordinals) > 1 or mixed(read_ids, written):
         before += lock_in_order(LOCK_ENTITIES, read_ids, written)
     before += checked
+    if commit.advance is not None:
+        before.append(Statement(ADVANCE, asdict(commit.advance)))
     if before and commit.patience is not None:
         before.insert(0, Statement(PATIENCE, {"patience": parameters.patience(commit)}))
     # in one statement, an exclusive update of the marked guard takes the mark away itself
     release = commit.held is not None and (commit.held not in exclusive or len(ordinals) > 1)
+    bumped = [g.id for g in commit.guards if g.bump]
     if len(ordinals) > 1:
         stages = list(_in_stages(commit, shared, barred, reads, ordinals))
     else:
         # what is sent with a statement that finds nothing to do must not be applied either
-        stages = [_Stage(ordinals[0], shared, barred, reads, must=release or commit.claim > 0)]
+        must = release or bool(bumped) or commit.claim > 0 or commit.advance is not None
+        stages = [_Stage(ordinals[0], shared, barred, reads, must)]
     after = [Statement(RELEASE, {"held": commit.held, "operation_id": commit.operation_id})] if release else []
+    after += [Statement(BUMP, {"ids": plain(bumped)})] if bumped else []
+    if len(ordinals) > 1:
+        after.append(Statement(THROUGH, {"operation_id": commit.operation_id}))
     return [*before, *[_statement(commit, stage) for stage in stages], *after]
 
 
@@ -104,7 +114,7 @@ def _split(writes: Sequence[Write]) -> list[list[int]]:
     taken: set[str | None] = set()
     given: set[str | None] = set()
     for n, write in enumerate(writes):
-        row = write.id if isinstance(write, Insert | Update) else (write.owner_id, write.kind, write.name)
+        row = _row(write)
         takes, gives = _names(write)
         if (row is not None and row in rows) or (gives and gives in taken) or (takes and takes in given):
             stages.append([])
@@ -114,6 +124,15 @@ def _split(writes: Sequence[Write]) -> list[list[int]]:
         taken.add(takes)
         given.add(gives)
     return stages
+
+
+def _row(write: Write) -> object:
+    """Return what tells the row that a write changes from others; None: it is a new one."""
+    if isinstance(write, Insert | Update):
+        return write.id
+    if isinstance(write, Relate):
+        return write.from_id, write.kind, write.slot, write.column_id, write.value
+    return write.owner_id, write.kind, write.name
 
 
 def _names(write: Write) -> tuple[str | None, str | None]:
@@ -146,6 +165,7 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
     updates = {n: w for n, w in writes.items() if isinstance(w, Update)}
     inserts = {n: w for n, w in writes.items() if isinstance(w, Insert)}
     owned = {n: w for n, w in writes.items() if isinstance(w, Put | Delete)}
+    related = {n: w for n, w in writes.items() if isinstance(w, Relate)}
     values = _preconditions(commit, stage, updates)
     if commit.writes:
         values |= {"principal": commit.principal, "digest": commit.caller and commit.caller.digest}
@@ -155,12 +175,14 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
         values |= {**_updates(updates), "u_withdraw_ids": plain(withdrawn)}
     values |= _inserts(inserts) if inserts else {}
     values |= _owned(owned) if owned else {}
+    values |= {**relation_parts.parameters(related), **_others(writes)} if related else {}
     if commit.leases:
         values |= {**parameters.leases(commit.leases), "publishes": plain(commit.publishes)}
     shape = Shape(
         updates=bool(updates),
         inserts=bool(inserts),
         owned=bool(owned),
+        relations=bool(related),
         skip_existing=commit.skip_existing,
         claimed=commit.claim > 0,
         must=stage.must,
@@ -169,7 +191,7 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
         noted=bool(commit.leases),
         publishes=stage.first and bool(commit.publishes),
     )
-    many = len(stage.shared) + len(stage.barred) + len(stage.reads) + len(updates) + len(owned) > _MANY
+    many = len(stage.shared) + len(stage.barred) + len(stage.reads) + len(updates) + len(owned) + len(related) > _MANY
     return Statement(batch(shape), values, writes=True, many=many)
 
 
@@ -204,6 +226,14 @@ def _events(writes: dict[int, Write]) -> dict[str, Any]:
         "e_before": texts([e.path_before for e in events]),
         "e_after": texts([e.path_after for e in events]),
         "e_changes": texts([e.changes for e in events]),
+    }
+
+
+def _others(writes: dict[int, Write]) -> dict[str, Any]:
+    """Return the other ends of the events."""
+    return {
+        "e_other_ids": plain([w.to_id if isinstance(w, Relate) else None for w in writes.values()]),
+        "e_other_paths": texts([w.event.other_path for w in writes.values()]),
     }
 
 

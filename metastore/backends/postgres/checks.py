@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from metastore.backends.postgres.fragments import fails_if
 from metastore.backends.postgres.parameters import Statement, plain, texts
-from metastore.port.commit import DROPPED, Absent, Children, Commit, Listing, Newest, Update
+from metastore.backends.postgres.relations import check as relations_check
+from metastore.port.commit import DROPPED, Absent, Children, Commit, Listing, Newest, Relations, Update
 
 __all__ = ["checks"]
 
@@ -68,6 +69,7 @@ def checks(commit: Commit, updates: list[Update]) -> list[Statement]:
         *_absent(commit, _ABSENT, owned=False),
         *_absent(commit, _ABSENT_OWNED, owned=True),
         *[_check(read) for read in commit.reads if isinstance(read, Listing | Children | Newest)],
+        *[relations_check(read) for read in commit.reads if isinstance(read, Relations)],
     ]
 
 

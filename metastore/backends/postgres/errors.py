@@ -25,6 +25,7 @@ CHECKS: dict[str | None, Cause] = {
 _UNIQUE: dict[str | None, Cause] = {
     "guard_live_name": "name",
     "owned_pkey": "name",
+    "relation_pkey": "name",
     "operation_pkey": "operation",
     # two clients take a name for the first time: ON CONFLICT looks at the primary key only
     "lease_token": "lease",

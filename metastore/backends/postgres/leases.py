@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +15,7 @@ from metastore.backends.postgres import lease_sql as sql
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.clock import SYSTEM
+from metastore.deadlines import remaining
 from metastore.errors import MetastoreError
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
@@ -230,7 +232,7 @@ class _Listener:
 
     def wait(self, seconds: float) -> None:
         ends = SYSTEM.monotonic() + min(seconds, _BLIND_POLL if self._connection is None else _POLL)
-        while (left := ends - SYSTEM.monotonic()) > 0:
+        while (left := min(ends - SYSTEM.monotonic(), remaining(SYSTEM, math.inf))) > 0:
             if self._connection is None:
                 SYSTEM.sleep(left)
             elif self._called(left):

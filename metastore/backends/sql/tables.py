@@ -4,12 +4,14 @@
                with any of them. Narrow, because shared guards lock these rows.
 ``entity``     what each entity is: its version and its document.
 ``owned``      rows that belong to one entity: partitions, statistics.
+``relation``   rows between two entities: owners, tags, policies, memberships, grants.
 ``operation``  one row per write of an operation: history, change feed, result and intent at once. Rows
                without a position are no history: intents (action pending), operations that came to
                nothing (failed, unchanged), and those that may be claimed again (forbidden, moved,
                expired, cancelled).
 ``lease``      one row per lease, never deleted: its token, its holder and until when. ``lease_waiter``: the
                clients that wait for it; ``staged``: what was produced under it and is not visible yet.
+``pin``        positions whose past gc keeps, by name. ``consumer``: how far named readers of the feed are.
 ``info``       one row about the database itself.
 
 Times are microseconds since 1970, UTC, by the database's clock. No foreign keys: they would
@@ -34,7 +36,20 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["entity", "guard", "info", "lease", "lease_waiter", "metadata", "operation", "owned", "staged"]
+__all__ = [
+    "consumer",
+    "entity",
+    "guard",
+    "info",
+    "lease",
+    "lease_waiter",
+    "metadata",
+    "operation",
+    "owned",
+    "pin",
+    "relation",
+    "staged",
+]
 
 metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default
@@ -117,6 +132,26 @@ owned = Table(
     UniqueConstraint("id", name="owned_id"),
 )
 
+relation = Table(
+    "relation",
+    metadata,
+    Column("from_id", _Id, nullable=False),
+    Column("kind", _Name, nullable=False),
+    Column("slot", _Id, nullable=False),  # the other end; 0 where an entity has one relation of the kind at most
+    Column("column_id", _Id, nullable=False),  # 0: it goes from the entity itself
+    Column("value", _Name, nullable=False),  # "": none
+    Column("id", _Id, nullable=False),
+    Column("to_id", _Id, nullable=False),
+    Column("version", _Id, nullable=False),
+    Column("created_by", Text),
+    Column("created_at", _Id, nullable=False),
+    Column("modified_by", Text),
+    Column("modified_at", _Id, nullable=False),
+    PrimaryKeyConstraint("from_id", "kind", "slot", "column_id", "value", name="relation_pkey"),
+    UniqueConstraint("id", name="relation_id"),
+    Index("relation_to", "to_id", "kind", "value", "from_id", "column_id"),
+)
+
 operation = Table(
     "operation",
     metadata,
@@ -142,9 +177,30 @@ operation = Table(
     Column("result", Text),  # what was answered, where the row itself does not say it: JSON
     Column("format", Integer),  # of an intent: the format of its changes
     Column("fences", Text),  # under which leases it was committed: JSON, pairs of id and token
+    Column("other_id", _Id),  # of a relation: the end that it leads to; owner_id is the end that it goes from
+    Column("other_path", Text),  # of a relation: the other end's path
+    # How the row stood after the step, for reads of the past. An owned row stands below its owner.
+    Column("parent_id", _Id),
+    Column("name", _Name),
+    Column("fold", Boolean),
+    Column("state", SmallInteger),
+    Column("family", _Name),  # this and the key: only where the step took the name, or gc removed the step that did
+    Column("key", _Name),
+    Column("through", _Id),  # of a commit with several rows: its last position; before that the past shows none of them
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
     UniqueConstraint("seq", name="operation_seq"),
-    UniqueConstraint("entity_id", "version", name="operation_version"),
+    # the included columns answer "which version was the newest then" without a look at the rows
+    UniqueConstraint("entity_id", "version", name="operation_version", postgresql_include=["seq", "through"]),
+    # who had a name, and what stood below a parent, at a position
+    Index(
+        "operation_name",
+        "parent_id",
+        "family",
+        "key",
+        "seq",
+        postgresql_where=text("key IS NOT NULL"),
+        sqlite_where=text("key IS NOT NULL"),
+    ),
     Index(
         "operation_pending",
         "entity_id",
@@ -215,4 +271,27 @@ info = Table(
     Column("last_id", _Id, nullable=False),  # SQLite only: PostgreSQL has sequences
     Column("last_seq", _Id, nullable=False),
     Column("forgotten", _Id, nullable=False, server_default="0"),  # gc removed operations that are older
+    Column("past_from", _Id, nullable=False, server_default="0"),  # the first position at which the past is whole
+)
+
+pin = Table(
+    "pin",
+    metadata,
+    Column("name", _Name, nullable=False),
+    Column("seq", _Id, nullable=False),
+    Column("principal", Text),
+    Column("created_at", _Id, nullable=False),
+    Column("expires_at", _Id),  # none: it stays until it is removed
+    PrimaryKeyConstraint("name", name="pin_pkey"),
+    Index("pin_seq", "seq"),
+)
+
+consumer = Table(
+    "consumer",
+    metadata,
+    Column("name", _Name, nullable=False),
+    Column("seq", _Id, nullable=False),  # it has read the feed up to this position
+    Column("created_at", _Id, nullable=False),
+    Column("moved_at", _Id, nullable=False),
+    PrimaryKeyConstraint("name", name="consumer_pkey"),
 )

@@ -22,7 +22,7 @@ from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
 from metastore.backends.sqlite.text import is_no_text
 from metastore.clock import SYSTEM
-from metastore.deadlines import remaining
+from metastore.deadlines import remaining, stopping
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -177,7 +177,7 @@ class Pool:
         """
         if not self._in_memory:
             _warn_once()
-        ends = SYSTEM.monotonic() + remaining(SYSTEM, self._timeout)
+        ends, stop = SYSTEM.monotonic() + remaining(SYSTEM, self._timeout), stopping()
         connection.execute("PRAGMA busy_timeout = 0")
         try:
             while True:
@@ -186,7 +186,8 @@ class Pool:
                     return
                 except DRIVER.Error as error:
                     verdict = of_sqlite(getattr(error, "sqlite_errorcode", None))
-                    if verdict is not Verdict.RETRY or SYSTEM.monotonic() > ends:
+                    stopped = stop is not None and stop.asked
+                    if verdict is not Verdict.RETRY or stopped or SYSTEM.monotonic() > ends:
                         raise
                 SYSTEM.sleep(SYSTEM.uniform(0.0, _BUSY_WAIT))
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -10,6 +11,7 @@ from uuid import UUID
 
 from metastore.backends.sqlite.commit import next_id, next_seq, take_row
 from metastore.clock import Clock
+from metastore.deadlines import remaining
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import (
     ALIVE,
@@ -255,7 +257,9 @@ class _Looker:
     def wait(self, seconds: float) -> None:
         clock = self._leases._clock  # noqa: SLF001  (our own)
         ends = clock.monotonic() + min(seconds, ALIVE / 3_000_000)
-        while (left := ends - clock.monotonic()) > 0 and not self._leases.may_take(self._ticket, self._names):
+        while (left := min(ends - clock.monotonic(), remaining(clock, math.inf))) > 0:
+            if self._leases.may_take(self._ticket, self._names):
+                return
             clock.sleep(min(left, clock.uniform(_LOOKS / 2, _LOOKS * 3 / 2)))
 
 

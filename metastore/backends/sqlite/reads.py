@@ -9,6 +9,8 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+from metastore.backends.sql import relations as relation_rows
+from metastore.backends.sql import rights as rights_sql
 from metastore.backends.sql import snapshot as verify_sql
 from metastore.backends.sql.decode import (
     child,
@@ -24,8 +26,11 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import ReadSql
+from metastore.backends.sql.touched import touched_sql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
+from metastore.backends.sqlite.relations import READ_RELATIONS
 from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
 from metastore.clock import Clock
 from metastore.port.backend import Guards, Matches, Search, Watermark
@@ -39,8 +44,11 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
+from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.rights import RightRows, Whose
+from metastore.port.touched import Touch, Touched
 
-__all__ = ["READ", "SqliteReads"]
+__all__ = ["PAST", "READ", "SqliteReads"]
 
 READ = ReadSql(
     parameter=":name",
@@ -57,7 +65,18 @@ _FIND = FindSql(
     by_id="guard g ON g.id = {}",
     entity="entity e ON e.id = up.id AND up.height = 0",
 )
+_related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
+_RELATIONS = READ_RELATIONS.relations()
+_PLACES = "(SELECT value FROM json_each(:places))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
+PAST = PastSql(
+    parameter=":name",
+    ids="(SELECT value AS id FROM json_each(:ids)) AS w",
+    join="JOIN {table} {alias} ON {condition}",
+    left_join="LEFT JOIN {table} {alias} ON {condition}",
+    distinct="DISTINCT",
+    read=READ,
+)
 
 
 class SqliteReads:
@@ -73,6 +92,11 @@ class SqliteReads:
                 return all_rows(connection, text, parameters)
         except DRIVER.Error as error:
             raise_read_error(error)
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        statement = rights_sql.statement(_PLACES, below=below is not None)
+        named = {"lake": whose.lake, "name": whose.user, "places": json.dumps(list(places)), "below": below}
+        return rights_sql.decoded(self._rows(statement, named))
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):
@@ -132,6 +156,23 @@ class SqliteReads:
         found = {row[0]: owned_record(row[1:]) for row in rows}
         return [found.get(n) for n in range(len(names))]
 
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.related(record.chain[-1].id, kind, above=above, doc=doc)
+        depth = relation_rows.path_of(target)
+        where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
+        return relation_rows.related(self._rows(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
+
+    def relating(
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        where = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **relation_rows.key_after(after)}
+        return relation_rows.relating(self._rows(_relating(valued=value is not None), where))
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        return relation_rows.relations(self._rows(_RELATIONS, {"kind": kind, "wanted": json.dumps(list(slots))}))
+
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         rows = self._rows(READ.history, {"entity_id": entity_id, "after": after, "page_size": limit})
         return [step(row) for row in rows]
@@ -144,6 +185,11 @@ class SqliteReads:
     def feed(self, after: int, limit: int) -> RowPage[Step]:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
         return RowPage(True, [step(row) for row in self._rows(READ.feed, {"after": after, "page_size": limit})])
+
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}
+        (epoch, collected, *_), *_ = rows = self._rows(_TOUCHED, named)
+        return Touched(epoch, collected, 1, [Touch(*row[2:]) for row in rows if row[2] is not None])
 
     def feed_start(self) -> tuple[str, int]:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
@@ -178,6 +224,7 @@ def _first(connection: Any, text: str, parameters: dict[str, Any]) -> tuple[Any,
     return rows[0] if rows else None
 
 
+_TOUCHED = touched_sql("i.epoch, i.collected_seq", ":name", "IN (SELECT value FROM json_each(:gaps))")
 _AMONG = "IN (SELECT value FROM json_each(:ids))"
 
 

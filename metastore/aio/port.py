@@ -1,0 +1,213 @@
+"""The door between sync code and the event loop: a backend and a clock whose waits let other tasks run.
+
+A store on these is the async store's core. In a greenlet (:mod:`metastore.aio.core`) each call of the port goes to one
+of the store's threads, and the task waits for it. In a thread, as the heartbeat of a lease is one, each call is made at
+once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from metastore.aio.core import Core, current
+from metastore.aio.threads import Job, Threads
+from metastore.clock import Alive, Clock, Waker
+from metastore.deadlines import stopping
+from metastore.port.backend import Backend
+from metastore.port.leases import LeaseRows
+from metastore.port.leases import Waker as LeaseWaker
+from metastore.port.stats import PoolUse
+
+__all__ = ["AioBackend", "AioClock", "alone"]
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = ("close", "leases", "origin", "pool_use", "restorer", "snapshot", "waker")
+"""What no thread is needed for, or what is used in a thread already: whole tables at one instant, a restore."""
+
+
+def _finished(core: Core, job: Job) -> Any:
+    """Return the result of a call when it has ended; if the task is cancelled meanwhile, end the call first."""
+    cleaning = core.cleaning
+    try:
+        core.wait(job.done)
+    except asyncio.CancelledError:
+        if cleaning:  # cancelled before: this call cleans up, and is made to its end
+            _until_over(core, job)
+            return job.result()
+        if not job.withdraw():
+            job.stop()
+            _until_over(core, job)
+        raise
+    except GeneratorExit:
+        job.withdraw()
+        job.stop()
+        raise
+    return job.result()
+
+
+def _until_over(core: Core, job: Job) -> None:
+    while not job.over:
+        try:
+            core.wait(job.again())
+        except asyncio.CancelledError:
+            continue
+
+
+def alone(threads: Threads, call: Callable[[], T], *, waits: bool = False) -> T:
+    """Make a call in a thread of its own while other tasks run; in a thread, make it at once."""
+    core = current()
+    return call() if core is None else cast(T, _finished(core, threads.alone(call, waits=waits)))
+
+
+class _Door:
+    """A port whose methods go to the threads."""
+
+    def __init__(self, port: Any, threads: Threads) -> None:
+        self._port, self._threads = port, threads
+        for name in dir(type(port)):
+            if name[0] != "_" and name not in _AT_ONCE and callable(getattr(type(port), name)):
+                setattr(self, name, partial(self._ask, name))
+
+    def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        core, method = current(), getattr(self._port, name)
+        if core is not None:
+            return _finished(core, self._threads.submit(partial(method, *arguments, **options)))
+        stop = stopping()
+        if stop is not None and stop.asked:  # a long call, made in a thread, whose task was cancelled
+            stop.asked = False  # so that it can clean up
+            raise asyncio.CancelledError
+        return method(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
+
+
+class AioBackend(_Door):
+    """A backend. See the module."""
+
+    def __init__(self, backend: Backend, threads: Threads) -> None:
+        super().__init__(backend, threads)
+        self._rows = _Rows(backend.leases, threads)
+
+    @property
+    def leases(self) -> LeaseRows:
+        return cast(LeaseRows, self._rows)
+
+    def pool_use(self) -> PoolUse | None:
+        """Return how many connections are in use. A call that waits for a thread would wait for a connection."""
+        use: PoolUse | None = self._port.pool_use()
+        return use and replace(use, waiting=use.waiting + self._threads.waiting)
+
+    def close(self) -> None:
+        """Close the backend; wait for the calls under way. (In a thread of its own.)"""
+        self._port.close()
+        self._threads.close()
+
+
+class _Rows(_Door):
+    """The rows of leases."""
+
+    @contextmanager
+    def waker(self, *arguments: Any) -> Iterator[LeaseWaker]:
+        waking = self._port.waker(*arguments)
+        waker = alone(self._threads, waking.__enter__, waits=True)
+        try:
+            yield _AioWaker(waker, self._threads)
+        finally:
+            waking.__exit__(None, None, None)
+
+
+class _AioWaker:
+    """Waits in a thread of its own: as many as wait for leases."""
+
+    def __init__(self, waker: LeaseWaker, threads: Threads) -> None:
+        self._waker, self._threads = waker, threads
+
+    def wait(self, seconds: float) -> None:
+        alone(self._threads, partial(self._waker.wait, seconds), waits=True)
+
+
+class AioClock(Clock):
+    """A clock on which tasks wait."""
+
+    def sleep(self, seconds: float) -> None:
+        core = current()
+        if core is None:
+            super().sleep(seconds)
+        elif not core.cleaning:  # what cleans up after a cancellation does not wait
+            core.wait(asyncio.sleep(seconds))
+
+    def wait(self, future: Future[T], timeout: float | None = None) -> T:
+        core = current()
+        if core is None:
+            return super().wait(future, timeout)
+        return core.wait(_waited_for(future, timeout))
+
+    def waker(self) -> Waker:
+        core = current()
+        return super().waker() if core is None else _TaskWaker(core)
+
+    def runner(self) -> Alive:
+        core = current()
+        return super().runner() if core is None else _Running(core.task)
+
+
+async def _waited_for(future: Future[T], timeout: float | None) -> T:
+    async with asyncio.timeout(timeout):
+        return await asyncio.shield(asyncio.wrap_future(future))
+
+
+class _TaskWaker:
+    """A task waits for another one, or for a thread."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._woken = False
+        self._tick: asyncio.Future[None] | None = None
+
+    def wait(self, seconds: float) -> bool:
+        if self._woken:
+            return True
+        self._tick = self._loop.create_future()
+        timer = self._loop.call_later(max(0.0, seconds), self._end)
+        try:
+            self._core.wait(self._tick)
+        finally:
+            timer.cancel()
+        return self._woken
+
+    def wake(self) -> None:
+        self._woken = True
+        if threading.get_ident() == self._thread:
+            self._end()
+        else:
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        if self._tick is not None and not self._tick.done():
+            self._tick.set_result(None)
+
+
+class _Running:
+    """A task, as what holds a lease."""
+
+    def __init__(self, task: asyncio.Task[Any] | None) -> None:
+        self._task = task
+
+    def is_alive(self) -> bool:
+        return self._task is None or not self._task.done()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Running) and other._task is self._task
+
+    def __hash__(self) -> int:
+        return hash(self._task)

@@ -1,0 +1,39 @@
+"""Put an async store together: the sync store, on a backend and a clock whose waits let other tasks run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, cast
+
+from metastore.aio.core import run
+from metastore.aio.derive import Room
+from metastore.aio.port import AioBackend, AioClock, alone
+from metastore.aio.surface import AsyncStore
+from metastore.aio.threads import Threads
+from metastore.backends.sql.limits import Limits
+from metastore.retry.policy import Hook
+from metastore.store import Store, clean_admins, prepared
+
+__all__ = ["opened"]
+
+
+async def opened(
+    url: str | None,
+    principal: str | None,
+    deadline: float,
+    hooks: Iterable[Hook],
+    pool_size: int,
+    max_wait: float | None,
+    admins: Iterable[str],
+) -> AsyncStore:
+    """Return an open store. Raises what :func:`metastore.open` raises."""
+    named = clean_admins(admins)
+    connecting = Threads(Limits())
+    prepare = partial(prepared, url, principal, deadline, hooks, pool_size, max_wait)
+    parsed, backend, policy = await run(alone, connecting, prepare)
+    size = pool_size if parsed.drivername.startswith("postgresql") else 1
+    threads = Threads(Limits(size, max_wait), policy.deadline)
+    store = Store(parsed, AioBackend(backend, threads), policy, principal, AioClock(), named)
+    make: Any = AsyncStore
+    return cast(AsyncStore, make(store, Room(threads)))

@@ -1,0 +1,82 @@
+"""The async classes that users meet. ``surface.pyi`` has their types: ``python -m tests.aio`` writes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from metastore.aio.derive import Derived, Opening, Stream, derive, stands_for
+from metastore.clock import SYSTEM
+from metastore.leases.heartbeat import Lost
+from metastore.leases.in_store import StoreLeases
+from metastore.leases.lease import Lease, LeaseSet
+from metastore.managers import all as managers
+from metastore.past.consumers import Consumer, Consumers
+from metastore.past.view import Past
+from metastore.store import Store, _UserView, _View
+from metastore.transaction.freeze import FreezableSchemas, Freeze
+from metastore.transaction.transaction import Transaction
+
+__all__ = [
+    "AsyncLease",
+    "AsyncLeaseSet",
+    "AsyncStore",
+    "AsyncTransaction",
+    "Opening",
+    "Stream",
+]
+
+_LOOKS: Final = 0.1
+"""How often a task that waits for the loss of a lease looks (seconds)."""
+
+AsyncStore = derive(Store)
+AsyncTransaction = derive(Transaction, alone_in_room=True)
+AsyncFreeze = derive(Freeze, alone_in_room=True)
+AsyncStoreLeases = derive(StoreLeases)
+AsyncLease = derive(Lease)
+AsyncLeaseSet = derive(LeaseSet)
+AsyncMetalakes = derive(managers.Metalakes)
+AsyncCatalogs = derive(managers.Catalogs)
+AsyncSchemas = derive(managers.Schemas)
+AsyncFreezableSchemas = derive(FreezableSchemas)
+AsyncTables = derive(managers.Tables)
+AsyncViews = derive(managers.Views)
+AsyncFilesets = derive(managers.Filesets)
+AsyncTopics = derive(managers.Topics)
+AsyncFunctions = derive(managers.Functions)
+AsyncModels = derive(managers.Models)
+AsyncTags = derive(managers.Tags)
+AsyncPolicies = derive(managers.Policies)
+AsyncUsers = derive(managers.Users)
+AsyncGroups = derive(managers.Groups)
+AsyncRoles = derive(managers.Roles)
+AsyncOwners = derive(managers.Owners)
+AsyncPartitions = derive(managers.Partitions)
+AsyncStatistics = derive(managers.Statistics)
+AsyncSources = derive(managers.Sources)
+AsyncCrawls = derive(managers.Crawls)
+AsyncRelationManager = derive(managers.RelationManager)
+AsyncDeclaredManager = derive(managers.DeclaredManager)
+AsyncPast = derive(Past)
+AsyncConsumers = derive(Consumers)
+AsyncConsumer = derive(Consumer)
+stands_for(_View)(AsyncStore)
+stands_for(_UserView)(AsyncStore)
+Mapping.register(AsyncLeaseSet)
+
+
+@stands_for(Lost)
+class AsyncLost(Derived):
+    """Set when a lease is lost."""
+
+    def is_set(self) -> bool:
+        """Whether the lease is lost by now."""
+        return bool(self._sync.is_set())
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the lease is lost, at most ``timeout`` seconds (None: without an end); return whether it is."""
+        ends = None if timeout is None else SYSTEM.monotonic() + timeout
+        while not self.is_set() and (ends is None or SYSTEM.monotonic() < ends):
+            await asyncio.sleep(_LOOKS if ends is None else min(_LOOKS, max(0.0, ends - SYSTEM.monotonic())))
+        return self.is_set()

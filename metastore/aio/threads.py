@@ -1,0 +1,192 @@
+"""The threads of an async store: in each, one call of the backend waits at a time.
+
+A call that waits for a thread can be withdrawn: then nothing was sent. A call that runs cannot; it is asked to stop
+(:class:`metastore.deadlines.Stop`), which ends a statement at the server as a deadline does, and it is waited for.
+So no call goes on after its task was cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from metastore.backends.sql.limits import Limits
+from metastore.clock import SYSTEM
+from metastore.deadlines import Stop, remaining, stoppable
+from metastore.errors import DeadlineExceeded, StoreClosed
+
+__all__ = ["Job", "Threads"]
+
+
+class Job:
+    """One call, from the task that makes it to a thread and back."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._context = copy_context()
+        self._stop = Stop()
+        self._started = threading.Lock()  # taken once: by the thread that runs the call, or to withdraw it
+        self._loop = asyncio.get_running_loop()
+        self.done = self._loop.create_future()
+        """Wakes the task, which looks at :attr:`over` then: cancelling the task cancels this, and not the call."""
+        self.over = False
+        """The call ended, or was withdrawn. Known to the loop's thread."""
+        self.timer: asyncio.TimerHandle | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def run(self, free: Callable[[], None]) -> None:
+        """Make the call, unless it was withdrawn; call ``free`` before the task hears of it. (In a thread.)"""
+        made = self._started.acquire(blocking=False)
+        if made:
+            try:
+                self._result = self._context.run(self._called)
+            except BaseException as error:  # noqa: BLE001  (it is raised in the task)
+                self._error = error
+        free()
+        if made:
+            self._tell()
+
+    def _called(self) -> Any:
+        stoppable(self._stop)
+        return self._call()
+
+    def _tell(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._finish)
+        except RuntimeError:  # the loop was closed: nobody waits any more
+            return
+
+    def _finish(self) -> None:
+        self.over = True
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def withdraw(self, error: BaseException | None = None) -> bool:
+        """Make sure that the call is never made; False: it was begun. With ``error``, the task gets that."""
+        if not self._started.acquire(blocking=False):
+            return False
+        self._error = error
+        self._finish()
+        return True
+
+    def stop(self) -> None:
+        """Ask the call to end early."""
+        self._stop.asked = True
+
+    def again(self) -> asyncio.Future[None]:
+        """Return a new future to wait for the end with, after the task was cancelled."""
+        self.done = self._loop.create_future()
+        return self.done
+
+    def result(self) -> Any:
+        """Return what the call returned, or raise its error."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._result
+
+
+class Threads:
+    """At most ``limits.size`` threads, which begin with the calls and end when the store is closed.
+
+    Any event loop may use them. A forked child has its own.
+    """
+
+    def __init__(self, limits: Limits, deadline: float = math.inf) -> None:
+        """``deadline`` (seconds) holds for calls that set none themselves."""
+        self._limits, self._deadline = limits, deadline
+        self._be_new()
+
+    def _be_new(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._calls: SimpleQueue[Job | None] = SimpleQueue()
+        self._workers: list[threading.Thread] = []
+        self._waits: set[Job] = set()
+        self._under_way = 0
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a thread."""
+        return max(0, self._under_way - self._limits.size)
+
+    def submit(self, call: Callable[[], Any]) -> Job:
+        """Make a call in one of the threads. Raises StoreClosed.
+
+        If all are busy, it waits as long as it may wait for a connection: the job then ends with PoolExhausted, or
+        with DeadlineExceeded.
+        """
+        if os.getpid() != self._pid:
+            self._be_new()
+        job = Job(call)
+        with self._lock:
+            if self._closed:
+                raise StoreClosed
+            self._under_way += 1
+            busy = self._under_way > self._limits.size
+            if len(self._workers) < min(self._under_way, self._limits.size):
+                self._begin()
+        if busy:
+            self._let_wait(job)
+        self._calls.put(job)
+        return job
+
+    def _begin(self) -> None:
+        name = f"metastore-async-{len(self._workers) + 1}"
+        thread = threading.Thread(target=self._work, args=(self._calls,), name=name, daemon=True)
+        self._workers.append(thread)
+        thread.start()
+
+    def _let_wait(self, job: Job) -> None:
+        patience = math.inf if self._limits.max_wait is None else self._limits.max_wait
+        left = remaining(SYSTEM, self._deadline)
+        error = (
+            self._limits.exhausted()
+            if patience < left
+            else DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
+        )
+        if min(patience, left) < math.inf:
+            job.timer = asyncio.get_running_loop().call_later(max(0.0, min(patience, left)), job.withdraw, error)
+
+    def _work(self, calls: SimpleQueue[Job | None]) -> None:
+        while (job := calls.get()) is not None:
+            job.run(self._free)
+
+    def _free(self) -> None:
+        with self._lock:
+            self._under_way -= 1
+
+    def alone(self, call: Callable[[], Any], *, waits: bool = False) -> Job:
+        """Make a call in a thread of its own: one that takes long. ``waits``: closing the store ends it early."""
+        if os.getpid() != self._pid:
+            self._be_new()
+        job = Job(call)
+        if waits:
+            self._waits.add(job)
+        work = partial(job.run, partial(self._waits.discard, job))
+        threading.Thread(target=work, name="metastore-async-alone", daemon=True).start()
+        return job
+
+    def close(self) -> None:
+        """Wait until the calls under way have ended; no more begin. Not for one of these threads."""
+        with self._lock:
+            closed, self._closed = self._closed or os.getpid() != self._pid, True
+        if closed:
+            return
+        for job in list(self._waits):
+            job.stop()
+        for _ in self._workers:
+            self._calls.put(None)
+        for thread in self._workers:
+            thread.join()

@@ -1,0 +1,236 @@
+"""The statements that read and sweep relations, on both SQL databases.
+
+A relation's ends come with their chains of ancestors as JSON, one array for each node: (height, id, kind, name, scope
+version, in use, fold, state). So a statement returns a relation with all that its liveness rests on, at one instant,
+however deep the ends lie.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.reads import from_named
+from metastore.port.records import Lookup, Node
+from metastore.port.relations import GONE, End, Related, Relating, RelationRecord, Sweep, end_of
+from metastore.port.unreadable import DEEPEST
+
+__all__ = ["COLUMNS", "RelationSql", "key_after", "path_of", "related", "relating", "relations", "sweep"]
+
+COLUMNS = "r.from_id, r.kind, r.slot, r.column_id, r.value, r.id, r.to_id, r.version, r.created_by, r.created_at"
+COLUMNS += ", r.modified_by, r.modified_at"
+"""The columns of a :class:`RelationRecord`, in its order."""
+
+_NODE = "u.height, u.id, u.kind, u.name, u.scope_version, u.in_use, u.fold, u.state"
+_OF_GUARD = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
+_COLUMNS_OF_NODE = ("id", "kind", "name", "scope_version", "in_use", "fold", "state")
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class RelationSql:
+    """The statements in one dialect."""
+
+    parameter: str
+    """A parameter, with ``name`` for its name."""
+    array: str
+    """The function that makes a JSON array of its arguments."""
+    gathered: str
+    """The function that gathers the values of all rows in a JSON array."""
+    nested: str
+    """The function that keeps JSON, which a sub-select returns, from being taken for a text."""
+    text: str
+    """What is written behind JSON, so that it comes as a text."""
+    each: str
+    """The join with ``{table} {alias}`` by ``{condition}``, for each row to the left."""
+    maybe: str
+    """Likewise, where there may be no such row."""
+    slots: str
+    """A table ``w`` of (from_id, slot) from the parameters."""
+
+    def _each(self, table: str, alias: str, condition: str) -> str:
+        return self.each.format(table=table, alias=alias, condition=condition)
+
+    def _up(self, start: str) -> str:
+        """The recursive walk from the rows of ``start`` (id) to the root."""
+        return f"""SELECT 0 AS height, {_OF_GUARD} FROM {start} s {self._each("guard", "g", "g.id = s.id")}
+    UNION ALL
+    SELECT u.height + 1, {_OF_GUARD} FROM u {self._each("guard", "g", "g.id = u.parent_id")}
+    WHERE u.parent_id <> 0 AND u.height < {DEEPEST}"""
+
+    def _end(self, entity_id: str) -> str:
+        """A scalar: the nodes from an entity up to the root."""
+        return f"""(WITH RECURSIVE u AS ({self._up(f"(SELECT {entity_id} AS id)")})
+    SELECT {self.gathered}({self.array}({_NODE})) FROM u WHERE u.id <> 0)"""
+
+    def _far(self) -> str:
+        """A scalar: the nodes from the relation's other end up. Most ends stand below a metalake: no walk for them."""
+        two = [
+            f"{self.array}({height}, {', '.join(f'{g}.{c}' for c in _COLUMNS_OF_NODE)})"
+            for height, g in ((0, "t"), (1, "m"))
+        ]
+        walk = f"{self.nested}({self._end('r.to_id')})"
+        return f"CASE WHEN m.parent_id = 0 THEN {self.array}({', '.join(two)}) ELSE {walk} END"
+
+    def _rows(self, source: str, condition: str) -> str:
+        """A scalar: the relations that fit, each with its other end."""
+        joined = " ".join(
+            [
+                self._each("relation", "r", condition),
+                self._each("guard", "t", "t.id = r.to_id"),
+                self._each("guard", "m", "m.id = t.parent_id"),
+            ]
+        )
+        return f"""(SELECT {self.gathered}({self.array}({COLUMNS}, {self.nested}({self._far()})))
+    FROM {source} {joined})"""
+
+    def related(self, depth: int, *, above: bool, doc: bool) -> str:
+        """One entity, and the relations that go from it, each with its other end."""
+        text = self._related_by_path(depth, above, doc) if depth else self._related_by_id(above, doc)
+        return from_named(without_comments(text), self.parameter)
+
+    def _related_by_path(self, depth: int, above: bool, doc: bool) -> str:
+        columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
+        levels = "".join(" " + self._each("guard", f"g{n}", _level(n)) for n in range(2, depth + 1))
+        nodes = [
+            f"{self.array}({depth - n}, {', '.join(f'p.{c}{n}' for c in _COLUMNS_OF_NODE)})"
+            for n in range(1, depth + 1)
+        ]
+        froms = ", ".join(f"p.id{n}" for n in (range(1, depth + 1) if above else [depth]))
+        return f"""-- the entity and all that is above it, in one row
+WITH p AS (SELECT {columns} FROM guard g1{levels}
+  WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1)
+SELECT {self.array}({", ".join(nodes)}){self.text}, {_doc(doc, f"p.id{depth}")},
+  -- the relations of each of them, with the chain of the other end
+  {self._rows("(SELECT 1 AS one) o", f"r.from_id IN ({froms}) AND r.kind = :kind")}{self.text}
+FROM p"""
+
+    def _related_by_id(self, above: bool, doc: bool) -> str:
+        only = "" if above else " AND u.height = 0"
+        return f"""-- the entity and all that is above it, one row for each
+WITH RECURSIVE u AS ({self._up("(SELECT g.id FROM guard g WHERE g.id = :id)")})
+SELECT (SELECT {self.gathered}({self.array}({_NODE})) FROM u WHERE u.id <> 0){self.text}, {_doc(doc, "s.id")},
+  -- the relations of each of them, with the chain of the other end
+  {self._rows(f"(SELECT u.id FROM u WHERE u.id <> 0{only}) f", "r.from_id = f.id AND r.kind = :kind")}{self.text}
+FROM guard s WHERE s.id = :id"""
+
+    def relating(self, *, valued: bool) -> str:
+        """A page of the relations that lead to an entity, each with the end that it comes from."""
+        only = " AND r.value = :value" if valued else ""
+        return from_named(
+            without_comments(f"""WITH page AS (
+  -- the next entries of the index, live or not
+  SELECT {COLUMNS} FROM relation r
+  WHERE r.to_id = :id AND r.kind = :kind AND (r.value, r.from_id, r.column_id) > (:v, :f, :c){only}
+  ORDER BY r.value, r.from_id, r.column_id LIMIT :page_size),
+-- where each of them comes from
+placed AS (SELECT r.*, g.id AS node_id, g.parent_id, g.kind AS node_kind, g.name AS node_name, g.scope_version,
+    g.in_use, g.fold, g.state
+  FROM page r {self.maybe.format(table="guard", alias="g", condition="g.id = r.from_id")}),
+-- the chain above, once for each parent
+parents AS (SELECT p.parent_id, {self._end("p.parent_id")}{self.text} AS nodes
+  FROM (SELECT DISTINCT parent_id FROM placed WHERE parent_id <> 0) p)
+SELECT (SELECT {self._end("o.id")} FROM guard o WHERE o.id = :id){self.text},
+  p.from_id, p.kind, p.slot, p.column_id, p.value, p.id, p.to_id, p.version, p.created_by, p.created_at, p.modified_by,
+  p.modified_at, p.node_id, p.node_kind, p.node_name, p.scope_version, p.in_use, p.fold, p.state, parents.nodes,
+  CASE WHEN p.column_id <> 0 THEN (SELECT e.doc FROM entity e WHERE e.id = p.from_id) END
+FROM (SELECT 1 AS one) AS always LEFT JOIN placed p ON true LEFT JOIN parents ON parents.parent_id = p.parent_id
+ORDER BY p.value, p.from_id, p.column_id"""),
+            self.parameter,
+        )
+
+    def relations(self) -> str:
+        """The relations in many slots."""
+        condition = "r.from_id = w.from_id AND r.kind = :kind AND r.slot = w.slot"
+        return from_named(
+            f"SELECT {COLUMNS} FROM {self.slots} {self._each('relation', 'r', condition)}", self.parameter
+        )
+
+    def sweep(self) -> str:
+        """The next relations by id: whether an end is missing; for those of columns, the column and the document."""
+        return from_named(
+            """SELECT r.id, f.id IS NULL OR t.id IS NULL, r.column_id, CASE WHEN r.column_id <> 0 THEN e.doc END
+FROM (SELECT * FROM relation WHERE id > :after ORDER BY id LIMIT :page_size) r
+LEFT JOIN guard f ON f.id = r.from_id LEFT JOIN guard t ON t.id = r.to_id
+LEFT JOIN entity e ON e.id = r.from_id AND r.column_id <> 0
+ORDER BY r.id""",
+            self.parameter,
+        )
+
+
+def _columns(before: str, after: str = "") -> str:
+    return ", ".join(f"{before}{column}{after}" for column in _COLUMNS_OF_NODE)
+
+
+def _level(n: int) -> str:
+    above = f"g{n - 1}"
+    return (
+        f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
+        f" AND g{n}.key = CASE WHEN {above}.fold THEN :k{n} ELSE :n{n} END"
+    )
+
+
+def _doc(wanted: bool, entity_id: str) -> str:
+    return f"(SELECT e.doc FROM entity e WHERE e.id = {entity_id})" if wanted else "NULL"
+
+
+# --- from rows to values
+
+
+def key_after(after: tuple[str, int, int]) -> dict[str, Any]:
+    """Return the parameters that say where a page begins."""
+    return {"v": after[0], "f": after[1], "c": after[2]}
+
+
+def _node(values: Row) -> tuple[Node, int]:
+    _, node_id, kind, name, scope_version, in_use, fold, state = values
+    return Node(node_id, kind, name, scope_version, bool(in_use), bool(fold)), state
+
+
+def _end(nodes: Iterable[Row] | None) -> End:
+    """Return the end to which nodes lead, which come in no order."""
+    return end_of([_node(values) for values in sorted(nodes or (), key=lambda v: -v[0])])
+
+
+def related(rows: Sequence[Row]) -> Related | None:
+    """Return what one entity is related to."""
+    if not rows or rows[0][0] is None:
+        return None
+    nodes, doc, found = rows[0]
+    pairs = [(RelationRecord(*row[:-1]), _end(row[-1])) for row in json.loads(found or "[]")]
+    return Related(_end(json.loads(nodes)), doc, pairs)
+
+
+def relating(rows: Sequence[Row]) -> Relating | None:
+    """Return a page of what is related to one entity."""
+    if rows[0][0] is None:
+        return None
+    parent = cache(lambda text: [_node(v) for v in sorted(json.loads(text or "[]"), key=lambda v: -v[0])])
+    found = []
+    for row in rows:
+        if row[1] is None:
+            continue
+        *node, nodes, doc = row[13:]
+        end = GONE if node[0] is None else end_of([*parent(nodes), _node((0, *node))])
+        found.append((RelationRecord(*row[1:13]), end, doc))
+    return Relating(_end(json.loads(rows[0][0])), found)
+
+
+def relations(rows: Iterable[Row]) -> list[RelationRecord]:
+    """Return relations."""
+    return [RelationRecord(*row) for row in rows]
+
+
+def sweep(rows: Sequence[Row], deleted: int) -> Sweep:
+    """Return what a sweep found."""
+    columns = [(row[0], row[2], row[3]) for row in rows if row[2] and not row[1] and row[3] is not None]
+    return Sweep(rows[-1][0] if rows else None, deleted, columns)
+
+
+def path_of(target: Lookup | int) -> int:
+    """Return the depth of a path; 0 for an id."""
+    return 0 if isinstance(target, int) else len(target.names)

@@ -1,0 +1,90 @@
+"""Relations on SQLite: writing them inside a commit's transaction, the reads, and what gc does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from metastore.backends.precondition import PreconditionFailed
+from metastore.backends.sql.relations import RelationSql
+from metastore.port.commit import Relate, Relations
+
+__all__ = ["READ_RELATIONS", "check", "delete_columns", "delete_missing", "delete_relations", "write"]
+
+READ_RELATIONS = RelationSql(
+    parameter=":name",
+    array="json_array",
+    gathered="json_group_array",
+    nested="json",
+    text="",
+    each="JOIN {table} {alias} ON {condition}",
+    maybe="LEFT JOIN {table} {alias} ON {condition}",
+    slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
+    FROM json_each(:wanted)) AS w""",
+)
+
+_KEY = "from_id = ? AND kind = ? AND slot = ? AND column_id = ? AND value = ?"
+
+
+def write(
+    run: Any, relate: Relate, draw: Callable[[], int], by: str | None, now: int, *, skip: bool
+) -> tuple[int, int] | None:
+    """Write or remove a relation; return its (id, version). None: it is there already, and is skipped."""
+    key = (relate.from_id, relate.kind, relate.slot, relate.column_id, relate.value)
+    found = run(f"SELECT id, version FROM relation WHERE {_KEY}", key).fetchone()
+    if relate.version == 0:
+        if found is not None:
+            if skip:
+                return None
+            raise PreconditionFailed("name", *found)
+        row_id = draw()
+        run(
+            "INSERT INTO relation VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)",
+            (*key, row_id, relate.to_id, by, now, by, now),
+        )
+        return row_id, 1
+    if found is None or found[1] != relate.version or relate.id not in (0, found[0]):
+        raise PreconditionFailed("self", *(found or (None, None)))
+    if relate.removes:
+        run("DELETE FROM relation WHERE id = ?", (found[0],))
+    else:
+        run(
+            "UPDATE relation SET to_id = ?, version = version + 1, modified_by = ?, modified_at = ? WHERE id = ?",
+            (relate.to_id, by, now, found[0]),
+        )
+    return found[0], found[1] + 1
+
+
+def check(connection: Any, read: Relations) -> None:
+    """Raise if the relations at an entity are others than a transaction saw."""
+    end = "to_id" if read.incoming else "from_id"
+    slot, values = ("", ()) if read.slot is None else (" AND slot = ?", (read.slot,))
+    sql = f"SELECT id, version FROM relation WHERE {end} = ? AND kind = ?{slot}"
+    if set(connection.execute(sql, (read.id, read.kind, *values))) != read.members:
+        raise PreconditionFailed("read", read.id)
+
+
+# --- gc
+
+
+def delete_relations(connection: Any, ids: Sequence[int], limit: int) -> int:
+    """Delete a batch of the relations of entities that are purging."""
+    sql = """DELETE FROM relation WHERE id IN (
+      SELECT id FROM relation WHERE from_id IN (SELECT value FROM json_each(:ids))
+      UNION SELECT id FROM relation WHERE to_id IN (SELECT value FROM json_each(:ids)) LIMIT :limit)"""
+    return int(connection.execute(sql, {"ids": json.dumps(list(ids)), "limit": limit}).rowcount)
+
+
+def delete_missing(connection: Any, ids: Sequence[int]) -> int:
+    """Delete those of these relations that have lost an end."""
+    sql = """DELETE FROM relation WHERE id IN (SELECT value FROM json_each(:ids)) AND (
+      NOT EXISTS (SELECT 1 FROM guard g WHERE g.id = from_id)
+      OR NOT EXISTS (SELECT 1 FROM guard g WHERE g.id = to_id))"""
+    return int(connection.execute(sql, {"ids": json.dumps(list(ids))}).rowcount)
+
+
+def delete_columns(connection: Any, ids: Sequence[int]) -> int:
+    """Delete relations of columns that were dropped."""
+    sql = "DELETE FROM relation WHERE id IN (SELECT value FROM json_each(:ids)) AND column_id <> 0"
+    return int(connection.execute(sql, {"ids": json.dumps(list(ids))}).rowcount)

@@ -1,0 +1,196 @@
+"""``tags``, ``policies``, ``grant``, ``revoke``, ``who``: what is attached to an object, and who may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from metastore.cli.context import Json, KindOption, find, manager_of
+from metastore.cli.output import Line, console, write, write_json, write_lines
+from metastore.errors import InvalidArgument
+from metastore.managers.attached import Attached
+from metastore.managers.governance import Policies, Tags
+from metastore.port.records import Node
+from metastore.store import Store
+
+__all__ = ["register"]
+
+PathArgument = Annotated[str, typer.Argument(help="The object, such as lake.catalog.schema.table.")]
+ColumnOption = Annotated[str | None, typer.Option("--column", help="A column of it.", show_default=False)]
+TargetsOption = Annotated[bool, typer.Option("--targets", help="PATH is the tag or policy: list where it stands.")]
+AttachOption = Annotated[
+    list[str] | None, typer.Option("--attach", help="Attach this one; PATH, or PATH=VALUE for a tag.")
+]
+DetachOption = Annotated[list[str] | None, typer.Option("--detach", help="Detach this one, likewise.")]
+
+
+def tags(
+    ctx: typer.Context,
+    path: PathArgument,
+    column: ColumnOption = None,
+    attach: AttachOption = None,
+    detach: DetachOption = None,
+    targets: TargetsOption = False,
+    kind: KindOption = None,
+    json: Json = False,
+) -> None:
+    """Show the tags of an object, its own and those of what is above it; attach and detach some first.
+
+    Example: metastore tags lake.sales.shop.orders --column email --attach lake.pii=email
+    """
+    with ctx.obj.open() as store:
+        _attached(store, store.tags, path, column, attach, detach, targets, kind, json)
+
+
+def policies(
+    ctx: typer.Context,
+    path: PathArgument,
+    column: ColumnOption = None,
+    attach: AttachOption = None,
+    detach: DetachOption = None,
+    targets: TargetsOption = False,
+    kind: KindOption = None,
+    json: Json = False,
+) -> None:
+    """Show the policies of an object, its own and those of what is above it; attach and detach some first."""
+    with ctx.obj.open() as store:
+        _attached(store, store.policies, path, column, attach, detach, targets, kind, json)
+
+
+def _attached(
+    store: Store,
+    manager: Tags | Policies,
+    path: str,
+    column: str | None,
+    attach: list[str] | None,
+    detach: list[str] | None,
+    targets: bool,
+    kind: str | None,
+    json: bool,
+) -> None:
+    if targets:
+        _list(manager.targets(path), json, _target)
+        return
+    target = find(store, path, kind)
+    for text in attach or ():
+        other, _, value = text.partition("=")
+        manager.attach(target, other, value=value or None, column=column)
+    for text in detach or ():
+        other, _, value = text.partition("=")
+        given: dict[str, Any] = {"value": value} if value else {}
+        manager.detach(target, other, column=column, **given)
+    _list(manager.on(target, column=column), json, _own)
+
+
+def _list(found: Iterable[Attached], json: bool, line: Any) -> None:
+    if json:
+        for one in found:
+            write_json(one.to_dict(), lines=True)
+    else:
+        write_lines(console(), (line(one) for one in found))
+
+
+def _own(one: Attached) -> Line:
+    value = "" if one.value is None else f" = {one.value}"
+    origin = "" if one.inherited_from is None else f"  (from {one.inherited_from})"
+    return [(one.path + value, ""), (origin, "dim")]
+
+
+def _target(one: Attached) -> Line:
+    column = "" if one.column is None else f"  column {one.column}"
+    value = "" if one.value is None else f" = {one.value}"
+    return [(f"{one.target_kind} {one.target_path}{column}{value}", "")]
+
+
+# --- grants
+
+RoleArgument = Annotated[str, typer.Argument(help="The role, such as lake.reader.")]
+PrivilegeArgument = Annotated[str | None, typer.Argument(help="A privilege, such as select_table.", show_default=False)]
+OnArgument = Annotated[str | None, typer.Argument(metavar="ON", help="The object.", show_default=False)]
+
+
+def grant(
+    ctx: typer.Context,
+    role: RoleArgument,
+    privilege: PrivilegeArgument = None,
+    on: OnArgument = None,
+    to: Annotated[str | None, typer.Option("--to", help="Give the role to this user or group.")] = None,
+    deny: Annotated[bool, typer.Option("--deny", help="Deny the privilege instead.")] = False,
+    kind: KindOption = None,
+) -> None:
+    """Grant a privilege on an object to a role, or a role to a user or group.
+
+    Example: metastore grant lake.reader select_table lake.sales; metastore grant lake.reader --to lake.analysts
+    """
+    effect: Any = "deny" if deny else "allow"
+    with ctx.obj.open() as store:
+        if to is not None and privilege is None:
+            store.roles.assign(role, to)
+            write(console(), f"{to} has the role {role}")
+            return
+        word, target = _both(privilege, on)
+        store.roles.grant(role, word, find(store, target, kind), effect=effect)
+    write(console(), f"{role} is {'denied' if deny else 'granted'} {word} on {target}")
+
+
+def revoke(
+    ctx: typer.Context,
+    role: RoleArgument,
+    privilege: PrivilegeArgument = None,
+    on: OnArgument = None,
+    frm: Annotated[str | None, typer.Option("--from", help="Take the role from this user or group.")] = None,
+    kind: KindOption = None,
+) -> None:
+    """Take back a privilege that a role was granted or denied, or a role from a user or group.
+
+    The exit code is 1 if there was nothing to take back.
+    """
+    with ctx.obj.open() as store:
+        if frm is not None and privilege is None:
+            done, what = store.roles.unassign(role, frm), f"{frm} had the role {role}"
+        else:
+            word, target = _both(privilege, on)
+            done = store.roles.revoke(role, word, find(store, target, kind))
+            what = f"{role} had {word} on {target}"
+    write(console(), f"{what}: taken back" if done else f"not so that {what}; nothing is taken back")
+    if not done:
+        raise typer.Exit(1)
+
+
+def _both(privilege: str | None, on: str | None) -> tuple[str, str]:
+    if privilege is None or on is None:
+        raise InvalidArgument("name a privilege and an object, or a user or group with --to or --from")
+    return privilege, on
+
+
+def who(ctx: typer.Context, path: PathArgument, kind: KindOption = None, json: Json = False) -> None:
+    """Show who owns an object, and which roles are granted or denied something on it, or on what is above it."""
+    with ctx.obj.open() as store:
+        entity = find(store, path, kind)
+        owner = store.owners.of(entity)
+        nodes = entity.record.chain
+        grants = [_granted(one) for depth in range(len(nodes), 0, -1) for one in _grants_on(store, nodes[:depth])]
+    shown = {"path": entity.path, "kind": entity.kind, "owner": None if owner is None else owner.path, "grants": grants}
+    if json:
+        write_json(shown)
+        return
+    write(console(), f"owner: {shown['owner'] or 'none'}")
+    write_lines(console(), ([(f"{g['effect']} {g['privilege']}  {g['role']}  on {g['on']}", "")] for g in grants))
+
+
+def _grants_on(store: Store, chain: tuple[Node, ...]) -> Iterator[Attached]:
+    there = manager_of(store, chain[-1].kind).load(tuple([node.name for node in chain]))
+    return store.relations("grant").targets(there)
+
+
+def _granted(one: Attached) -> dict[str, str]:
+    effect, _, privilege = (one.value or "").partition(":")
+    return {"role": one.target_path, "privilege": privilege, "effect": effect, "on": one.path}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (tags, policies, grant, revoke, who):
+        app.command()(command)

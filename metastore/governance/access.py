@@ -1,0 +1,255 @@
+"""What one user may see and do: the decision, from facts that are read once, remembered, and guarded where they matter.
+
+A read asks the database in the call whether what it rests on still holds. A mutation gets the scope versions of its
+evidence as guards, which its own statement locks and compares. So a call that takes a right away, once it has
+returned, is never outrun: it raises one of these scope versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from metastore.errors import EntityNotFound, PermissionDenied
+from metastore.governance.decision import Decision, Verdict, decide, sees
+from metastore.governance.evidence import Known, Memory, Nodes, Who, evidence
+from metastore.governance.privileges import OWNERSHIP, REVEAL, needs_of
+from metastore.port.backend import Backend
+from metastore.port.commit import ROOT_ID
+from metastore.port.search import Search
+
+__all__ = ["Access", "Evidence", "Want", "guessing"]
+
+_GUESSED: ContextVar[list[bool] | None] = ContextVar("guessed", default=None)
+"""Where a read inside of an attempt that may guess notes that it did; None: reads ask whether their evidence holds."""
+_BLOCK: Final = 64
+"""How many ids are reserved at once."""
+
+
+@contextmanager
+def guessing(allowed: bool) -> Iterator[list[bool]]:
+    """Let reads trust remembered evidence meanwhile, if that is ``allowed``; the list says whether one did."""
+    guessed = list[bool]()
+    token = _GUESSED.set(guessed if allowed else None)
+    try:
+        yield guessed
+    finally:
+        _GUESSED.reset(token)
+
+
+class Want(NamedTuple):
+    """What a write does to an object, for which the user needs a right.
+
+    ``operation`` is one of :data:`metastore.governance.privileges.OPERATIONS`, or of those in :meth:`any_of`. ``kind``:
+    of what is created below the object, or of the row that it owns.
+    """
+
+    on: int
+    operation: str
+    kind: str = ""
+
+    def any_of(self, on: str) -> tuple[str, ...]:
+        """Return the privileges of which one is enough, at an object of the kind ``on``."""
+        if self.operation == "create":
+            return needs_of(self.kind).create
+        if self.operation == "row":
+            return needs_of(on).own.get(self.kind, ())
+        if self.operation == "member":
+            return ("manage_groups",) if on == "group" else ("manage_grants",)
+        fixed = {"apply": (f"apply_{on}",), "grant": ("manage_grants",), "reveal": (REVEAL,), "own": ()}
+        return fixed[self.operation] if self.operation in fixed else needs_of(on).of(self.operation)
+
+
+class Evidence(NamedTuple):
+    """What a commit rests on."""
+
+    scopes: dict[int, int]
+    """The scope versions that it must guard."""
+    guessed: bool
+    """They come from what is remembered."""
+    known: Mapping[int, Known]
+    """The facts about each object that it needs a right for."""
+
+
+class Access:
+    """The rights of one user. Threads may share it."""
+
+    def __init__(self, backend: Backend, who: Who) -> None:
+        self.backend = backend
+        self.who = who
+        self.mine: set[int] | None = None
+        """In a transaction: the ids of what it created. The user owns that."""
+        self.noted: dict[int, int] = {}
+        """In a transaction: the scope versions on which its reads rest."""
+        self._memory = Memory()
+        self._ids: list[int] = []
+
+    def of_transaction(self) -> Access:
+        """Return the same rights for one transaction, which guards the evidence of its reads as well."""
+        own = copy(self)
+        own.mine, own.noted = set(), {}
+        return own
+
+    # --- facts
+
+    def read(self, chains: Sequence[Nodes], below: int | None = None) -> list[Known]:
+        """Read the facts about the objects at the ends of ``chains`` now, and remember them."""
+        found = evidence(self.backend, self.who, chains, below) if chains else []
+        if self.mine:
+            return [known.owning(self.mine) for known in found]
+        for known in found if below is None else ():
+            self._memory.note(known)
+        return found
+
+    def remembered(self, entity_id: int) -> Known | None:
+        """Return what was read last about an object."""
+        return self._memory.get(entity_id)
+
+    def nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:
+        """Read where objects stand, in whatever state; those that were purged are left out."""
+        rows = self.backend.by_id(ids) if ids else []
+        return {i: row.record.chain for i, row in zip(ids, rows, strict=True) if row is not None}
+
+    # --- seeing
+
+    def visible(self, chains: Sequence[Nodes]) -> list[Known | None]:
+        """Return the facts about each object that the user sees; None for the others.
+
+        What is remembered and allows it is asked for in one read, whether it still holds; everything else is read.
+        """
+        found: dict[int, Known] = {}
+        rests: dict[int, int] = {}
+        for n, chain in enumerate(chains):
+            known = self._memory.get(chain[-1].id)
+            if known is not None and known.stands_at(chain) and (verdicts := sees(known.facts))[-1].allowed:
+                found[n] = known
+                rests |= known.rests_on(verdicts)
+        guessed = _GUESSED.get()
+        if rests and guessed is not None:
+            guessed.append(True)  # the commit guards it, and whatever else comes of it is decided again
+        elif rests and not self.backend.hold(sorted(rests.items())):
+            found = {}
+        others = [n for n in range(len(chains)) if n not in found]
+        for n, known in zip(others, self.read([chains[n] for n in others]), strict=True):
+            if sees(known.facts)[-1].allowed:
+                found[n] = known
+        if self.mine is not None:
+            for known in found.values():
+                self._note(known)
+        return [found.get(n) for n in range(len(chains))]
+
+    def _note(self, known: Known) -> None:
+        """Note what a read of a transaction rests on; what was noted first stays."""
+        self.noted = {**known.guards(sees(known.facts)), **self.noted}
+
+    def first_hidden(self, chain: Nodes) -> int:
+        """Return how many of the nodes on the way to an object the user sees. Reads what is not remembered."""
+        known = self._memory.get(chain[-1].id) or self.read([chain])[0]
+        return next((n for n in range(len(chain)) if not sees(known.facts, n)[-1].allowed), len(chain))
+
+    # --- doing
+
+    def guards(
+        self, wants: Iterable[Want], held: Mapping[int, int], *, trusting: bool, nodes: Mapping[int, Nodes] | None
+    ) -> Evidence:
+        """Return what a commit rests on.
+
+        ``held`` is what the commit guards anyway. With ``trusting``, remembered facts are used where they allow all of
+        it. ``nodes``: where the objects stand; None: they are read. Raises PermissionDenied; EntityNotFound for what
+        the user does not see.
+        """
+        wanted = list(wants)
+        if trusting:
+            guess = self._remembered(wanted, held)
+            if guess is not None:
+                return guess
+        if nodes is None:
+            nodes = self.nodes_of(list(dict.fromkeys(want.on for want in wanted)))
+        known = dict(zip(nodes, self.read(list(nodes.values())), strict=True))
+        scopes: dict[int, int] = {}
+        for want in wanted:
+            if want.on not in known:
+                raise EntityNotFound(str(want.on), "the object is gone; load it again")
+            scopes |= known[want.on].guards(self.check(known[want.on], want))
+        mine = self.mine or ()
+        return Evidence({i: scope for i, scope in scopes.items() if i not in mine}, False, known)
+
+    def _remembered(self, wants: Iterable[Want], held: Mapping[int, int]) -> Evidence | None:
+        found: dict[int, Known] = {}
+        scopes: dict[int, int] = {}
+        for want in wants:
+            known = self._memory.get(want.on)
+            if known is None:
+                return None
+            verdicts = _verdicts(known, want)
+            if not verdicts[-1].allowed:
+                return None
+            scopes |= known.guards(verdicts)
+            found[want.on] = known
+        fits = all(held.get(i, scope) == scope for i, scope in scopes.items())
+        return Evidence(scopes, True, found) if fits else None
+
+    def check(self, known: Known, want: Want) -> list[Verdict]:
+        """Return the verdicts that allow it. Raises PermissionDenied, or EntityNotFound for what is not seen."""
+        verdicts = _verdicts(known, want)
+        if verdicts[-1].allowed:
+            return verdicts
+        if not sees(known.facts)[-1].allowed:
+            raise EntityNotFound(known.facts.object.path)
+        raise self.denied(known, want, verdicts[-1])
+
+    def denied(self, known: Known, want: Want, verdict: Verdict) -> PermissionDenied:
+        """Return the error for what the user sees, and may not do."""
+        path = known.facts.object.path
+        privilege = verdict.missing[0] if verdict.missing is not None else OWNERSHIP
+        words = " or ".join(want.any_of(known.nodes[-1].kind)) or "to own it, or something above it"
+        message = f"{self.who.name} needs {words} on {path}: {verdict.because}; ask an owner of it for the right"
+        return PermissionDenied(self.who.name, privilege, path, message)
+
+    def require(self, nodes: Nodes, want: Want) -> None:
+        """Raise PermissionDenied unless the user may do it to the object at the end of ``nodes`` now."""
+        (known,) = self.read([nodes])
+        self.check(known, want)
+
+    def decision(self, nodes: Nodes, privilege: str) -> Decision:
+        """Return whether the user has a privilege at an object now, and why."""
+        (known,) = self.read([nodes])
+        verdicts = decide(known.facts, (privilege,))
+        because = [verdict.because for verdict in verdicts]
+        return Decision(verdicts[-1].allowed, because if verdicts[-1].allowed else because[-1:])
+
+    def metalakes(self) -> list[int]:
+        """Return the ids of the metalakes that have a user of this name."""
+        name = self.who.name
+        search = Search(ROOT_ID, "user", name, -1, True, (name, -1), name + "\x01", _BLOCK)
+        found = list[int]()
+        while True:
+            page = self.backend.find(search)
+            found += [record.chain[0].id for record in page.records if record.chain[-1].name == name]
+            if page.last is None:
+                return found
+            search = replace(search, after=page.last)
+
+    # --- ids for what is created together with its owner
+
+    def next_id(self) -> int:
+        """Return an id that no other client gets. Ids are reserved in blocks: most calls read nothing."""
+        while True:
+            try:
+                new = self._ids.pop()
+                if self.mine is not None:
+                    self.mine.add(new)
+                return new
+            except IndexError:  # another thread may take them all
+                self._ids += self.backend.reserve_ids(_BLOCK)[::-1]
+
+
+def _verdicts(known: Known, want: Want) -> list[Verdict]:
+    if want.operation == "see":
+        return sees(known.facts)
+    at = 0 if want.operation == "member" and known.nodes[-1].kind == "role" else None
+    return decide(known.facts, want.any_of(known.nodes[-1].kind), at)

@@ -1,0 +1,30 @@
+"""The statistics of one partition: an owned row of the table, under the partition's name.
+
+It belongs to the partition that was there when it was made: the one with the lower id. A partition that is dropped and
+made again does not inherit it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from metastore.kinds.entity import Owned
+from metastore.kinds.field import doc_field
+from metastore.kinds.json_object import clean_json_object
+from metastore.kinds.kind import OwnedKind
+
+__all__ = ["PARTITION_STATISTIC", "PartitionStatistic"]
+
+
+class PartitionStatistic(Owned):
+    """The values of a partition, by their names."""
+
+    values: Mapping[str, Any] = doc_field(
+        partial(clean_json_object, what="a partition's statistics"), decode=MappingProxyType
+    )
+
+
+PARTITION_STATISTIC = OwnedKind("partition_statistic", PartitionStatistic)

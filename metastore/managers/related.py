@@ -1,0 +1,124 @@
+"""Read relations in both directions: what an object is related to, with inheritance, and what is related to an entity.
+
+What is read at once is true at one instant: a relation with both its ends and all that is above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metastore.errors import EntityNotFound
+from metastore.kinds.entity import Entity
+from metastore.kinds.relation import Relation
+from metastore.managers.attached import Attached, attached
+from metastore.managers.ends import EndOf, find_ends, lookups_of
+from metastore.managers.relation_writes import column_id, column_path
+from metastore.names import format_path
+from metastore.operation.request import View, committed
+from metastore.port.backend import Reads
+from metastore.port.records import Node, Record
+from metastore.port.relations import NO_COLUMN, End, Related, RelationRecord, in_one_metalake
+
+__all__ = ["live_relating", "related_end", "related_to", "relating_to"]
+
+_FIRST, _PAGE = 100, 1000
+"""How many entries of the index the first read, and each later one, looks at; the live ones may be fewer."""
+
+Row = tuple[RelationRecord, End]
+
+
+def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool = False, doc: bool = False) -> Related:
+    """Return a live entity and the relations that go from it. Raises EntityNotFound.
+
+    One round trip, unless a path could be of several kinds.
+    """
+    target = end.target
+    if isinstance(target, Entity):
+        committed(backend, target)
+        found = backend.related(target.id, relation.name, above=above, doc=doc)
+        if found is None or not found.end.live:
+            raise EntityNotFound(target.path, f"{target.path} (id {target.id}) was dropped")
+        return found
+    while True:
+        lookups = lookups_of(end)
+        if len(lookups) == 1:
+            ((lookup, kinds),) = lookups.items()
+            found = backend.related(lookup, relation.name, above=above, doc=doc)
+            if found is not None and found.end.chain[-1].kind in [kind.name for kind in kinds]:
+                return found
+        (record,) = find_ends(View(backend, False), end)  # raises for what is not there
+        found = backend.related(record.chain[-1].id, relation.name, above=above, doc=doc)
+        if found is not None and found.end.live and tuple(n.name for n in found.end.chain) == target:
+            return found
+
+
+def related_to(
+    backend: Reads, relation: Relation, end: EndOf, column: tuple[str, ...] | None, *, inherited: bool
+) -> list[Attached]:
+    """Return what an object, or a column of it, is related to, nearest first; of each thing the nearest."""
+    found = related_end(backend, relation, end, above=inherited, doc=column is not None)
+    chain = found.end.chain
+    wanted = NO_COLUMN if column is None else column_id(Record(chain, 0, found.doc or "{}", None, 0, None, 0), column)
+    levels = {node.id: len(chain) - at for at, node in enumerate(chain)}  # 1: the object itself
+
+    def level(row: RelationRecord) -> int | None:
+        """Return how far away a relation stands; 0: on the column that is meant. None: it does not concern it."""
+        own = levels[row.from_id] == 1
+        if row.column_id != NO_COLUMN:
+            return 0 if own and row.column_id == wanted else None
+        return levels[row.from_id] if inherited or wanted == NO_COLUMN else None
+
+    live = [
+        (at, row, far) for row, far in found.rows if in_one_metalake(found.end, far) and (at := level(row)) is not None
+    ]
+    nearest: dict[int, int] = {}
+    for at, row, _ in live:
+        nearest[row.to_id] = min(at, nearest.get(row.to_id, at))
+    chosen = sorted(
+        ((at, row, far) for at, row, far in live if nearest[row.to_id] == at),
+        key=lambda one: (one[0], one[2].chain[-1].name, one[1].value),
+    )
+    first = 1 if column is None else 0
+    return [
+        attached(row, chain, far.chain, column, None if at == first else _ancestor(chain, row.from_id))
+        for at, row, far in chosen
+    ]
+
+
+def _ancestor(chain: tuple[Node, ...], entity_id: int) -> str:
+    at = next(n for n, node in enumerate(chain) if node.id == entity_id)
+    return format_path([node.name for node in chain[: at + 1]])
+
+
+def relating_to(backend: Reads, relation: Relation, end: EndOf, value: str | None) -> Iterator[Attached]:
+    """Yield what is related to an entity, page by page. Raises EntityNotFound, also if it is dropped meanwhile."""
+    for row, target, doc, other in live_relating(backend, relation, end, value):
+        names = None if row.column_id == NO_COLUMN else column_path(doc, row.column_id)
+        if row.column_id == NO_COLUMN or names is not None:
+            yield attached(row, target.chain, other.chain, names)
+
+
+def live_relating(
+    backend: Reads, relation: Relation, end: EndOf, value: str | None = None
+) -> Iterator[tuple[RelationRecord, End, str | None, End]]:
+    """Yield each live relation that leads to an entity, with the end that it comes from, its document, and the entity.
+
+    A relation of a column may have lost its column.
+    """
+    (record,) = find_ends(View(backend, trusting=True), end)
+    after, size = (value or "", 0, -1), _FIRST
+    while True:
+        page = backend.relating(record.chain[-1].id, relation.name, value, after, size)
+        names = tuple([n.name for n in record.chain])
+        path = format_path(names)
+        if page is None or not page.end.live:
+            raise EntityNotFound(path, f"{path} (id {record.chain[-1].id}) was dropped")
+        if not isinstance(end.target, Entity) and tuple([n.name for n in page.end.chain]) != names:
+            raise EntityNotFound(path, f"{path} was renamed while it was listed; list again")
+        for row, target, doc in page.rows:
+            if in_one_metalake(target, page.end):
+                yield row, target, doc, page.end
+        if len(page.rows) < size:
+            return
+        size, last = _PAGE, page.rows[-1][0]
+        after = last.value, last.from_id, last.column_id

@@ -1,0 +1,237 @@
+"""The manager of statistics: figures about the data behind a table, a partition, a fileset or a model.
+
+Users set values under names that begin with ``custom-``: strings, longs, doubles, booleans, lists and maps. All other
+names are for tools, such as the crawler, which keep whole sets of figures under them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Unpack
+
+from metastore.arguments import items, shown
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds.entity import Entity
+from metastore.kinds.kind import MAX_DEPTH, dump, is_too_deep
+from metastore.kinds.partition import PARTITION
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC, PartitionStatistic
+from metastore.kinds.registry import KINDS
+from metastore.kinds.statistic import STATISTIC, Statistic
+from metastore.kinds.table.kind import TABLE
+from metastore.managers.options import CallOptions, call_of, shows_options
+from metastore.managers.owned import OwnedManager, Row, still
+from metastore.managers.target import Target, check_standing, find
+from metastore.names import clean_name, clean_text
+from metastore.operation.guards import guards_of
+from metastore.operation.request import Proposal, View
+from metastore.operation.session import ManagerSession
+from metastore.port.commit import Delete, Put
+from metastore.port.records import Node, OwnedRecord
+
+__all__ = ["Statistics"]
+
+_CUSTOM: Final = "custom-"
+_VALUE: Final = "value"
+_MEASURED: Final = ("table", "fileset", "model")
+_LONGEST: Final = 1 << 63
+
+Value = str | int | float | bool | list[Any] | dict[str, Any]
+
+
+class Statistics(OwnedManager[Statistic]):
+    """The statistics of tables, of their partitions, of filesets and of models."""
+
+    def __init__(self, session: ManagerSession) -> None:
+        super().__init__(session, STATISTIC, TABLE)
+
+    def row(self, name: str, values: Mapping[str, Any]) -> Row:
+        """Return a statistic of a tool, for ``put_many``: a set of figures under a reserved name."""
+        return self._document(name, None, {}, {"values": values})
+
+    # --- users' values
+
+    @shows_options(CallOptions)
+    def set(
+        self,
+        target: Target,
+        values: Mapping[str, Value],
+        *,
+        partition: str | None = None,
+        kind: str = "table",
+        **options: Unpack[CallOptions],
+    ) -> None:
+        """Set values by name, in one commit; others stay. ``kind`` says what stands at a path.
+
+        ``partition``: of that partition of a table. Raises EntityNotFound; InvalidArgument for a name that does not
+        begin with ``custom-``, or a value of another type.
+        """
+        clean = _clean_values(values)
+        if partition is None:
+            rows = [self.row(name, {_VALUE: value}) for name, value in clean.items()]
+            self._of_kind(target, kind).put_many(target, rows, **options)
+        else:
+            self._merge(target, clean_name(partition), lambda old: {**old, **clean}, clean, options)
+
+    @shows_options(CallOptions)
+    def remove(
+        self,
+        target: Target,
+        names: Iterable[str],
+        *,
+        partition: str | None = None,
+        kind: str = "table",
+        **options: Unpack[CallOptions],
+    ) -> int:
+        """Remove values by name; return how many there were. Raises EntityNotFound."""
+        wanted = [_custom(name) for name in items(names, "names")]
+        if partition is None:
+            return self._of_kind(target, kind).put_many(target, [], wanted, **options)
+
+        def left(old: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: value for name, value in old.items() if name not in wanted}
+
+        return self._merge(target, clean_name(partition), left, wanted, options)
+
+    def of(self, target: Target, *, partition: str | None = None, kind: str = "table") -> dict[str, Any]:
+        """Return all statistics of ``target``, or of one of its partitions, by name; tools' ones are mappings.
+
+        Raises EntityNotFound.
+        """
+        if partition is not None:
+            name = clean_name(partition)
+            found = self.of_partitions(target, [name])
+            if name not in found:
+                raise EntityNotFound(name, f"there is no partition {name}")
+            return found[name]
+        rows = self._of_kind(target, kind).list(target)
+        return {row.name: _shown(row.name, row.values) for row in rows}
+
+    def of_partitions(self, table: Target, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the statistics of those of these partitions that exist, by their names. Raises EntityNotFound.
+
+        It takes three reads, however many partitions these are.
+        """
+        backend, wanted = self._session.backend, [clean_name(name) for name in items(names, "names")]
+        while True:
+            nodes = find(View(backend, False), TABLE, table).chain
+            partitions, statistics = self._read(View(backend, False), nodes, wanted)
+            if still(backend, nodes):
+                break
+        return {
+            name: dict(_values(partition, there))
+            for name, partition, there in zip(wanted, partitions, statistics, strict=True)
+            if partition is not None
+        }
+
+    def _of_kind(self, target: Target, kind: str) -> OwnedManager[Statistic]:
+        """Return the manager of the statistics of such a target."""
+        kind = target.kind if isinstance(target, Entity) else kind
+        if kind not in _MEASURED:
+            raise InvalidArgument(f"statistics are of a {', a '.join(_MEASURED)}, not of {shown(kind)}")
+        return OwnedManager(self._session, STATISTIC, KINDS[kind])
+
+    # --- partitions
+
+    def _read(
+        self, view: View, nodes: tuple[Node, ...], names: list[str]
+    ) -> tuple[list[OwnedRecord | None], list[OwnedRecord | None]]:
+        owners = [nodes[-1].id] * len(names)
+        partitions = view.backend.owned_by_name(owners, PARTITION.name, names)
+        return partitions, view.backend.owned_by_name(owners, PARTITION_STATISTIC.name, names)
+
+    def _merge(self, table: Target, partition: str, change: Any, arguments: Any, options: CallOptions) -> int:
+        """Apply ``change`` to the values of a partition; return how many there are fewer."""
+        rows = OwnedManager[PartitionStatistic](self._session, PARTITION_STATISTIC, TABLE)
+
+        def attempt(view: View) -> Proposal[int] | int:
+            nodes, path = rows.place(View(view.backend, False), table, partition)
+            (there,), (row,) = self._read(view, nodes, [partition])
+            if there is None:
+                check_standing(view, nodes)
+                raise EntityNotFound(path, f"{path}: there is no such partition")
+            before = _values(there, row)
+            after = change(before)
+            if after == before and (row is not None or not after):
+                check_standing(view, nodes)
+                return 0
+            doc = dump(PARTITION_STATISTIC.document(None, {}, {"values": after}), (partition,))
+            writes = tuple(_writes(rows, nodes[-1].id, partition, doc, path, row, stale=not _fits(there, row)))
+            return Proposal(guards_of(nodes), writes, lambda _: max(0, len(before) - len(after)))
+
+        return rows._run("write", attempt, call_of(options), table, partition, len, lambda: arguments)  # noqa: SLF001  (the same class)
+
+
+def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str, Any]:
+    """Return the values of a partition, unless they are of an earlier one of this name."""
+    return {} if row is None or not _fits(partition, row) else dict(json.loads(row.doc)["values"])
+
+
+def _fits(partition: OwnedRecord | None, row: OwnedRecord | None) -> bool:
+    """Whether a row is of this partition: ids grow, so that one of an earlier partition has a lower id."""
+    return partition is not None and row is not None and row.id > partition.id
+
+
+def _writes(
+    rows: OwnedManager[PartitionStatistic],
+    table_id: int,
+    name: str,
+    doc: str,
+    path: str,
+    row: OwnedRecord | None,
+    *,
+    stale: bool,
+) -> Iterator[Put | Delete]:
+    """Yield what writes the values of a partition; a row of an earlier partition of this name goes first."""
+    kind = PARTITION_STATISTIC.name
+    if row is not None and stale:
+        yield Delete(table_id, kind, name, row.version, rows.event("drop", path, None), row.id)
+    if row is None or stale:
+        yield Put(table_id, kind, name, 0, doc, rows.event("create", None, path))
+    else:
+        yield Put(table_id, kind, name, row.version, doc, rows.event("alter", path, path), row.id)
+
+
+def _shown(name: str, values: Mapping[str, Any]) -> Any:
+    return values[_VALUE] if name.startswith(_CUSTOM) and set(values) == {_VALUE} else dict(values)
+
+
+def _custom(name: Any) -> str:
+    clean = clean_name(name)
+    if not clean.startswith(_CUSTOM) or clean == _CUSTOM:
+        raise InvalidArgument(
+            f"a statistic's name begins with {_CUSTOM}, not {shown(name)}: all other names are reserved for tools"
+        )
+    return clean
+
+
+def _clean_values(values: Any) -> dict[str, Any]:
+    if not isinstance(values, Mapping) or not values:
+        raise InvalidArgument(f"statistics are a mapping of names to values, not {shown(values)}")
+    clean = {_custom(name): _clean_value(value, f"the statistic {shown(name)}") for name, value in values.items()}
+    if is_too_deep(clean):
+        raise InvalidArgument(f"lists and maps of a statistic lie in each other more than {MAX_DEPTH} deep")
+    return clean
+
+
+def _clean_value(value: Any, what: str, depth: int = 0) -> Any:
+    """Return a string, a long, a double, a boolean, or a list or map of such values."""
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(f"{what} lies more than {MAX_DEPTH} deep")
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not -_LONGEST <= value < _LONGEST:
+            raise InvalidArgument(f"{what} has more than 64 bits")
+        return int(value)
+    if isinstance(value, float):
+        if value - value != 0:
+            raise InvalidArgument(f"{what} is no finite number")
+        return float(value)
+    if isinstance(value, str):
+        return clean_text(value, what)
+    if isinstance(value, list | tuple):
+        return [_clean_value(below, what, depth + 1) for below in value]
+    if isinstance(value, Mapping):
+        return {clean_text(k, f"a key of {what}"): _clean_value(v, what, depth + 1) for k, v in value.items()}
+    raise InvalidArgument(f"{what} is a string, a number, a boolean, a list or a map, not {shown(value)}")

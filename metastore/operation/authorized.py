@@ -1,0 +1,211 @@
+"""Check a request for a user: what each of its writes needs, and the guards that keep the evidence true.
+
+The attempt itself stays as it is, and reads what the user sees (:mod:`metastore.governance.seen`). What it proposes is
+checked write by write, and gets the scope versions of the evidence as guards. A commit that rests on a right that was
+taken away meanwhile finds one of them changed; then the next attempt decides again, from a new read.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from metastore.errors import EntityNotFound, InvalidArgument, PermissionDenied
+from metastore.governance.access import Access, Want, guessing
+from metastore.governance.evidence import Known, Nodes
+from metastore.governance.privileges import OWNER
+from metastore.kinds.entity import Entity
+from metastore.kinds.relation import relation_doc
+from metastore.names import format_path
+from metastore.operation.request import Call, Proposal, Request, Results, View
+from metastore.port.commit import ROOT_ID, Commit, Delete, Event, Guard, Insert, Put, Relate, Update, Write
+from metastore.port.records import Step
+from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
+
+__all__ = ["authorized", "check_principal", "with_evidence"]
+
+T = TypeVar("T")
+
+_REFERENCE: Final = re.compile(r'"secret:((?:env|file):(?:[^"\\]|\\.)*)"')
+"""A reference to a secret in JSON text."""
+_ALLOWED: Final = "METASTORE_SECRETS"
+"""The variable with the references that users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
+
+
+def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
+    """Return ``request`` as the user may make it: its attempts raise PermissionDenied, and guard their evidence.
+
+    Raises InvalidArgument for a call with another principal.
+    """
+    check_principal(access, call)
+
+    def attempt(view: View) -> Proposal[T] | T:
+        with guessing(view.trusting) as guessed:
+            try:
+                decided = request.attempt(view)
+            finally:
+                if guessed:
+                    view.guess()
+        return _guarded(access, view, decided) if isinstance(decided, Proposal) else decided
+
+    def replay(steps: Sequence[Step]) -> T:
+        result = request.replay([step for step in steps if request.verb != "create" or step.kind != OWNER])
+        if isinstance(result, Entity):
+            _check_seen(access, result)
+        return result
+
+    # others must not apply what only this user's rights allow: it is never announced
+    arguments = request.arguments
+    return replace(
+        request, attempt=attempt, replay=replay, arguments=lambda: [arguments(), "as", access.who.name], merge=None
+    )
+
+
+def check_principal(access: Access, call: Call) -> None:
+    """Raise InvalidArgument for a call that names another principal than the user."""
+    if call.principal not in (None, access.who.name):
+        raise InvalidArgument(f"the principal of these calls is the user {access.who.name}; leave principal out")
+
+
+def _check_seen(access: Access, entity: Entity) -> None:
+    """Raise EntityNotFound if the user does not see what an earlier call returned any more."""
+    nodes = access.nodes_of([entity.id]).get(entity.id)
+    if nodes is None or access.visible([nodes])[0] is None:
+        raise EntityNotFound(entity.path)
+
+
+def _guarded(access: Access, view: View, proposal: Proposal[T]) -> Proposal[T]:
+    wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, write, proposal.writes)))
+    held = {guard.id: guard.scope_version for guard in proposal.guards}
+    held |= {w.id: w.scope_version for w in proposal.writes if isinstance(w, Update) and w.scope_version is not None}
+    nodes = None if access.mine is None else _nodes_of(view, [want.on for want in wants])
+    rests = access.guards(wants, held, trusting=view.trusting, nodes=nodes)
+    if rests.guessed:
+        view.guess()
+    proposal = _owned(access, proposal, rests.known)
+    more = tuple([Guard(i, scope) for i, scope in rests.scopes.items() if i not in held])
+    return replace(proposal, guards=(*proposal.guards, *more), merge=None)
+
+
+def _nodes_of(view: View, ids: Sequence[int]) -> dict[int, Nodes]:
+    """Return where objects stand, as the transaction has left them."""
+    ids = list(dict.fromkeys(ids))
+    rows = view.backend.by_id(ids)
+    return {i: row.record.chain for i, row in zip(ids, rows, strict=True) if row is not None}
+
+
+def with_evidence(commit: Commit, access: Access) -> Commit:
+    """Return a transaction's commit that guards what its reads rest on as well.
+
+    Of two scope versions that the block saw of one guard, the older one counts: then the commit fails, as it should.
+    """
+    own = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
+    noted = {i: scope for i, scope in access.noted.items() if i not in own and i not in (access.mine or ())}
+    guards = [replace(g, scope_version=min(g.scope_version, noted.pop(g.id, g.scope_version))) for g in commit.guards]
+    return replace(commit, guards=(*guards, *[Guard(i, scope) for i, scope in noted.items()]))
+
+
+# --- what a write needs
+
+
+def _wants(access: Access, write: Write, writes: Sequence[Write]) -> Iterator[Want]:
+    if isinstance(write, Insert):
+        _check_references(access, write.event, write.doc)
+        if write.parent_id == ROOT_ID:
+            raise PermissionDenied(access.who.name, "admin", write.name, _NO_ADMIN.format(access.who.name))
+        yield Want(write.parent_id, "create", write.kind)
+    elif isinstance(write, Update):
+        _check_references(access, write.event, write.doc)
+        yield from _wants_of_update(write, writes)
+    elif isinstance(write, Put | Delete):
+        _check_references(access, write.event, write.doc if isinstance(write, Put) else None)
+        links = write.event.kind != "model_version" or write.event.action == "create"
+        yield Want(write.owner_id, "row", write.event.kind) if links else Want(write.owner_id, "own")
+    else:
+        yield from _wants_of_relation(write)
+
+
+_NO_ADMIN: Final = "{} may not create metalakes; only the library itself does, and the names in ms.open(admins=(…))"
+
+
+def _wants_of_update(write: Update, writes: Sequence[Write]) -> Iterator[Want]:
+    action = write.event.action
+    linked = [w for w in writes if isinstance(w, Put) and w.owner_id == write.id and w.event.action == "create"]
+    if action == "alter" and linked:
+        yield Want(write.id, "row", linked[0].event.kind)  # a new version is counted in the model's own document
+        return
+    yield Want(write.id, "own" if action == "move" else action)
+    if write.place is not None and action in ("move", "restore") and write.place.parent_id != ROOT_ID:
+        yield Want(write.place.parent_id, "create", write.event.kind)
+
+
+def _wants_of_relation(write: Relate) -> Iterator[Want]:
+    if write.kind in ("tag_on", "policy_on"):
+        yield from (Want(write.to_id, "apply"), Want(write.from_id, "see"))
+    elif write.kind == "membership":
+        yield Want(write.to_id, "member")
+    elif write.kind == "grant":
+        yield Want(write.to_id, "grant")
+    elif write.kind == OWNER:
+        yield Want(write.from_id, "own")
+    else:
+        yield from (Want(write.from_id, "alter"), Want(write.to_id, "see"))
+
+
+def _check_references(access: Access, event: Event, doc: str | None) -> None:
+    """Raise PermissionDenied for a reference to a secret that users may not set: it names what this process can read.
+
+    Without this check a user could refer to any variable or file of a service, and let the service reveal it.
+    """
+    text = event.changes if event.action == "alter" and event.changes != "[]" else doc
+    if text is None or '"secret:' not in text:
+        return
+    allowed = os.environ.get(_ALLOWED, "").split()
+    for reference in _REFERENCE.findall(text):
+        if ".." in reference or not any(fnmatch.fnmatchcase(reference, pattern) for pattern in allowed):
+            path = event.path_after or event.path_before or ""
+            message = (
+                f"{access.who.name} may not refer to {reference}: the variable {_ALLOWED} of this process allows "
+                f"{' '.join(allowed) or 'no reference'}"
+            )
+            raise PermissionDenied(access.who.name, "refer_to_secret", path, message)
+
+
+# --- the owner of what is created
+
+
+def _owned(access: Access, proposal: Proposal[T], known: Mapping[int, Known]) -> Proposal[T]:
+    """Let the user own what it creates: the entity and its owner are written together."""
+    made = [write for write in proposal.writes if isinstance(write, Insert)]
+    if not made:
+        return proposal
+    parent = known[made[0].parent_id]
+    user = parent.facts.members[0]
+    path = format_path((parent.nodes[0].name, user.name))
+    writes: list[Write] = []
+    owners: list[Write] = []
+    for write in proposal.writes:
+        if not isinstance(write, Insert):
+            writes.append(write)
+            continue
+        with_id = write if write.id is not None else replace(write, id=access.next_id())
+        writes.append(with_id)
+        owners.append(_owner(with_id, user.id, path))
+    count = len(writes)
+
+    def finish(results: Results) -> Any:
+        return proposal.finish(results[:count])
+
+    return replace(proposal, writes=(*writes, *owners), finish=finish)
+
+
+def _owner(made: Insert, user_id: int, path: str) -> Relate:
+    """Return the relation from what is made to its owner, whose path is ``path``."""
+    assert made.id is not None
+    event = Event(OWNER, "create", None, made.event.path_after, other_path=path)
+    doc = relation_doc(user_id, NO_COLUMN, NO_VALUE)
+    return Relate(made.id, OWNER, ONLY, NO_COLUMN, NO_VALUE, user_id, 0, doc, event)

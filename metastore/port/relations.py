@@ -1,0 +1,127 @@
+"""The rows of relations, as a backend returns them.
+
+A relation goes from one entity, or from a column of it, to another entity. It is live while both ends are live and
+stand in one metalake, and while the column is there. The row says nothing of that: a read returns both ends with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from metastore.port.commit import LIVE
+from metastore.port.records import Known, Node
+
+__all__ = [
+    "GONE",
+    "NO_COLUMN",
+    "NO_VALUE",
+    "ONLY",
+    "End",
+    "Related",
+    "Relating",
+    "RelationKey",
+    "RelationRecord",
+    "Sweep",
+    "end_of",
+    "end_of_known",
+    "in_one_metalake",
+]
+
+NO_COLUMN = 0
+"""The ``column_id`` of a relation that goes from the entity itself."""
+
+ONLY = 0
+"""The ``slot`` of all relations of an exclusive kind, so that the key lets one of them go from an entity."""
+
+NO_VALUE = ""
+"""The ``value`` of a relation without one."""
+
+RelationKey = tuple[int, str, int, int, str]
+"""From which entity, the kind, the slot, the column, the value."""
+
+
+class RelationRecord(NamedTuple):
+    """A relation as it was read."""
+
+    from_id: int
+    kind: str
+    slot: int
+    """The id of the other end; 0 where an entity has one relation of the kind at most."""
+    column_id: int
+    value: str
+    id: int
+    to_id: int
+    version: int
+    created_by: str | None
+    created_at: int
+    modified_by: str | None
+    modified_at: int
+
+    @property
+    def key(self) -> RelationKey:
+        return self.from_id, self.kind, self.slot, self.column_id, self.value
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An entity at the end of a relation: the nodes from below the root down to it, in whatever state.
+
+    Without nodes it was purged.
+    """
+
+    chain: tuple[Node, ...]
+    live: bool
+    """Whether it and all above it are live."""
+
+
+GONE = End((), live=False)
+"""The end that was purged."""
+
+
+def in_one_metalake(one: End, other: End) -> bool:
+    """Whether two ends are live and stand in one metalake: then their relation is live, but for its column."""
+    return one.live and other.live and one.chain[0].id == other.chain[0].id
+
+
+def end_of(nodes: Sequence[tuple[Node, int]]) -> End:
+    """Return the end at the last of ``nodes``, each with its state."""
+    return End(tuple([node for node, _ in nodes]), bool(nodes) and all(state == LIVE for _, state in nodes))
+
+
+def end_of_known(known: Known | None) -> End:
+    """Return an entity that was read by its id as an end."""
+    return GONE if known is None else End(known.record.chain, known.live)
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """An entity, and the relations of one kind that go from it and from what is above it."""
+
+    end: End
+    doc: str | None
+    """The entity's document, if it was asked for."""
+    rows: list[tuple[RelationRecord, End]]
+    """Each with its other end, in no order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relating:
+    """An entity, and a page of the relations of one kind that lead to it."""
+
+    end: End
+    rows: list[tuple[RelationRecord, End, str | None]]
+    """Each with the end that it comes from; for a relation of a column, that entity's document. In the index's order:
+    by value, by the id of that end, by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What gc found among the relations that it looked at."""
+
+    last: int | None
+    """The id of the last one; None: there were none."""
+    deleted: int
+    columns: list[tuple[int, int, str]]
+    """Those of columns: id, column, and the document of the entity that has, or had, it."""

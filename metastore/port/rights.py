@@ -1,0 +1,51 @@
+"""What one read shows of a user's rights: who it is, its roles, and what was granted and is owned at some places."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["GrantRow", "MemberRow", "RightRows", "RoleRow", "Whose"]
+
+
+class Whose(NamedTuple):
+    """Whose rights are read: the user of this name in a metalake."""
+
+    lake: int
+    """The id of the metalake."""
+    user: str
+
+
+class MemberRow(NamedTuple):
+    """A live user or group. The user comes first."""
+
+    id: int
+    kind: str
+    name: str
+    scope_version: int
+    enabled: bool
+
+
+class RoleRow(NamedTuple):
+    """A live role that a member has."""
+
+    member: int
+    id: int
+    name: str
+    scope_version: int
+
+
+class GrantRow(NamedTuple):
+    """What a role has at a place: ``value`` is that of the relation, a privilege and whether it is denied."""
+
+    role: int
+    value: str
+    on: int
+
+
+class RightRows(NamedTuple):
+    """All of it, at one instant. ``owners``: (place, the id of the user or group that owns it)."""
+
+    members: list[MemberRow]
+    roles: list[RoleRow]
+    owners: list[tuple[int, int]]
+    grants: list[GrantRow]

@@ -1,0 +1,91 @@
+"""The relations that a transaction sees: those of the database, with the ones that it wrote over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from metastore.port.backend import Reads
+from metastore.port.commit import Relate, Relations, Result
+from metastore.port.relations import RelationKey, RelationRecord
+from metastore.transaction.reads import ReadSet
+
+__all__ = ["RelationOverlay"]
+
+_PAGE = 1000
+
+
+class RelationOverlay:
+    """The relations that a transaction wrote, by key; None: removed.
+
+    ``is_new`` says whether the transaction created an entity, which then has no relations in the database. What the
+    database has is noted, so that the commit validates it under an exclusive guard on the entity.
+    """
+
+    def __init__(self, base: Reads, reads: ReadSet, is_new: Callable[[int], bool]) -> None:
+        self._base = base
+        self._reads = reads
+        self._is_new = is_new
+        self._written: dict[RelationKey, RelationRecord | None] = {}
+        self._read: dict[tuple[int, str, int | None, bool], list[RelationRecord]] = {}
+
+    def write(self, write: Relate, principal: str | None, now: int) -> Result:
+        """Lay a write over the database's relations; the id of a new one is not known before the commit."""
+        key = (write.from_id, write.kind, write.slot, write.column_id, write.value)
+        version = write.version + 1
+        record = RelationRecord(*key, write.id, write.to_id, version, principal, now, principal, now)
+        self._written[key] = None if write.removes else record
+        return Result(write.id, version, now)
+
+    def in_slots(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        """Return the relations in many slots."""
+        wanted = list(dict.fromkeys(slots))
+        unknown = [(i, s) for i, s in wanted if (i, kind, s, False) not in self._read and not self._is_new(i)]
+        found = self._base.relations(kind, unknown) if unknown else []
+        for from_id, slot in unknown:
+            self._note(from_id, kind, slot, [r for r in found if (r.from_id, r.slot) == (from_id, slot)])
+        there = [row for i, s in wanted for row in self._read.get((i, kind, s, False), ())]
+        return self._merged(there, lambda row: row.kind == kind and (row.from_id, row.slot) in wanted)
+
+    def outgoing(self, from_id: int, kind: str) -> list[RelationRecord]:
+        """Return all relations that go from an entity."""
+        if (from_id, kind, None, False) not in self._read and not self._is_new(from_id):
+            found = self._base.related(from_id, kind, above=False, doc=False)
+            self._note(from_id, kind, None, [] if found is None else [row for row, _ in found.rows])
+        there = self._read.get((from_id, kind, None, False), ())
+        return self._merged(there, lambda row: (row.from_id, row.kind) == (from_id, kind))
+
+    def incoming(self, to_id: int, kind: str, after: tuple[str, int, int]) -> list[RelationRecord]:
+        """Return all relations that lead to an entity, in the order of their index, after a place in it."""
+        if (to_id, kind, None, True) not in self._read and not self._is_new(to_id):
+            self._note(to_id, kind, None, list(self._all_incoming(to_id, kind)), incoming=True)
+        there = self._read.get((to_id, kind, None, True), ())
+        rows = self._merged(there, lambda row: (row.to_id, row.kind) == (to_id, kind))
+        return sorted((row for row in rows if _order(row) > after), key=_order)
+
+    def _all_incoming(self, to_id: int, kind: str) -> Iterable[RelationRecord]:
+        after = ("", 0, -1)
+        while True:
+            page = self._base.relating(to_id, kind, None, after, _PAGE)
+            rows = [] if page is None else [row for row, _, _ in page.rows]
+            yield from rows
+            if len(rows) < _PAGE:
+                return
+            after = _order(rows[-1])
+
+    def _note(
+        self, entity_id: int, kind: str, slot: int | None, rows: list[RelationRecord], *, incoming: bool = False
+    ) -> None:
+        which = (entity_id, kind, slot, incoming)
+        self._read[which] = rows
+        members = frozenset((row.id, row.version) for row in rows)
+        self._reads.relations[which] = Relations(entity_id, kind, members, slot, incoming)
+
+    def _merged(
+        self, there: Iterable[RelationRecord], wanted: Callable[[RelationRecord], bool]
+    ) -> list[RelationRecord]:
+        rows = [row for row in there if row.key not in self._written]
+        return rows + [row for row in self._written.values() if row is not None and wanted(row)]
+
+
+def _order(row: RelationRecord) -> tuple[str, int, int]:
+    return row.value, row.from_id, row.column_id

@@ -1,0 +1,377 @@
+"""Many tasks on one store: what they do is what as many threads would do."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import random
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore.aio.core import current, run
+from metastore.aio.surface import AsyncStore, AsyncTransaction
+from metastore.clock import SYSTEM
+from metastore.deadlines import remaining
+
+TASKS, TABLES, EACH = 256, 8, 3
+
+
+@asynccontextmanager
+async def opened(url: str, **options: Any) -> AsyncIterator[AsyncStore]:
+    async with await ms.open_async(url, principal="tester", **options) as astore:
+        await astore.metalakes.create("m")
+        await astore.catalogs.create("m.c", type="relational")
+        await astore.schemas.create("m.c.s")
+        yield astore
+
+
+async def count(astore: AsyncStore, path: str) -> None:
+    async def one_more(tx: AsyncTransaction) -> None:
+        table = await tx.tables.load(path)
+        await tx.tables.alter(table, ms.SetProperty("n", str(int(table.properties.get("n", "0")) + 1)))
+
+    await astore.run(one_more)
+
+
+async def busy(astore: AsyncStore, number: int, seed: int) -> int:
+    """Do a mix of calls; return how many transactions counted."""
+    chance, counted = random.Random(seed * 1000 + number), 0
+    for step in range(EACH):
+        path = f"m.c.s.t{chance.randrange(TABLES)}"
+        what = chance.choice(["load", "alter", "alter", "create", "list", "count"])
+        if what == "load":
+            await astore.tables.load(path)
+        elif what == "alter":
+            await astore.tables.alter(path, ms.SetProperty(f"k{number}", str(step)))
+        elif what == "create":
+            await astore.tables.create(f"m.c.s.of_{number}_{step}")
+        elif what == "list":
+            names = [name async for name in astore.tables.names("m.c.s")]
+            assert names == sorted(names)
+        else:
+            await count(astore, path)
+            counted += 1
+    return counted
+
+
+def test_a_mix_of_256_tasks(url: str) -> None:
+    async def main() -> None:
+        async with opened(url, deadline=120) as astore:
+            for n in range(TABLES):
+                await astore.tables.create(f"m.c.s.t{n}")
+            counted = sum(await asyncio.gather(*[busy(astore, number, 7) for number in range(TASKS)]))
+            tables = [await astore.tables.load(f"m.c.s.t{n}") for n in range(TABLES)]
+            assert sum(int(table.properties.get("n", "0")) for table in tables) == counted
+            assert counted > 50
+            events = Counter([(change.path_after, change.version) async for change in astore.changes()])
+            assert set(events.values()) == {1}
+            assert await astore.verify() == []
+
+    asyncio.run(main())
+
+
+def test_transactions_of_tasks_on_one_table_count_right(url: str) -> None:
+    async def main() -> None:
+        async with opened(url, deadline=120) as astore:
+            await astore.tables.create("m.c.s.t")
+            await asyncio.gather(*[count(astore, "m.c.s.t") for _ in range(24)])
+            assert (await astore.tables.load("m.c.s.t")).properties["n"] == "24"
+            assert await astore.verify() == []
+
+    asyncio.run(main())
+
+
+def test_tasks_in_one_transaction_take_turns(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as astore:
+            async with astore.transaction() as tx:
+                table = await tx.tables.create("m.c.s.t")
+                alters = [tx.tables.alter(table, ms.SetProperty(f"k{n}", "v")) for n in range(8)]
+                await asyncio.gather(*alters, *[tx.tables.create(f"m.c.s.t{n}") for n in range(8)])
+            assert len((await astore.tables.load("m.c.s.t")).properties) == 8
+            assert len([table async for table in astore.tables.list("m.c.s")]) == 9
+
+    asyncio.run(main())
+
+
+def test_two_tasks_are_two_holders_of_a_lease(url: str) -> None:
+    """And one task is one: ``async with`` blocks nest."""
+
+    async def main() -> None:
+        async with opened(url) as astore:
+            async with astore.leases.acquire("x", owner="me") as outer:
+                async with astore.leases.acquire("x", owner="me") as inner:
+                    assert inner.token == outer.token
+                assert not await outer.is_over()
+                with pytest.raises(ms.LeaseHeld):
+                    await asyncio.create_task(_acquired(astore))
+                waiting = asyncio.create_task(_acquired(astore, timeout=20))
+                await asyncio.sleep(0.05)
+            lease = await waiting
+            assert lease.token > (outer.token or 0)
+            assert not await outer.lost.wait(0)
+            await lease.release()
+
+    async def _acquired(astore: AsyncStore, timeout: float = 0.0) -> Any:
+        return await astore.leases.acquire("x", owner="me", timeout=timeout)
+
+    asyncio.run(main())
+
+
+def test_a_lease_is_renewed_while_its_task_works(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as astore:
+            async with astore.leases.acquire("x", ttl=1.5, renew_every=0.2) as lease:
+                first = lease.expires_at
+                while lease.expires_at <= first + timedelta(seconds=0.3):
+                    assert not lease.lost.is_set()
+                    await asyncio.sleep(0.02)
+                await astore.metalakes.alter("m", ms.SetComment("under it"), lease=lease)
+            with pytest.raises(ms.LeaseLost):
+                await astore.metalakes.alter("m", ms.SetComment("after it"), lease=lease)
+
+    asyncio.run(main())
+
+
+# --- the end, and deadlines
+
+
+def test_closing_while_tasks_are_busy(url: str) -> None:
+    """Each call has happened, or raises StoreClosed; no thread stays; closing again is harmless."""
+
+    async def main() -> None:
+        astore = await ms.open_async(url, pool_size=2)
+        await astore.metalakes.create("m")
+        held = await astore.leases.acquire("x", owner="other")
+        waiter = asyncio.create_task(_opened(astore))
+        tasks = [asyncio.create_task(_altered(astore, n)) for n in range(32)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await astore.close()
+        await astore.close()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert any(result is None for result in results)
+        assert {type(r) for r in results if r is not None} <= {ms.StoreClosed, ms.OutcomeUnknown}
+        with pytest.raises(ms.StoreClosed):
+            await astore.ping()
+        with pytest.raises(ms.MetastoreError):
+            await waiter
+        assert await held.is_over() in (True, False)
+
+    async def _altered(astore: AsyncStore, n: int) -> None:
+        for _ in range(20):
+            await astore.metalakes.alter("m", ms.SetProperty(f"k{n}", "v"))
+            await astore.metalakes.load("m")
+
+    async def _opened(astore: AsyncStore) -> None:
+        await astore.leases.acquire("x", timeout=60)
+
+    before = threading.active_count()
+    asyncio.run(main())
+    left = [t for t in threading.enumerate() if t.name.startswith("metastore-async") and t.is_alive()]
+    for thread in left:
+        thread.join(5)
+    assert threading.active_count() <= before
+
+
+def test_a_call_that_gets_no_thread_ends_with_its_deadline() -> None:
+    async def main() -> None:
+        async with opened("memory://") as astore, blocked(astore):
+            began = SYSTEM.monotonic()
+            with pytest.raises(ms.DeadlineExceeded):
+                await astore.bind(deadline=0.1).metalakes.alter("m", ms.SetComment("late"))
+            assert SYSTEM.monotonic() - began < 10
+
+    asyncio.run(main())
+
+
+def test_a_read_that_gets_no_thread_ends_with_the_stores_deadline() -> None:
+    async def main() -> None:
+        async with opened("memory://", deadline=0.3) as astore, blocked(astore):
+            with pytest.raises(ms.DeadlineExceeded):
+                await astore.metalakes.load("m")
+
+    asyncio.run(main())
+
+
+def test_a_call_waits_for_a_thread_as_long_as_it_may_for_a_connection(postgres_url: str) -> None:
+    async def main() -> None:
+        async with opened(postgres_url, pool_size=1, max_wait=0.05) as astore, blocked(astore):
+            with pytest.raises(ms.PoolExhausted):
+                await astore.metalakes.alter("m", ms.SetComment("late"))
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def blocked(astore: AsyncStore) -> AsyncIterator[None]:
+    """Keep the store's one thread busy."""
+    free = threading.Event()
+    job = astore._room.threads.submit(lambda: free.wait(30))  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        free.set()
+        await job.done
+
+
+def test_the_deadline_of_run_holds_in_its_function(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as astore:
+
+            async def look(tx: AsyncTransaction) -> float:
+                await tx.metalakes.load("m")
+                inner = asyncio.create_task(_remaining())
+                return max(remaining(SYSTEM, 1e9), await inner)
+
+            assert await astore.run(look, deadline=5) <= 5
+            assert remaining(SYSTEM, 1e9) == 1e9
+
+    async def _remaining() -> float:
+        return remaining(SYSTEM, 1e9)
+
+    asyncio.run(main())
+
+
+def test_a_tasks_context_is_that_of_what_it_calls() -> None:
+    """Telemetry finds the current span, in the task's code and in the sync code that runs for it."""
+    variable: ContextVar[str] = ContextVar("variable")
+    seen: list[str] = []
+
+    async def task(astore: AsyncStore, name: str) -> None:
+        variable.set(name)
+        await astore.metalakes.create(name)
+        assert variable.get() == name
+
+    async def main() -> None:
+        async with await ms.open_async("memory://", hooks=[lambda _: seen.append(variable.get())]) as astore:
+            await asyncio.gather(*[task(astore, f"m{n}") for n in range(8)])
+
+    asyncio.run(main())
+    assert sorted(seen) == [f"m{n}" for n in range(8)]
+
+
+# --- streams, callbacks
+
+
+def test_a_stream_reads_nothing_before_its_first_item(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as astore:
+            for stream in (astore.tables.list("m.c.none"), astore.find("m.c.none")):
+                with pytest.raises(ms.EntityNotFound):
+                    await anext(stream)
+            await astore.tables.create("m.c.s.t")
+            stream = astore.tables.list("m.c.s", page_size=1)
+            assert [table.name async for table in stream] == ["t"]
+            assert [table async for table in stream] == []
+            stream = astore.tables.list("m.c.s")
+            await stream.aclose()
+            assert [table async for table in stream] == []
+
+    asyncio.run(main())
+
+
+def test_a_function_that_is_given_may_be_a_coroutine_function(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as astore:
+            lease = await astore.leases.acquire("x")
+            table = await astore.tables.create("m.c.s.t")
+            await lease.stage(table, "location", "s3://v7")
+            await lease.release()
+            found = []
+
+            async def clean(left: ms.LeftBehind) -> None:
+                await asyncio.sleep(0)
+                found.append(left.value)
+
+            await astore.gc(clean_up=clean)  # type: ignore[arg-type]
+            assert found == ["s3://v7"]
+
+    asyncio.run(main())
+
+
+def test_an_error_of_runs_function_is_the_callers(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as astore:
+
+            async def fails(tx: AsyncTransaction) -> None:
+                await tx.tables.create("m.c.s.t")
+                raise ValueError("mine")
+
+            with pytest.raises(ValueError, match="mine"):
+                await astore.run(fails)
+            assert not await astore.tables.exists("m.c.s.t")
+
+    asyncio.run(main())
+
+
+def test_greenlets_are_used_again() -> None:
+    async def main() -> set[int]:
+        return {await run(lambda: id(current())) for _ in range(50)}
+
+    assert len(asyncio.run(main())) == 1
+
+
+def test_a_coroutine_that_is_closed_unwinds_its_sync_code() -> None:
+    """As a loop that ends does with what is pending: the sync code gets GeneratorExit, and awaits nothing more."""
+    seen: list[str] = []
+
+    def code() -> None:
+        core = current()
+        assert core is not None
+        try:
+            core.wait(asyncio.sleep(60))
+        finally:
+            seen.append("unwound")
+
+    async def main() -> None:
+        coroutine: Coroutine[Any, Any, None] = run(code)
+        coroutine.send(None)
+        coroutine.close()
+
+    asyncio.run(main())
+    assert seen == ["unwound"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed")
+def test_on_uvloop(url: str) -> None:
+    import uvloop
+
+    async def main() -> None:
+        async with opened(url) as astore:
+            await astore.tables.create("m.c.s.t")
+            await asyncio.gather(*[count(astore, "m.c.s.t") for _ in range(4)])
+            task = asyncio.create_task(count(astore, "m.c.s.t"))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            assert await astore.verify() == []
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def test_relations(url: str) -> None:
+    """A tag's manager hands its relation's methods on; they are coroutines as well."""
+
+    async def main() -> None:
+        async with opened(url) as astore:
+            table = await astore.tables.create("m.c.s.t")
+            await astore.tags.create("m.pii")
+            await astore.tags.attach(table, "m.pii")
+            assert [one.name for one in await astore.tags.on(table)] == ["pii"]
+            assert [one.target_path async for one in astore.tags.targets("m.pii")] == ["m.c.s.t"]
+            assert [one.target_path async for one in astore.relations("tag_on").targets("m.pii")] == ["m.c.s.t"]
+            await astore.users.create(("m", "ann"))
+            await astore.owners.set(table, ("m", "ann"))
+            assert [one.name async for one in astore.owners.owned_by(("m", "ann"))] == ["t"]
+            assert await astore.tags.detach(table, "m.pii")
+
+    asyncio.run(main())

@@ -1,0 +1,79 @@
+"""``tags``, ``policies``, ``grant``, ``revoke``, ``who``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore.cli.app import run
+
+Say = Callable[..., str]
+
+
+@pytest.fixture
+def say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run a command on a small database; return what it wrote. ``code``: the exit code that is expected."""
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    with ms.open(url) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.tables.create("lake.c.s.t", parents=True, columns=[ms.Column("a", "int")])
+        store.tags.create("lake.pii", allowed_values=("email",))
+        store.policies.create("lake.keep", supports=("schema",))
+        store.roles.create("lake.reader")
+        store.groups.create("lake.analysts")
+        store.owners.set("lake.c.s.t", store.groups.load("lake.analysts"))
+
+    def call(*arguments: str, code: int = 0) -> str:
+        assert run(["--url", url, *arguments]) == code
+        captured = capsys.readouterr()
+        return captured.out if code == 0 else captured.out + captured.err
+
+    return call
+
+
+def lines(text: str) -> list[Any]:
+    """Return what JSON lines say."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_tags(say: Say) -> None:
+    assert say("tags", "lake.c.s.t", "--column", "a", "--attach", "lake.pii=email") == "lake.pii = email\n"
+    assert say("tags", "lake.c", "--kind", "catalog", "--attach", "lake.pii") == "lake.pii\n"
+    assert say("tags", "lake.c.s.t") == "lake.pii  (from lake.c)\n"
+    assert say("tags", "lake.pii", "--targets").splitlines() == [
+        "catalog lake.c",
+        "table lake.c.s.t  column a = email",
+    ]
+    (one,) = lines(say("tags", "lake.c.s.t", "--json"))
+    assert (one["name"], one["inherited_from"]) == ("pii", "lake.c")
+    assert say("tags", "lake.c", "--kind", "catalog", "--detach", "lake.pii") == ""
+    assert "allows the values email" in say("tags", "lake.c.s.t", "--attach", "lake.pii=x", code=1)
+
+
+def test_policies(say: Say) -> None:
+    assert say("policies", "lake.c.s", "--attach", "lake.keep") == "lake.keep\n"
+    assert say("policies", "lake.c.s.t") == "lake.keep  (from lake.c.s)\n"
+    assert say("policies", "lake.keep", "--targets", "--json").count('"target_path": "lake.c.s"') == 1
+
+
+def test_grants(say: Say) -> None:
+    assert "granted select_table" in say("grant", "lake.reader", "select_table", "lake.c")
+    assert "denied select_table" in say("grant", "lake.reader", "select_table", "lake.c.s.t", "--deny")
+    assert "has the role" in say("grant", "lake.reader", "--to", "lake.analysts")
+    assert say("who", "lake.c.s.t").splitlines() == [
+        "owner: lake.analysts",
+        "deny select_table  lake.reader  on lake.c.s.t",
+        "allow select_table  lake.reader  on lake.c",
+    ]
+    shown = json.loads(say("who", "lake.c.s.t", "--json"))
+    assert (shown["owner"], [grant["effect"] for grant in shown["grants"]]) == ("lake.analysts", ["deny", "allow"])
+    assert "taken back" in say("revoke", "lake.reader", "select_table", "lake.c.s.t")
+    assert "nothing is taken back" in say("revoke", "lake.reader", "select_table", "lake.c.s.t", code=1)
+    assert "taken back" in say("revoke", "lake.reader", "--from", "lake.analysts")
+    assert "name a privilege" in say("grant", "lake.reader", "select_table", code=1)

@@ -1,0 +1,409 @@
+"""A store as a user may use it: what it sees, what it may do, what it is told, and when that changes."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import pytest
+
+import metastore as ms
+from metastore import Store
+from tests.contract.authorized import Lake, prepare
+
+ANN = "ann@corp"
+
+
+@pytest.fixture
+def lake(store: Store) -> Lake:
+    """Give the lake."""
+    return prepare(store)
+
+
+@pytest.fixture
+def ann(lake: Lake) -> Store:
+    """Give the store as ann may use it."""
+    return lake.store.as_user(ANN)
+
+
+# --- seeing
+
+
+def test_without_rights_nothing_but_the_metalake_is_seen(lake: Lake, ann: Store) -> None:
+    assert [m.path for m in ann.metalakes.list()] == ["lake"]
+    assert list(ann.catalogs.list("lake")) == []
+    assert not ann.tables.exists("lake.sales.eu.orders")
+    for load in (
+        lambda: ann.catalogs.load("lake.sales"),
+        lambda: ann.tables.load("lake.sales.eu.orders"),
+        lambda: ann.tables.load(lake.orders),
+        lambda: list(ann.tables.list("lake.sales.eu")),
+        lambda: list(ann.tables.list(lake.schema)),
+        lambda: list(ann.tables.history(lake.orders)),
+        lambda: ann.tables.alter(lake.orders, ms.SetComment("no")),
+        lambda: ann.tables.alter("lake.sales.eu.orders", ms.SetComment("no")),
+        lambda: ann.tables.rename(lake.orders, "other"),
+        lambda: ann.tables.create("lake.sales.eu.new"),
+        lambda: ann.tables.create("new", parent=lake.schema),
+    ):
+        with pytest.raises(ms.EntityNotFound):
+            load()
+    assert ann.tables.drop(lake.orders) is False
+    assert ann.tables.drop("lake.sales.eu.orders") is False
+    assert ann.tables.load_many(["lake.sales.eu.orders"]) == [None]
+    assert list(ann.find(kind="table")) == []
+    stranger = lake.store.as_user("nobody@corp")
+    assert list(stranger.metalakes.list()) == []
+    with pytest.raises(ms.EntityNotFound):
+        stranger.metalakes.load("lake")
+
+
+def test_ann_may_read_sales_and_not_hr(lake: Lake, ann: Store) -> None:
+    lake.reader()
+    assert [c.path for c in ann.catalogs.list("lake")] == ["lake.sales"]
+    assert list(ann.catalogs.names("lake")) == ["sales"]
+    assert [t.name for t in ann.tables.list("lake.sales.eu")] == ["orders", "refunds"]
+    assert [t.name for t in ann.tables.page("lake.sales.eu", size=1).items] == ["orders"]
+    assert list(ann.tables.names("lake.sales.eu")) == ["orders", "refunds"]
+    assert ann.tables.load("lake.sales.eu.orders").id == lake.orders.id
+    assert ann.tables.load(lake.orders).name == "orders"
+    assert [t.path for t in ann.find(kind="table")] == ["lake.sales.eu.orders", "lake.sales.eu.refunds"]
+    with pytest.raises(ms.EntityNotFound):
+        ann.tables.load("lake.hr.people.salaries")
+    with pytest.raises(ms.PermissionDenied) as denied:
+        ann.tables.alter(lake.orders, ms.SetComment("no"))
+    error = denied.value
+    assert (error.user, error.privilege, error.path) == (ANN, "modify_table", "lake.sales.eu.orders")
+    for call in (
+        lambda: ann.tables.drop(lake.orders),
+        lambda: ann.tables.rename("lake.sales.eu.orders", "other"),
+        lambda: ann.tables.create("lake.sales.eu.new"),
+        lambda: ann.schemas.create("lake.sales.us"),
+        lambda: ann.schemas.drop("lake.sales.eu"),
+        lambda: ann.schemas.drop("lake.sales.eu", cascade=True),
+        lambda: ann.catalogs.disable("lake.sales"),
+        lambda: ann.tables.purge(lake.orders),
+        lambda: ann.metalakes.create("mine"),
+        lambda: ann.users.create(("lake", "carl")),
+        lambda: ann.tables.create_many(lake.schema, [{"name": "x"}]),
+    ):
+        with pytest.raises(ms.PermissionDenied):
+            call()
+    assert not lake.store.verify()
+
+
+def test_a_denied_table_is_hidden_and_one_that_is_allowed_is_shown(lake: Lake, ann: Store) -> None:
+    lake.reader()
+    lake.role("not_refunds", ("select_table", "table", "lake.sales.eu.refunds"), deny=True)
+    assert [t.name for t in ann.tables.list("lake.sales.eu")] == ["orders"]
+    assert list(ann.tables.names("lake.sales.eu")) == ["orders"]
+    with pytest.raises(ms.EntityNotFound):
+        ann.tables.load("lake.sales.eu.refunds")
+    way = [("use_catalog", "catalog", "lake.hr"), ("use_schema", "catalog", "lake.hr")]
+    lake.role("hr", *way, ("select_table", "table", "lake.hr.people.salaries"))
+    lake.store.tables.create("lake.hr.people.bonuses")
+    assert [t.name for t in ann.tables.list("lake.hr.people")] == ["salaries"]
+    assert list(ann.tables.names("lake.hr.people")) == ["salaries"]
+    assert [t.name for t in ann.tables.page("lake.hr.people", size=5).items] == ["salaries"]
+
+
+# --- doing
+
+
+def test_who_may_modify_alters_and_who_owns_drops(lake: Lake, ann: Store) -> None:
+    lake.reader()
+    lake.role("writer", ("modify_table", "schema", "lake.sales.eu"))
+    altered = ann.tables.alter(lake.orders, ms.SetComment("mine"))
+    assert (altered.comment, altered.modified_by) == ("mine", ANN)
+    assert ann.tables.rename("lake.sales.eu.orders", "sold").name == "sold"
+    with pytest.raises(ms.PermissionDenied, match="own"):
+        ann.tables.drop("lake.sales.eu.sold")
+    lake.store.owners.set(lake.store.tables.load("lake.sales.eu.sold"), lake.store.users.load(("lake", ANN)))
+    assert ann.tables.drop("lake.sales.eu.sold") is True
+
+
+def test_it_owns_what_it_creates(lake: Lake, ann: Store) -> None:
+    role = lake.reader()
+    lake.grant(role, ("create_table", "schema", "lake.sales.eu"))
+    made = ann.tables.create("lake.sales.eu.new")
+    owner = lake.store.owners.of(made)
+    assert owner is not None
+    assert owner.name == ANN
+    assert ann.tables.alter(made, ms.SetComment("mine")).comment == "mine"
+    assert ann.tables.create_many(lake.schema, [{"name": f"t{n}"} for n in range(3)]) == 3
+    third = lake.store.owners.of(lake.store.tables.load("lake.sales.eu.t2"))
+    assert third is not None
+    assert third.name == ANN
+    lake.role("deny", ("modify_table", "table", "lake.sales.eu.new"), deny=True)
+    assert ann.tables.alter("lake.sales.eu.new", ms.SetComment("still")).comment == "still"
+    assert ann.tables.drop("lake.sales.eu.new") is True
+    assert not lake.store.verify()
+
+
+def test_a_taken_name_is_told_and_nothing_else(lake: Lake, ann: Store) -> None:
+    role = lake.reader()
+    lake.grant(role, ("create_table", "schema", "lake.sales.eu"))
+    lake.role("not_refunds", ("select_table", "table", "lake.sales.eu.refunds"), deny=True)
+    for if_exists in ("error", "return", "replace"):
+        with pytest.raises(ms.EntityAlreadyExists) as taken:
+            ann.tables.create("lake.sales.eu.refunds", if_exists=if_exists)
+        assert str(taken.value) == str(ms.EntityAlreadyExists("lake.sales.eu.refunds"))
+    with pytest.raises(ms.EntityAlreadyExists):
+        ann.tables.create("refunds", parent=lake.schema)
+    mine = ann.tables.create("lake.sales.eu.mine")
+    with pytest.raises(ms.EntityAlreadyExists):
+        ann.tables.rename(mine, "refunds")
+
+
+def test_groups_have_rights_and_disabled_users_have_none(lake: Lake, ann: Store) -> None:
+    store = lake.store
+    group, user = store.groups.create("lake.analysts"), store.users.load(("lake", ANN))
+    store.groups.add(group, user)
+    store.roles.assign(lake.reader(to="bob@corp"), group)
+    assert ann.tables.exists("lake.sales.eu.orders")
+    store.groups.disable(group)
+    assert not ann.tables.exists("lake.sales.eu.orders")
+    store.groups.enable(store.groups.load("lake.analysts"))
+    assert ann.tables.exists("lake.sales.eu.orders")
+    store.users.disable(user)
+    assert not ann.tables.exists("lake.sales.eu.orders")
+    store.users.enable(store.users.load(("lake", ANN)))
+    assert ann.tables.exists("lake.sales.eu.orders")
+    store.groups.remove(group, store.users.load(("lake", ANN)))
+    assert not ann.tables.exists("lake.sales.eu.orders")
+
+
+def test_a_user_that_is_made_again_has_no_old_right(lake: Lake, ann: Store) -> None:
+    lake.reader()
+    assert ann.tables.exists("lake.sales.eu.orders")
+    lake.store.users.drop(("lake", ANN))
+    assert not ann.tables.exists("lake.sales.eu.orders")
+    lake.store.users.create(("lake", ANN))
+    assert not ann.tables.exists("lake.sales.eu.orders")
+    assert ann.metalakes.exists("lake")
+
+
+# --- what is taken away is gone at once, whatever is remembered
+
+
+def test_each_way_to_lose_a_right(lake: Lake, ann: Store) -> None:
+    store = lake.store
+
+    def may() -> bool:
+        try:
+            ann.tables.alter(lake.orders, ms.SetProperty("n", str(store.tables.load(lake.orders).version)))
+        except (ms.PermissionDenied, ms.EntityNotFound):
+            return False
+        return True
+
+    role = lake.reader()
+    user = store.users.load(("lake", ANN))
+    modify = ("modify_table", "schema", "lake.sales.eu")
+    lake.grant(role, modify)
+    assert may()
+    store.roles.revoke(role, "modify_table", store.schemas.load("lake.sales.eu"))
+    assert not may()
+    lake.grant(role, modify)
+    assert may()
+    store.roles.unassign(role, user)
+    assert not may()
+    store.roles.assign(role, user)
+    assert may()
+    lake.role("deny", ("modify_table", "table", "lake.sales.eu.orders"), deny=True)
+    assert not may()
+    store.roles.drop("lake.deny")
+    assert may()
+    store.roles.restore("lake.deny")
+    assert not may()
+    store.roles.drop("lake.deny")
+    assert may()
+    store.users.disable(user)
+    assert not may()
+    store.users.enable(store.users.load(("lake", ANN)))
+    assert may()
+    store.roles.drop(role)
+    assert not may()
+    store.owners.set(store.catalogs.load("lake.sales"), store.users.load(("lake", ANN)))
+    assert may()
+    store.owners.set(store.catalogs.load("lake.sales"), store.users.load(("lake", "bob@corp")))
+    assert not may()
+    assert not store.verify()
+
+
+# --- the rest of the surface
+
+
+def test_transactions_are_checked(lake: Lake, ann: Store) -> None:
+    role = lake.reader()
+    lake.grant(role, ("create_schema", "catalog", "lake.sales"))
+    with ann.transaction() as tx:
+        made = tx.schemas.create("lake.sales.us")
+        tx.tables.create("lake.sales.us.orders")
+        assert tx.schemas.load(made).name == "us"
+    assert ann.tables.load("lake.sales.us.orders").created_by == ANN
+    with pytest.raises(ms.PermissionDenied), ann.transaction() as tx:
+        tx.tables.alter("lake.sales.eu.orders", ms.SetComment("no"))
+    with pytest.raises(ms.EntityNotFound), ann.transaction() as tx:
+        tx.tables.load("lake.hr.people.salaries")
+    tx = ann.transaction()
+    tx.__enter__()
+    tx.tables.load("lake.sales.eu.orders")
+    lake.store.roles.revoke(role, "select_table", lake.sales)
+    tx.schemas.create("lake.sales.asia")  # that needs no right to read tables
+    with pytest.raises(ms.VersionConflict):
+        tx.__exit__(None, None, None)
+    assert not lake.store.schemas.exists("lake.sales.asia")
+
+
+def test_a_freeze_needs_ownership(lake: Lake, ann: Store) -> None:
+    lake.reader()
+    with pytest.raises(ms.PermissionDenied), ann.schemas.exclusive("lake.sales.eu"):
+        pass
+    lake.store.owners.set(lake.schema, lake.store.users.load(("lake", ANN)))
+    with ann.schemas.exclusive("lake.sales.eu") as tx:
+        tx.tables.create("lake.sales.eu.frozen")
+    assert lake.store.tables.load("lake.sales.eu.frozen").created_by == ANN
+
+
+def test_feed_history_and_what_was_dropped(lake: Lake, ann: Store) -> None:
+    lake.reader()
+    lake.store.tables.drop("lake.sales.eu.refunds")
+    seen = {change.path_after or change.path_before for change in ann.changes()}
+    assert {"lake.sales", "lake.sales.eu.orders", "lake.sales.eu.refunds"} <= seen
+    assert not any("hr" in str(path) for path in seen)
+    page = ann.changes_page(size=3)
+    assert len(page.items) == 3
+    assert not any("hr" in str(c.path_after) for c in ann.changes_page(size=100, under="lake").items)
+    assert [v.action for v in ann.tables.history("lake.sales.eu.orders")] == ["create"]
+    assert [t.name for t in ann.tables.dropped("lake.sales.eu")] == ["refunds"]
+    with pytest.raises(ms.PermissionDenied):
+        ann.tables.restore("lake.sales.eu.refunds")
+    with pytest.raises(ms.EntityNotFound):
+        list(ann.tables.dropped("lake.hr.people"))
+
+
+def test_exports_are_for_owners(lake: Lake, ann: Store) -> None:
+    lake.reader()
+    for target in (None, "lake", "lake.sales", "lake.sales.eu.orders"):
+        with pytest.raises(ms.PermissionDenied):
+            ann.export_to(BytesIO(), target)
+    with pytest.raises(ms.EntityNotFound):
+        ann.export_to(BytesIO(), "lake.hr")
+    lake.store.owners.set(lake.sales, lake.store.users.load(("lake", ANN)))
+    file = BytesIO()
+    ann.export_to(file, "lake.sales")
+    assert b"orders" in file.getvalue()
+    assert b"salaries" not in file.getvalue()
+
+
+def test_upkeep_is_for_the_library(lake: Lake, ann: Store) -> None:
+    for call in (ann.gc, ann.verify, ann.stats, lambda: ann.import_from(BytesIO()), lambda: ann.as_user("bob@corp")):
+        with pytest.raises(ms.PermissionDenied):
+            call()
+    with pytest.raises(ms.InvalidArgument, match="principal"):
+        ann.bind(principal="bob@corp")
+    with pytest.raises(ms.InvalidArgument, match="principal"):
+        ann.tables.drop("lake.sales.eu.orders", principal="bob@corp")
+    with pytest.raises(ms.InvalidArgument, match="principal"):
+        ann.transaction(principal="bob@corp")
+
+
+def test_secrets_need_use_secret(lake: Lake, ann: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METASTORE_TEST_TOKEN", "hunter2")
+    lake.reader()
+    lake.store.catalogs.alter(lake.sales, ms.SetProperty("token", ms.secret("env:METASTORE_TEST_TOKEN")))
+    assert ann.catalogs.load("lake.sales").properties["token"] == "env:METASTORE_TEST_TOKEN"
+    with pytest.raises(ms.PermissionDenied) as denied:
+        ann.reveal("lake.sales", "token")
+    assert denied.value.privilege == "use_secret"
+    lake.role("secrets", ("use_secret", "catalog", "lake.sales"))
+    assert ann.reveal("lake.sales", "token") == "hunter2"
+    lake.store.owners.set(lake.sales, lake.store.users.load(("lake", ANN)))
+    with pytest.raises(ms.PermissionDenied, match="METASTORE_SECRETS"):
+        ann.catalogs.alter("lake.sales", ms.SetProperty("other", ms.secret("env:PATH")))
+    with pytest.raises(ms.PermissionDenied, match="METASTORE_SECRETS"):
+        ann.schemas.create("lake.sales.x", properties={"a": "secret:file:/etc/passwd"})
+    monkeypatch.setenv("METASTORE_SECRETS", "env:METASTORE_TEST_* file:/run/secrets/*")
+    ann.catalogs.alter("lake.sales", ms.SetProperty("other", ms.secret("env:METASTORE_TEST_TOKEN")))
+    with pytest.raises(ms.PermissionDenied):
+        ann.catalogs.alter("lake.sales", ms.SetProperty("a", ms.secret("file:/run/secrets/../../etc/passwd")))
+
+
+def test_a_repeat_needs_the_same_user_and_its_rights(lake: Lake, ann: Store) -> None:
+    role = lake.reader()
+    lake.grant(role, ("create_table", "schema", "lake.sales.eu"))
+    operation = ms.new_operation_id()
+    made = ann.tables.create("lake.sales.eu.new", operation_id=operation)
+    assert ann.tables.create("lake.sales.eu.new", operation_id=operation).id == made.id
+    assert ann.outcome(operation).state == "committed"
+    with pytest.raises(ms.OperationIdReused):
+        lake.store.tables.create("lake.sales.eu.new", operation_id=operation)
+    bob = lake.store.as_user("bob@corp")
+    assert bob.outcome(operation).state == "unknown"
+    lake.reader(to="bob@corp")
+    with pytest.raises(ms.OperationIdReused):
+        bob.tables.create("lake.sales.eu.new", operation_id=operation)
+    lake.store.roles.unassign(role, lake.store.users.load(("lake", ANN)))
+    with pytest.raises(ms.EntityNotFound):
+        ann.tables.create("lake.sales.eu.new", operation_id=operation)
+
+
+def test_decisions_are_explained(lake: Lake, ann: Store) -> None:
+    store = lake.store
+    lake.reader()
+    yes = store.allowed(ANN, "select_table", "lake.sales.eu.orders")
+    assert yes.allowed
+    assert yes.because[-1] == "the role reader allows select_table on lake.sales"
+    no = store.allowed(ANN, "select_table", lake.salaries)
+    assert not no
+    assert no.because == ["no role of ann@corp allows use_catalog on lake.hr"]
+    assert not store.allowed("nobody", "select_table", lake.orders)
+    assert store.allowed(("lake", ANN), "select_table", "lake.sales.eu.orders", kind="table")
+    assert store.allowed(store.users.load(("lake", ANN)), "select_table", lake.orders)
+    assert ann.allowed(ANN, "select_table", lake.orders)
+    with pytest.raises(ms.PermissionDenied):
+        ann.allowed("bob@corp", "select_table", lake.orders)
+    with pytest.raises(ms.EntityNotFound):
+        ann.allowed(ANN, "select_table", lake.salaries)
+    with pytest.raises(ms.InvalidArgument, match="no privilege"):
+        store.allowed(ANN, "fly", lake.orders)
+    with pytest.raises(ms.EntityNotFound):
+        store.allowed(ANN, "select_table", "lake.sales.eu.nothing")
+
+
+def test_a_privilege_that_can_never_count_is_not_granted(lake: Lake) -> None:
+    role = lake.store.roles.create("lake.r")
+    for word, on in (("select_tabel", lake.orders), ("create_catalog", lake.sales)):
+        with pytest.raises(ms.InvalidArgument, match=word):
+            lake.store.roles.grant(role, word, on)
+
+
+def test_relations_are_checked(lake: Lake, ann: Store) -> None:
+    store = lake.store
+    lake.reader()
+    tag, user = store.tags.create("lake.pii"), store.users.load(("lake", ANN))
+    for call in (
+        lambda: ann.tags.attach(lake.orders, "lake.pii"),
+        lambda: ann.tags.load("lake.pii"),
+        lambda: ann.roles.assign("lake.writer", user),
+    ):
+        with pytest.raises(ms.EntityNotFound):
+            call()
+    for refused in (
+        lambda: ann.owners.set(lake.orders, user),
+        lambda: ann.roles.grant("lake.reader", "modify_table", lake.orders),
+        lambda: ann.roles.unassign("lake.reader", user),
+        lambda: ann.tags.create("lake.other"),
+    ):
+        with pytest.raises(ms.PermissionDenied):
+            refused()
+    lake.role("tagger", ("apply_tag", "tag", "lake.pii"))
+    ann.tags.attach(lake.orders, tag)
+    assert [t.name for t in store.tags.on(lake.orders)] == ["pii"]
+    with pytest.raises(ms.EntityNotFound):
+        ann.tags.attach(lake.salaries, tag)
+    store.tags.attach(lake.salaries, tag)
+    assert [t.target_path for t in ann.tags.targets(tag)] == ["lake.sales.eu.orders"]
+    hidden = store.tags.create("lake.hidden")
+    store.tags.attach(lake.orders, hidden)
+    assert [t.name for t in ann.tags.on(lake.orders)] == ["pii"]
+    assert not store.verify()
