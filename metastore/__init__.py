@@ -12,6 +12,7 @@ from metastore.errors import (
     DeadlineExceeded,
     EntityAlreadyExists,
     EntityNotFound,
+    HistoryGone,
     InvalidArgument,
     LeaseHeld,
     LeaseLost,
@@ -90,6 +91,10 @@ from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
+from metastore.past.consumers import Consumer, Lag
+from metastore.past.diff import Difference
+from metastore.past.pins import Pin
+from metastore.past.view import Past
 from metastore.port.stats import CacheStats, PoolUse
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
@@ -116,8 +121,10 @@ __all__ = [
     "Change",
     "Collected",
     "Column",
+    "Consumer",
     "DeadlineExceeded",
     "Definition",
+    "Difference",
     "DropColumn",
     "DropDefinition",
     "DropImplementation",
@@ -132,12 +139,14 @@ __all__ = [
     "Function",
     "Grant",
     "Group",
+    "HistoryGone",
     "Holder",
     "Implementation",
     "Imported",
     "Index",
     "InvalidArgument",
     "Kind",
+    "Lag",
     "Lease",
     "LeaseEvent",
     "LeaseHeld",
@@ -159,7 +168,9 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "Past",
     "PermissionDenied",
+    "Pin",
     "Policy",
     "PoolExhausted",
     "PoolUse",

@@ -82,6 +82,8 @@ class Derived:
         if name[0] == "_":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         value = getattr(self._sync, name)
+        if inspect.ismethod(value):  # of another object, such as the manager of a relation
+            return getattr(_wrapped(value.__self__, self._room), value.__name__)
         wrapped = _wrapped(value, self._room)
         if wrapped is not value:
             vars(self)[name] = wrapped  # a manager: made once

@@ -11,13 +11,9 @@ from metastore.clock import SYSTEM
 from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
-from metastore.managers import access, builtin, governance
-from metastore.managers.declared import DeclaredManager
-from metastore.managers.models import Models
-from metastore.managers.owned import Partitions
-from metastore.managers.relations import RelationManager
-from metastore.managers.sources import Crawls, Sources
-from metastore.managers.statistics import Statistics
+from metastore.managers import all as managers
+from metastore.past.consumers import Consumer, Consumers
+from metastore.past.view import Past
 from metastore.store import Store, _UserView, _View
 from metastore.transaction.freeze import FreezableSchemas, Freeze
 from metastore.transaction.transaction import Transaction
@@ -40,28 +36,31 @@ AsyncFreeze = derive(Freeze, alone_in_room=True)
 AsyncStoreLeases = derive(StoreLeases)
 AsyncLease = derive(Lease)
 AsyncLeaseSet = derive(LeaseSet)
-AsyncMetalakes = derive(builtin.Metalakes)
-AsyncCatalogs = derive(builtin.Catalogs)
-AsyncSchemas = derive(builtin.Schemas)
+AsyncMetalakes = derive(managers.Metalakes)
+AsyncCatalogs = derive(managers.Catalogs)
+AsyncSchemas = derive(managers.Schemas)
 AsyncFreezableSchemas = derive(FreezableSchemas)
-AsyncTables = derive(builtin.Tables)
-AsyncViews = derive(builtin.Views)
-AsyncFilesets = derive(builtin.Filesets)
-AsyncTopics = derive(builtin.Topics)
-AsyncFunctions = derive(builtin.Functions)
-AsyncModels = derive(Models)
-AsyncTags = derive(governance.Tags)
-AsyncPolicies = derive(governance.Policies)
-AsyncUsers = derive(access.Users)
-AsyncGroups = derive(access.Groups)
-AsyncRoles = derive(access.Roles)
-AsyncOwners = derive(access.Owners)
-AsyncRelationManager = derive(RelationManager)
-AsyncPartitions = derive(Partitions)
-AsyncStatistics = derive(Statistics)
-AsyncSources = derive(Sources)
-AsyncCrawls = derive(Crawls)
-AsyncDeclaredManager = derive(DeclaredManager)
+AsyncTables = derive(managers.Tables)
+AsyncViews = derive(managers.Views)
+AsyncFilesets = derive(managers.Filesets)
+AsyncTopics = derive(managers.Topics)
+AsyncFunctions = derive(managers.Functions)
+AsyncModels = derive(managers.Models)
+AsyncTags = derive(managers.Tags)
+AsyncPolicies = derive(managers.Policies)
+AsyncUsers = derive(managers.Users)
+AsyncGroups = derive(managers.Groups)
+AsyncRoles = derive(managers.Roles)
+AsyncOwners = derive(managers.Owners)
+AsyncPartitions = derive(managers.Partitions)
+AsyncStatistics = derive(managers.Statistics)
+AsyncSources = derive(managers.Sources)
+AsyncCrawls = derive(managers.Crawls)
+AsyncRelationManager = derive(managers.RelationManager)
+AsyncDeclaredManager = derive(managers.DeclaredManager)
+AsyncPast = derive(Past)
+AsyncConsumers = derive(Consumers)
+AsyncConsumer = derive(Consumer)
 stands_for(_View)(AsyncStore)
 stands_for(_UserView)(AsyncStore)
 Mapping.register(AsyncLeaseSet)

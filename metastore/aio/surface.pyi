@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from metastore.aio.derive import Opening, Stream
@@ -53,19 +53,23 @@ from metastore.metrics import Snapshot
 from metastore.names import Path
 from metastore.operation.outcome import Outcome
 from metastore.operation.request import Fencing
-from metastore.operation.session import Session
+from metastore.past.consumers import Lag
+from metastore.past.diff import Difference
+from metastore.past.pins import Pin
 from metastore.port.commit import Event, LeaseToken
 from metastore.port.unreadable import Unreadable
 from metastore.stats import Stats
-from metastore.store import T
 from metastore.transfer.files import Place
 from metastore.transfer.outcomes import Exported, Imported
 from metastore.verify.violations import Violation
 
 __all__ = ["AsyncLease", "AsyncLeaseSet", "AsyncStore", "AsyncTransaction", "Opening", "Stream"]
 
+_T = TypeVar("_T")
+
 class AsyncStore:
     catalogs: AsyncCatalogs
+    consumers: AsyncConsumers
     crawls: AsyncCrawls
     filesets: AsyncFilesets
     functions: AsyncFunctions
@@ -91,11 +95,20 @@ class AsyncStore:
     ) -> None: ...
     async def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = ...) -> Decision: ...
     def as_user(self, user: Path | Entity) -> AsyncStore: ...
+    async def at(self, when: str | datetime) -> AsyncPast: ...
     def bind(self, *, principal: str | None = ..., deadline: float | None = ...) -> AsyncStore: ...
     @property
     def cache(self) -> StoreCache: ...
     def changes(
-        self, *, after: str | None = ..., limit: int | None = ..., unreadable: Unreadable | None = ...
+        self,
+        *,
+        after: str | None = ...,
+        limit: int | None = ...,
+        unreadable: Unreadable | None = ...,
+        kinds: Iterable[str] | None = ...,
+        under: Path | Entity | None = ...,
+        follow: bool = ...,
+        timeout: float | None = ...,
     ) -> Stream[Change]: ...
     async def changes_page(
         self,
@@ -108,6 +121,9 @@ class AsyncStore:
     async def close(self) -> None: ...
     @property
     def counters(self) -> Counter[str]: ...
+    def diff(
+        self, a: str | datetime, b: str | datetime | None = ..., *, under: Target | None = ...
+    ) -> Stream[Difference]: ...
     async def export_to(
         self,
         to: Place,
@@ -132,6 +148,7 @@ class AsyncStore:
         *,
         retention: timedelta = ...,
         keep_versions: int = ...,
+        keep_unread: timedelta = ...,
         clean_up: Callable[[LeftBehind], None] | None = ...,
     ) -> Collected: ...
     async def import_from(
@@ -145,21 +162,31 @@ class AsyncStore:
     def manager(self, kind: str) -> AsyncDeclaredManager: ...
     async def metrics(self) -> Snapshot: ...
     async def outcome(self, operation_id: UUID | str) -> Outcome: ...
+    async def pin(self, name: str, *, at: str | datetime | None = ..., expires: float | None = ...) -> Pin: ...
     async def ping(self) -> None: ...
+    async def pins(self) -> builtins.list[Pin]: ...
+    async def position(self) -> str: ...
     def relations(self, name: str) -> AsyncRelationManager: ...
     async def reveal(self, target: Target, key: str, *, kind: str | None = ...) -> str: ...
+    async def revert(self, target: Target, *, to: str | datetime, dry_run: bool = ...) -> builtins.list[Difference]: ...
     async def run(
         self,
-        fn: Callable[[AsyncTransaction], Awaitable[T]],
+        fn: Callable[[AsyncTransaction], Awaitable[_T]],
         lease: Fencing | None = ...,
         *,
         principal: str | None = ...,
         deadline: float | None = ...,
-    ) -> T: ...
+    ) -> _T: ...
     async def stats(self) -> Stats: ...
     def transaction(
-        self, lease: Fencing | None = ..., *, principal: str | None = ..., deadline: float | None = ...
+        self,
+        lease: Fencing | None = ...,
+        *,
+        principal: str | None = ...,
+        deadline: float | None = ...,
+        operation_id: UUID | str | None = ...,
     ) -> AsyncTransaction: ...
+    async def unpin(self, name: str) -> bool: ...
     async def verify(self) -> builtins.list[Violation]: ...
 
 class AsyncTransaction:
@@ -240,7 +267,6 @@ class AsyncStoreLeases:
         on_lost: OnLost | None = ...,
     ) -> Opening[AsyncLeaseSet]: ...
     def audit(self, name: str, *, unreadable: Unreadable | None = ...) -> Stream[LeaseEvent]: ...
-    async def bound(self, session: Session) -> AsyncStoreLeases: ...
     async def break_(self, name: str) -> bool: ...
     async def close(self) -> None: ...
     async def holder(self, name: str) -> Holder | None: ...
@@ -837,6 +863,33 @@ class AsyncModels:
     async def versions_page(self, model: Target, *, size: int = ..., token: str | None = ...) -> Page[ModelVersion]: ...
 
 class AsyncTags:
+    async def attach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> Attached: ...
+    async def attach_many(
+        self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]
+    ) -> int: ...
+    async def detach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | _Unset | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> bool: ...
+    async def on(
+        self, target: Target, *, column: Path | None = ..., inherited: bool = ..., kind: str | None = ...
+    ) -> builtins.list[Attached]: ...
+    def targets(self, other: Target, *, value: str | _Unset | None = ...) -> Stream[Attached]: ...
     async def alter(
         self, target: Target, *changes: EntityChange, expected_version: int | None = ..., **options: Unpack[CallOptions]
     ) -> Tag: ...
@@ -884,6 +937,33 @@ class AsyncTags:
     ) -> Tag: ...
 
 class AsyncPolicies:
+    async def attach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> Attached: ...
+    async def attach_many(
+        self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]
+    ) -> int: ...
+    async def detach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | _Unset | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> bool: ...
+    async def on(
+        self, target: Target, *, column: Path | None = ..., inherited: bool = ..., kind: str | None = ...
+    ) -> builtins.list[Attached]: ...
+    def targets(self, other: Target, *, value: str | _Unset | None = ...) -> Stream[Attached]: ...
     async def alter(
         self, target: Target, *changes: EntityChange, expected_version: int | None = ..., **options: Unpack[CallOptions]
     ) -> Policy: ...
@@ -1110,35 +1190,6 @@ class AsyncOwners:
         self, target: Target, owner: Target, *, kind: str | None = ..., **options: Unpack[CallOptions]
     ) -> None: ...
 
-class AsyncRelationManager:
-    async def attach(
-        self,
-        target: Target,
-        other: Target,
-        *,
-        value: str | None = ...,
-        column: Path | None = ...,
-        kind: str | None = ...,
-        **options: Unpack[CallOptions],
-    ) -> Attached: ...
-    async def attach_many(
-        self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]
-    ) -> int: ...
-    async def detach(
-        self,
-        target: Target,
-        other: Target,
-        *,
-        value: str | _Unset | None = ...,
-        column: Path | None = ...,
-        kind: str | None = ...,
-        **options: Unpack[CallOptions],
-    ) -> bool: ...
-    async def on(
-        self, target: Target, *, column: Path | None = ..., inherited: bool = ..., kind: str | None = ...
-    ) -> builtins.list[Attached]: ...
-    def targets(self, other: Target, *, value: str | _Unset | None = ...) -> Stream[Attached]: ...
-
 class AsyncPartitions:
     async def create(
         self,
@@ -1252,6 +1303,35 @@ class AsyncCrawls:
     ) -> int: ...
     def row(self, name: str, state: str, values: Mapping[str, Any]) -> Any: ...
 
+class AsyncRelationManager:
+    async def attach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> Attached: ...
+    async def attach_many(
+        self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]
+    ) -> int: ...
+    async def detach(
+        self,
+        target: Target,
+        other: Target,
+        *,
+        value: str | _Unset | None = ...,
+        column: Path | None = ...,
+        kind: str | None = ...,
+        **options: Unpack[CallOptions],
+    ) -> bool: ...
+    async def on(
+        self, target: Target, *, column: Path | None = ..., inherited: bool = ..., kind: str | None = ...
+    ) -> builtins.list[Attached]: ...
+    def targets(self, other: Target, *, value: str | _Unset | None = ...) -> Stream[Attached]: ...
+
 class AsyncDeclaredManager:
     async def alter(
         self, target: Target, *changes: EntityChange, expected_version: int | None = ..., **options: Unpack[CallOptions]
@@ -1296,6 +1376,27 @@ class AsyncDeclaredManager:
     async def restore(
         self, path: Path, *, id: int | None = ..., to: Path | None = ..., **options: Unpack[CallOptions]
     ) -> DeclaredEntity: ...
+
+class AsyncPast:
+    def manager(self, kind: str) -> AsyncDeclaredManager: ...
+    @property
+    def position(self) -> str: ...
+    def relations(self, name: str) -> AsyncRelationManager: ...
+
+class AsyncConsumers:
+    async def drop(self, name: str) -> bool: ...
+    async def get(self, name: str, *, start: str = ...) -> AsyncConsumer: ...
+    async def list(self) -> builtins.list[AsyncConsumer]: ...
+
+class AsyncConsumer:
+    async def commit(self, position: str) -> None: ...
+    async def lag(self) -> Lag: ...
+    @property
+    def position(self) -> str: ...
+    async def read(self, limit: int = ...) -> builtins.list[Change]: ...
+    async def run(
+        self, fn: Callable[[AsyncTransaction, builtins.list[Change]], Awaitable[Any]], limit: int = ...
+    ) -> int: ...
 
 class AsyncLost:
     def is_set(self) -> bool: ...

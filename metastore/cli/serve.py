@@ -29,10 +29,12 @@ def serve(
         ),
     ] = None,
     iceberg: Annotated[bool, typer.Option("--iceberg", help="Speak the Iceberg REST protocol, below /iceberg.")] = True,
+    gravitino: Annotated[bool, typer.Option("--gravitino", help="Speak Gravitino's REST API, below /api.")] = True,
 ) -> None:
-    """Serve the store over HTTP until SIGTERM. Needs the extra [serve].
+    """Serve the store over HTTP until SIGTERM.
 
-    Clients name the user by Authorization: Basic; nothing checks a password, so that it listens on loopback only.
+    Needs the extra [serve]. Clients name the user by Authorization: Basic; nothing checks a password, so that it
+    listens on loopback only.
     """
     try:
         from metastore.serve import application, serve_application  # noqa: PLC0415  (an extra of its own)
@@ -42,7 +44,8 @@ def serve(
     places = dict(_place(text) for text in warehouse or [])
     with settings.open() as store:
         app = application(store, warehouses=places)
-        write(console(), f"Serving http://{host}:{port}{'/iceberg' if iceberg else ''} until SIGTERM.")
+        spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
+        write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
         serve_application(app, host=host, port=port)
 
 

@@ -142,8 +142,8 @@ class Session(ManagerSession):
         bound = copy(self)
         bound.principal, bound.access = access.who.name, access
         bound.cache = None  # it knows no user
-        bound.combiner = None  # what travels together is not checked for one user
         bound.backend = cast(Backend, Seen(self.backend, access))
+        bound.combiner = None  # calls that travel together read and write through the store's own backend
         return bound
 
     def of_transaction(self) -> Session:

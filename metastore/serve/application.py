@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from metastore.errors import MetastoreError
+from metastore.serve.gravitino.protocol import gravitino_protocol
 from metastore.serve.iceberg.protocol import iceberg_protocol
 from metastore.serve.iceberg.warehouses import Warehouses
 
@@ -55,6 +56,7 @@ def application(
             Route("/healthz", health),
             Route("/metrics", metrics),
             Mount("/iceberg", iceberg_protocol(catalogs)),
+            Mount("/api", gravitino_protocol(store)),
         ],
     )
 

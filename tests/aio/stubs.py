@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import re
 import subprocess
 import sys
 import textwrap
@@ -33,7 +34,7 @@ def generated() -> str:
         store.catalogs.create("m.c", type="relational")
         store.schemas.create("m.c.s")
         freeze = store.schemas.exclusive("m.c.s")
-        samples = [store, store.transaction(), freeze, lease, store.leases.acquire_many(["b"]), store.leases]
+        samples = [store, store.transaction(), freeze, lease, store.leases.acquire_many(["b"]), *vars(store).values()]
         found = {type(sample): sample for sample in samples}
         writer = _Writer({sync: name for sync, name in _names().items() if sync is not Lost})
         classes = [writer.written(sync, found.get(sync)) for sync in writer.classes]
@@ -41,6 +42,12 @@ def generated() -> str:
     return _formatted(text)
 
 
+_INNER = {
+    *(f"from metastore.operation.request import {name}" for name in ("Attempt", "Call", "View")),
+    "from metastore.managers.relations import Wanted",
+    "from metastore.operation.session import Session",
+}
+"""What no caller has in hand."""
 _LOST = """
 class AsyncLost:
     def is_set(self) -> bool: ...
@@ -70,18 +77,21 @@ class _Writer:
     def __init__(self, classes: dict[type, str]) -> None:
         self.classes = classes
         self.words = _WORDS | {sync.__name__: name for sync, name in classes.items()}
-        self._imported = {"from typing import Self", "from collections.abc import Mapping"}
+        self._imported = {"from typing import Self, TypeVar", "from collections.abc import Mapping"}
 
     def imports(self) -> list[str]:
         return sorted(self._imported)
 
     def exported(self) -> str:
-        return f"__all__ = {sorted(surface.__all__)!r}\n"
+        return f'__all__ = {sorted(surface.__all__)!r}\n\n_T = TypeVar("_T")\n'
 
     def written(self, sync: type, sample: Any) -> str:
         bases = "(Mapping[str, int | None])" if issubclass(sync, Mapping) else ""
         lines = [f"class {self.classes[sync]}{bases}:"]
         for name, value in sorted(vars(sample).items()) if sample is not None else ():
+            if name[0] != "_" and inspect.ismethod(value):  # another object's
+                lines.append(self._method(type(value.__self__), value.__name__, value.__func__, False))
+                continue
             kind = "AsyncLost" if isinstance(value, Lost) else self.classes.get(type(value))
             kind = kind or (type(value).__name__ if type(value) in (str, int) else None)
             if name[0] != "_" and kind is not None:
@@ -94,7 +104,7 @@ class _Writer:
             if (name[0] == "_" and name not in derive._DUNDERS) or name in derive.INTERNAL:
                 continue
             function = member.fget if isinstance(member, property) else member
-            if inspect.isfunction(function) and function.__module__.startswith("metastore."):
+            if inspect.isfunction(function) and _is_for_users(function):
                 lines.append(self._method(sync, name, function, isinstance(member, property)))
         return "\n    ".join("\n".join(lines).splitlines()) + "\n"
 
@@ -119,6 +129,14 @@ class _Writer:
 
     def note(self, line: str) -> None:
         self._imported.add(line)
+
+
+def _is_for_users(function: Any) -> bool:
+    """Whether a method is ours, and all its types are those of callers: others are for the library's own rooms."""
+    texts = " ".join(str(annotation) for annotation in inspect.unwrap(function).__annotations__.values())
+    words = {word for word in re.findall(r"\w+", texts) if word in vars(sys.modules[function.__module__])}
+    inner = [word for word in words if _import_of(function.__module__, word) in _INNER]
+    return function.__module__.startswith("metastore.") and not inner
 
 
 class _Scope(ast.NodeTransformer):
@@ -155,6 +173,8 @@ class _Scope(ast.NodeTransformer):
         if name == "list":  # a manager has a method of this name
             self._writer.note("import builtins")
             return ast.Name("builtins.list")
+        if name == "T":
+            return ast.Name("_T")
         if not hasattr(builtins, name):
             self._writer.note(_import_of(inspect.unwrap(self._function).__globals__["__name__"], name))
         return node

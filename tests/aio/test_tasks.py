@@ -192,6 +192,15 @@ def test_a_call_that_gets_no_thread_ends_with_its_deadline() -> None:
     asyncio.run(main())
 
 
+def test_a_read_that_gets_no_thread_ends_with_the_stores_deadline() -> None:
+    async def main() -> None:
+        async with opened("memory://", deadline=0.3) as astore, blocked(astore):
+            with pytest.raises(ms.DeadlineExceeded):
+                await astore.metalakes.load("m")
+
+    asyncio.run(main())
+
+
 def test_a_call_waits_for_a_thread_as_long_as_it_may_for_a_connection(postgres_url: str) -> None:
     async def main() -> None:
         async with opened(postgres_url, pool_size=1, max_wait=0.05) as astore, blocked(astore):
@@ -347,3 +356,22 @@ def test_on_uvloop(url: str) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+def test_relations(url: str) -> None:
+    """A tag's manager hands its relation's methods on; they are coroutines as well."""
+
+    async def main() -> None:
+        async with opened(url) as astore:
+            table = await astore.tables.create("m.c.s.t")
+            await astore.tags.create("m.pii")
+            await astore.tags.attach(table, "m.pii")
+            assert [one.name for one in await astore.tags.on(table)] == ["pii"]
+            assert [one.target_path async for one in astore.tags.targets("m.pii")] == ["m.c.s.t"]
+            assert [one.target_path async for one in astore.relations("tag_on").targets("m.pii")] == ["m.c.s.t"]
+            await astore.users.create(("m", "ann"))
+            await astore.owners.set(table, ("m", "ann"))
+            assert [one.name async for one in astore.owners.owned_by(("m", "ann"))] == ["t"]
+            assert await astore.tags.detach(table, "m.pii")
+
+    asyncio.run(main())

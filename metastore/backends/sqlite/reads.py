@@ -26,6 +26,7 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sql.touched import touched_sql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
@@ -47,7 +48,7 @@ from metastore.port.relations import Related, Relating, RelationRecord
 from metastore.port.rights import RightRows, Whose
 from metastore.port.touched import Touch, Touched
 
-__all__ = ["READ", "SqliteReads"]
+__all__ = ["PAST", "READ", "SqliteReads"]
 
 READ = ReadSql(
     parameter=":name",
@@ -68,6 +69,14 @@ _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relati
 _RELATIONS = READ_RELATIONS.relations()
 _PLACES = "(SELECT value FROM json_each(:places))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
+PAST = PastSql(
+    parameter=":name",
+    ids="(SELECT value AS id FROM json_each(:ids)) AS w",
+    join="JOIN {table} {alias} ON {condition}",
+    left_join="LEFT JOIN {table} {alias} ON {condition}",
+    distinct="DISTINCT",
+    read=READ,
+)
 
 
 class SqliteReads:

@@ -35,8 +35,10 @@ __all__ = [
     "check_partitioning",
     "check_sort_orders",
     "decode_indexes",
+    "parts_of",
     "references",
     "renamed",
+    "spelled",
 ]
 
 Names = tuple[str, ...]
@@ -177,6 +179,17 @@ def _parse(text: str) -> _Expression:
 def references(text: str) -> tuple[Names, ...]:
     """Return the paths of the columns that a partitioning, distribution or sort order refers to."""
     return () if text == "even" else _parse(text).references
+
+
+def parts_of(text: str) -> tuple[str | None, tuple[str | Names, ...], str]:
+    """Return the function of a text (None: one column), its arguments (columns as tuples of names), and the rest."""
+    expression = _parse(text)
+    return expression.function, expression.arguments, expression.rest
+
+
+def spelled(function: str | None, arguments: Iterable[str | Names], rest: str = "") -> str:
+    """Return the text of these parts, which :func:`parts_of` takes apart; the checks of a table come later."""
+    return str(_Expression(function, tuple(arguments), rest))
 
 
 def renamed(text: str, old: Names, new: Names) -> str:

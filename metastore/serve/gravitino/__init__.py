@@ -1,0 +1,1 @@
+"""The REST API of Apache Gravitino 1.3, on the store."""

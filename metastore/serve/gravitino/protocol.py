@@ -1,0 +1,81 @@
+"""The routes of Gravitino's REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from metastore.serve.gravitino import entities
+from metastore.serve.gravitino.errors import NotSupported, failed, unknown_route
+from metastore.serve.gravitino.resources import RESOURCES, Resource
+from metastore.serve.web import Answer, Call, Protocol, Route, route
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["VERSION", "gravitino_protocol"]
+
+VERSION: Final = "1.3.1"
+"""The version of the API, which clients compare with theirs."""
+
+Handler = Callable[["Store", Call], Answer]
+
+
+def gravitino_protocol(store: Store) -> Protocol:
+    """Return the protocol of a store."""
+    routes = [route("GET", "/version", _version)]
+    for method, path, kind, handler in _endpoints():
+        routes.append(_bound(store, method, path, kind, handler))
+    return Protocol(routes, failed, unknown_route)
+
+
+def _endpoints() -> list[tuple[str, str, str, Handler]]:
+    """Return method, path, kind and handler of each endpoint."""
+    found: list[tuple[str, str, str, Handler]] = []
+    for resource in RESOURCES:
+        found += _of_resource(resource)
+    found.append(("POST", "/metalakes/{metalake}/catalogs/testConnection", "catalog", _test_connection))
+    return found
+
+
+def _of_resource(resource: Resource) -> list[tuple[str, str, str, Handler]]:
+    place = "".join(f"/{_MANY[kind]}/{{{kind}}}" for kind in resource.above) + f"/{resource.many}"
+    one = f"{place}/{{{resource.kind}}}"
+    table = [
+        ("GET", place, entities.page),
+        ("POST", place, entities.create),
+        ("GET", one, entities.load),
+        ("PUT", one, entities.alter),
+        ("DELETE", one, entities.drop),
+    ]
+    if resource.kind in ("metalake", "catalog"):
+        table.append(("PATCH", one, entities.set_in_use))
+    return [(method, path, resource.kind, _of(resource, handler)) for method, path, handler in table]
+
+
+_MANY: Final = {"metalake": "metalakes", "catalog": "catalogs", "schema": "schemas"}
+
+
+def _of(resource: Resource, handler: Callable[[Store, Resource, Call], Answer]) -> Handler:
+    return lambda store, call: handler(store, resource, call)
+
+
+def _bound(store: Store, method: str, path: str, kind: str, handler: Handler) -> Route:
+    """Return the route of a handler, which works as the user of the request; errors speak of the kind."""
+
+    def answer(call: Call) -> Answer:
+        try:
+            return handler(store.bind(principal=call.principal), call)
+        except Exception as error:  # noqa: BLE001  (each error has its answer; a defect is logged there)
+            return failed(error, kind)
+
+    return route(method, path, answer)
+
+
+def _version(_: Call) -> Answer:
+    version = {"version": VERSION, "compileDate": "unknown", "gitCommit": "unknown"}
+    return Answer({"code": 0, "version": version})
+
+
+def _test_connection(_store: Store, _call: Call) -> Answer:
+    raise NotSupported("this server keeps catalogs and reaches no engine; import them instead")

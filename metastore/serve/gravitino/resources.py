@@ -1,0 +1,151 @@
+"""Each kind of entity as a resource of the API: its path, its shape, and what a request may say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from metastore.columns.column import Column
+from metastore.serve.gravitino import shapes
+from metastore.serve.gravitino.changes import COMMON, DESCRIBED, NAMED, TABLE, Step
+from metastore.serve.gravitino.expressions import (
+    default_text,
+    distribution_text,
+    index_of,
+    order_text,
+    partitioning_text,
+)
+from metastore.serve.gravitino.reading import mapping, optional, text
+from metastore.serve.gravitino.types import type_text
+from metastore.serve.web import BadRequest
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["RESOURCES", "Resource", "columns_of", "items"]
+
+Body = Mapping[str, Any]
+Names = tuple[str, ...]
+
+
+def _none(_store: Store, _names: Names, _body: Body) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind: ``many`` is its word in a path, ``above`` the kinds that a path names before it."""
+
+    kind: str
+    many: str
+    above: tuple[str, ...]
+    shape: Callable[[Any], dict[str, Any]]
+    updates: Mapping[str, Callable[[Body], Step]]
+    fields: Callable[[Store, Names, Body], dict[str, Any]] = _none
+    listed: Literal["full", "identifiers", "names"] = "identifiers"
+    dropped: str = "dropped"
+    strict_names: bool = True
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the parameters of its path."""
+        return (*self.above, self.kind)
+
+
+def items(body: Body, key: str) -> list[Any]:
+    """Return a field that is a list; missing or null: none."""
+    return optional(body, key, list) or []
+
+
+def columns_of(body: Body) -> list[Column]:
+    """Return the columns of a table or view."""
+    return [_column(mapping(one, "a column")) for one in items(body, "columns")]
+
+
+def _column(one: Body) -> Column:
+    return Column(
+        text(one, "name"),
+        type_text(one.get("type")),
+        nullable=bool(optional(one, "nullable", bool, True)),
+        default=default_text(one.get("defaultValue")),
+        comment=optional(one, "comment", str),
+        auto_increment=bool(optional(one, "autoIncrement", bool, False)),
+    )
+
+
+_PROVIDERS: Final = {
+    "relational": [
+        *("hive", "glue", "metastore"),
+        *(f"lakehouse-{name}" for name in ("iceberg", "paimon", "hudi", "generic")),
+        *(
+            f"jdbc-{name}"
+            for name in ("mysql", "postgresql", "doris", "oceanbase", "starrocks", "clickhouse", "hologres")
+        ),
+    ],
+    "fileset": ["fileset", "hadoop"],
+    "messaging": ["kafka"],
+    "model": ["model"],
+}
+
+
+def _catalog(_store: Store, _names: Names, body: Body) -> dict[str, Any]:
+    kind = text(body, "type").lower()
+    if kind not in _PROVIDERS:
+        raise BadRequest(f"a catalog's type is one of {', '.join(_PROVIDERS)}, not {kind[:40]!r}")
+    provider = optional(body, "provider", str) or (kind if kind in ("fileset", "model") else None)
+    if provider is None:
+        raise BadRequest(f"a {kind} catalog needs a provider")
+    if provider not in _PROVIDERS[kind]:
+        raise BadRequest(f"No catalog provider found for: {provider[:80]}; there are: {', '.join(_PROVIDERS[kind])}")
+    return {"type": kind, "provider": provider}
+
+
+def _table(_store: Store, _names: Names, body: Body) -> dict[str, Any]:
+    return {
+        "columns": columns_of(body),
+        "partitioning": [partitioning_text(one) for one in items(body, "partitioning")],
+        "distribution": distribution_text(body.get("distribution")),
+        "sort_orders": [order_text(one) for one in items(body, "sortOrders")],
+        "indexes": [index_of(one) for one in items(body, "indexes")],
+    }
+
+
+def _fileset(store: Store, names: Names, body: Body) -> dict[str, Any]:
+    kind = (optional(body, "type", str) or "managed").lower()
+    locations = dict(optional(body, "storageLocations", dict) or {})
+    single = optional(body, "storageLocation", str)
+    if single:
+        locations.setdefault("unknown", single)
+    if not locations and kind == "managed":
+        locations = _derived(store, names)
+    if not locations:
+        raise BadRequest("a fileset needs a storageLocation, or its schema or catalog the property location")
+    return {"type": kind, "locations": locations}
+
+
+def _derived(store: Store, names: Names) -> dict[str, str]:
+    """Return the locations below those of the schema, or else of the catalog: ``location`` and ``location-NAME``."""
+    for above, below in ((store.schemas.load(names[:3]), names[3:]), (store.catalogs.load(names[:2]), names[2:])):
+        found = {_location_name(key): value for key, value in above.properties.items() if _location_name(key)}
+        if found:
+            return {name: "/".join([value.rstrip("/"), *below]) for name, value in found.items()}
+    return {}
+
+
+def _location_name(key: str) -> str:
+    return "unknown" if key == "location" else key.removeprefix("location-") if key.startswith("location-") else ""
+
+
+_METALAKE: Final = ("metalake",)
+_CATALOG: Final = ("metalake", "catalog")
+_SCHEMA: Final = ("metalake", "catalog", "schema")
+RESOURCES: Final = (
+    Resource("metalake", "metalakes", (), shapes.metalake, NAMED, listed="full"),
+    Resource("catalog", "catalogs", _METALAKE, shapes.catalog, NAMED, _catalog),
+    Resource("schema", "schemas", _CATALOG, shapes.schema, COMMON),
+    Resource("table", "tables", _SCHEMA, shapes.table, TABLE, _table),
+    Resource("fileset", "filesets", _SCHEMA, shapes.fileset, NAMED, _fileset),
+    Resource("topic", "topics", _SCHEMA, shapes.named, DESCRIBED),
+    Resource("model", "models", _SCHEMA, shapes.model, NAMED),
+)

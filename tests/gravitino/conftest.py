@@ -1,0 +1,73 @@
+"""A server with the API of a store; each test that asks for ``lake`` finds the schema lake.cat.s, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+import metastore as ms
+from metastore.serve import application
+from tests.servers.process import wait_until
+
+__all__ = ["Api"]
+
+
+class Api:
+    """Requests as a client sends them; each answer is checked for its envelope."""
+
+    def __init__(self, client: httpx.Client, store: ms.Store) -> None:
+        self.client, self.store = client, store
+
+    def ask(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any]:
+        """Return the answer to a request that succeeds."""
+        response = self.client.request(method, f"/api{path}", json=body, params=query)
+        found: dict[str, Any] = response.json()
+        assert (response.status_code, found["code"]) == (200, 0), found
+        return found
+
+    def refused(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, int, str]:
+        """Return HTTP status, code and class of a request that fails, in Gravitino's shape."""
+        response = self.client.request(method, f"/api{path}", json=body, params=query)
+        found = response.json()
+        assert set(found) == {"code", "type", "message", "stack"}, found
+        assert found["message"]
+        assert found["stack"] == []
+        return response.status_code, found["code"], found["type"]
+
+
+@pytest.fixture(scope="package")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    store = ms.open(f"sqlite:///{tmp_path_factory.mktemp('gravitino')}/store.db")
+    server = uvicorn.Server(uvicorn.Config(application(store), port=0, log_level="error", timeout_graceful_shutdown=5))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert wait_until(lambda: server.started, 30.0)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            yield Api(client, store)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def api(served: Api) -> Api:
+    """An empty store."""
+    for metalake in list(served.store.metalakes.names()):
+        served.store.metalakes.drop((metalake,), cascade=True)
+    return served
+
+
+@pytest.fixture
+def lake(api: Api) -> Api:
+    """The schema lake.cat.s."""
+    api.ask("POST", "/metalakes", {"name": "lake"})
+    api.ask("POST", "/metalakes/lake/catalogs", {"name": "cat", "type": "RELATIONAL", "provider": "hive"})
+    api.ask("POST", "/metalakes/lake/catalogs/cat/schemas", {"name": "s"})
+    return api
