@@ -265,8 +265,9 @@ class PostgresReads:
         return bool(oldest > watermark.transaction)
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
-        named = {"after": after, "gaps": list(gaps), "page_size": limit + 1}
-        (epoch, noted, collected, oldest, *_), *_ = rows = self._rows(_TOUCHED, named)
+        named: dict[str, Any] = {"after": after, "page_size": limit + 1}
+        asked = self._rows(_TOUCHED_GAPS, {**named, "gaps": list(gaps)}) if gaps else self._rows(_TOUCHED, named)
+        (epoch, noted, collected, oldest, *_), *_ = rows = asked
         steps = [Touch(*row[4:]) for row in rows if row[4] is not None]
         return Touched(epoch_at(self._here, epoch, noted), collected, oldest, steps)
 
@@ -294,11 +295,9 @@ class PostgresReads:
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
 
-_TOUCHED = touched_sql(
-    "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
-    "%(name)s",
-    "= ANY(%(gaps)s::bigint[])",
-)
+_HEAD = "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+_GAPS = f"FROM unnest(%(gaps)s::bigint[]) AS w(seq) CROSS JOIN {each('operation', 'o', 'o.seq = w.seq')}"
+_TOUCHED, _TOUCHED_GAPS = touched_sql(_HEAD, "%(name)s"), touched_sql(_HEAD, "%(name)s", _GAPS)
 _AMONG = "= ANY(%(ids)s::bigint[])"
 
 
