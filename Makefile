@@ -33,9 +33,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java run test test-long planted-faults check check-lowest lock bench bench-before bench-services bench-governance \
+.PHONY: help setup java gravitino-client run test test-long planted-faults check check-lowest lock bench bench-before \
+	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg load load-faults check-history interleavings interleavings-sql soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-cache load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +44,12 @@ help: ## show this
 setup: $(STAMP) ## set up .venv with the versions of constraints.txt, once for each pyproject.toml
 
 java: $(JAVA) ## find Java 17 or later, or install it
+
+gravitino-client: build/gravitino-client/bin/python ## install Gravitino's Python client for its test, in an environment of its own
+
+build/gravitino-client/bin/python:
+	$(PYTHON) -m venv build/gravitino-client
+	$@ -m pip install --quiet --disable-pip-version-check "apache-gravitino==1.3.*" || { rm -rf build/gravitino-client; exit 1; }
 
 run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
 	$(SPARK) $(BIN)/python -m tests.sample.run build/run
@@ -110,6 +117,9 @@ bench-combining: $(BENCH) ## measure requests that travel together, beside locks
 
 bench-iceberg: $(BENCH) ## measure Iceberg commits, creates, lists and REST loads beside PyIceberg's SQL catalog, 3 minutes
 	$(BIN)/python -m tests.bench.iceberg $(ARGS)
+
+bench-cache: $(STAMP) ## measure reads through the cache beside plain ones, 2 minutes
+	$(BIN)/python -m tests.bench.cache $(ARGS)
 
 load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 10 minutes
 	$(SPARK) $(BIN)/python -m tests.load $(ARGS)

@@ -6,8 +6,11 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
+
+pytest.importorskip("pyiceberg", reason="needs the extra [serve]")
+
+import httpx
 import uvicorn
 
 import metastore as ms

@@ -15,7 +15,19 @@ from metastore.serve.gravitino.shapes import IN_USE
 from metastore.serve.gravitino.types import type_text
 from metastore.serve.web import BadRequest
 
-__all__ = ["COMMON", "DESCRIBED", "NAMED", "TABLE", "IfThere", "Rename", "Step", "clean_properties", "step"]
+__all__ = [
+    "COMMON",
+    "DESCRIBED",
+    "NAMED",
+    "TABLE",
+    "IfThere",
+    "Readers",
+    "Rename",
+    "Replace",
+    "Step",
+    "clean_properties",
+    "steps",
+]
 
 
 @dataclass(frozen=True)
@@ -33,17 +45,26 @@ class IfThere:
     change: EntityChange
 
 
+@dataclass(frozen=True)
+class Replace:
+    """Everything but name and properties is replaced."""
+
+    comment: str | None
+    fields: Mapping[str, Any]
+
+
 Update = Mapping[str, Any]
-Step = EntityChange | Rename | IfThere
-Readers = Mapping[str, Callable[[Update], Step]]
+Step = EntityChange | Rename | IfThere | Replace
+Readers = Mapping[str, Callable[[Update], Step | list[Step]]]
 
 
-def step(update: Update, readers: Readers) -> Step:
-    """Return the step of one update."""
+def steps(update: Update, readers: Readers) -> list[Step]:
+    """Return the steps of one update."""
     reader = readers.get(update["@type"])
     if reader is None:
         raise BadRequest(f"there is no update {update['@type'][:40]!r} here; there are: {', '.join(readers)}")
-    return reader(update)
+    found = reader(update)
+    return found if isinstance(found, list) else [found]
 
 
 def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from metastore.errors import EntityNotFound
 from metastore.kinds.change import EntityChange
 from metastore.serve.gravitino import reading
-from metastore.serve.gravitino.changes import IfThere, Rename, Step, clean_properties, step
+from metastore.serve.gravitino.changes import Rename, Replace, Step, clean_properties, steps
 from metastore.serve.gravitino.errors import InUse
 from metastore.serve.gravitino.resources import Resource
 from metastore.serve.gravitino.shapes import identifier
@@ -34,8 +34,14 @@ class _InUse(BaseModel):
     inUse: bool  # noqa: N815  (the API's own name)
 
 
+class _Enable(BaseModel):
+    model_config = ConfigDict(strict=True)
+    enable: bool
+
+
 _CREATE: Final = TypeAdapter(_Create)
 _IN_USE: Final = TypeAdapter(_InUse)
+_ENABLE: Final = TypeAdapter(_Enable)
 
 
 def names_of(call: Call, resource: Resource) -> tuple[str, ...]:
@@ -48,7 +54,7 @@ def page(store: Store, resource: Resource, call: Call) -> Answer:
     manager, above = store.manager(resource.kind), names_of(call, resource)
     if resource.listed == "full" or reading.flag(call, "details"):
         found = manager.list(above) if above else store.metalakes.list()
-        return _done({resource.many: [resource.shape(one) for one in found]})
+        return _done({resource.many: [resource.shown(store, one) for one in found]})
     names = list(manager.names(above))
     if resource.listed == "names":
         return _done({"names": names})
@@ -62,36 +68,53 @@ def create(store: Store, resource: Resource, call: Call) -> Answer:
     names = (*names_of(call, resource), name)
     properties = clean_properties(wanted.properties)
     fields = resource.fields(store, names, call.body)
-    made = store.manager(resource.kind).create(names, comment=wanted.comment, properties=properties, **fields)
-    return _done({resource.kind: resource.shape(made)})
+    given = {"comment": wanted.comment, "properties": properties, **fields}
+    if resource.with_it is None:
+        made = store.manager(resource.kind).create(names, **given)
+    else:
+        made = store.run(lambda tx: _create_with(tx, resource, names, given, call.body))
+    return _done({resource.kind: resource.shown(store, made)})
+
+
+def _create_with(tx: Any, resource: Resource, names: tuple[str, ...], given: dict[str, Any], body: Any) -> Any:
+    """Create an entity and what its body says of its relations, in one commit."""
+    made = tx.manager(resource.kind).create(names, **given)
+    if resource.with_it is not None:
+        resource.with_it(tx, names, body)
+    return made
 
 
 def load(store: Store, resource: Resource, call: Call) -> Answer:
     """Return an entity."""
-    return _done({resource.kind: resource.shape(store.manager(resource.kind).load(names_of(call, resource)))})
+    return _done({resource.kind: resource.shown(store, store.manager(resource.kind).load(names_of(call, resource)))})
 
 
 def alter(store: Store, resource: Resource, call: Call) -> Answer:
     """Apply all updates of a request in one commit, or none."""
-    steps = [step(update, resource.updates) for update in reading.updates(call)]
+    wanted = [one for update in reading.updates(call) for one in steps(update, resource.updates)]
     names = names_of(call, resource)
-    changes = [one for one in steps if isinstance(one, EntityChange)]
-    if len(changes) == len(steps):
+    changes = [one for one in wanted if isinstance(one, EntityChange)]
+    if len(changes) == len(wanted):
         altered = store.manager(resource.kind).alter(names, *changes)
     else:
-        altered = store.run(lambda tx: _apply(tx.manager(resource.kind), names, steps))
-    return _done({resource.kind: resource.shape(altered)})
+        altered = store.run(lambda tx: _apply(tx.manager(resource.kind), names, wanted))
+    return _done({resource.kind: resource.shown(store, altered)})
 
 
-def _apply(manager: Any, names: tuple[str, ...], steps: Sequence[Step]) -> Any:
+def _apply(manager: Any, names: tuple[str, ...], wanted: Sequence[Step]) -> Any:
     entity = manager.load(names)
-    for one in steps:
+    for one in wanted:
         if isinstance(one, EntityChange):
             entity = manager.alter(names, one)
         elif isinstance(one, Rename):
             above = names[:-1] if one.schema is None else (*names[:-2], one.schema)
             entity, names = manager.rename(names, (*above, one.name)), (*above, one.name)
-        elif isinstance(one, IfThere):
+        elif isinstance(one, Replace):
+            properties = entity.properties
+            entity = manager.create(
+                names, if_exists="replace", comment=one.comment, properties=properties, **one.fields
+            )
+        else:
             try:
                 entity = manager.alter(names, one.change)
             except EntityNotFound:
@@ -124,11 +147,11 @@ def _drop_disabled(manager: Any, kind: str, names: tuple[str, ...], force: bool)
 
 
 def set_in_use(store: Store, resource: Resource, call: Call) -> Answer:
-    """Enable or disable a metalake or catalog."""
-    wanted = reading.body(call, _IN_USE)
-    manager = store.metalakes if resource.kind == "metalake" else store.catalogs
+    """Enable or disable a metalake, a catalog or a policy."""
+    enabled = reading.body(call, _ENABLE).enable if resource.kind == "policy" else reading.body(call, _IN_USE).inUse
+    manager: Any = store.manager(resource.kind)
     names = names_of(call, resource)
-    manager.enable(names) if wanted.inUse else manager.disable(names)
+    manager.enable(names) if enabled else manager.disable(names)
     return _done({})
 
 

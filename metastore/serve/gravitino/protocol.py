@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from metastore.serve.gravitino import entities
+from metastore.serve.gravitino import access, entities, objects, places, versions
 from metastore.serve.gravitino.errors import NotSupported, failed, unknown_route
 from metastore.serve.gravitino.resources import RESOURCES, Resource
 from metastore.serve.principals import Principals
@@ -35,6 +35,7 @@ def _endpoints() -> list[tuple[str, str, str, Handler]]:
     found: list[tuple[str, str, str, Handler]] = []
     for resource in RESOURCES:
         found += _of_resource(resource)
+    found += [*versions.ENDPOINTS, *objects.ENDPOINTS, *access.ENDPOINTS, *places.ENDPOINTS]
     found.append(("POST", "/metalakes/{metalake}/catalogs/testConnection", "catalog", _test_connection))
     return found
 
@@ -46,10 +47,11 @@ def _of_resource(resource: Resource) -> list[tuple[str, str, str, Handler]]:
         ("GET", place, entities.page),
         ("POST", place, entities.create),
         ("GET", one, entities.load),
-        ("PUT", one, entities.alter),
         ("DELETE", one, entities.drop),
     ]
-    if resource.kind in ("metalake", "catalog"):
+    if resource.updates:
+        table.append(("PUT", one, entities.alter))
+    if resource.kind in ("metalake", "catalog", "policy"):
         table.append(("PATCH", one, entities.set_in_use))
     return [(method, path, resource.kind, _of(resource, handler)) for method, path, handler in table]
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from metastore.columns.column import Column
-from metastore.serve.gravitino import shapes
-from metastore.serve.gravitino.changes import COMMON, DESCRIBED, NAMED, TABLE, Step
+from metastore.kinds.change import SetComment
+from metastore.kinds.policy import SetContent, SetSupports
+from metastore.kinds.view.document import SQL
+from metastore.serve.gravitino import access, shapes
+from metastore.serve.gravitino.changes import COMMON, DESCRIBED, NAMED, TABLE, Readers, Rename, Replace, Step
 from metastore.serve.gravitino.expressions import (
     default_text,
     distribution_text,
@@ -35,17 +38,26 @@ def _none(_store: Store, _names: Names, _body: Body) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Resource:
-    """One kind: ``many`` is its word in a path, ``above`` the kinds that a path names before it."""
+    """One kind: ``many`` is its word in a path, ``above`` the kinds that a path names before it.
+
+    ``related`` shows an entity with its relations; ``with_it`` makes those that the body of a create has.
+    """
 
     kind: str
     many: str
     above: tuple[str, ...]
     shape: Callable[[Any], dict[str, Any]]
-    updates: Mapping[str, Callable[[Body], Step]]
+    updates: Readers
     fields: Callable[[Store, Names, Body], dict[str, Any]] = _none
     listed: Literal["full", "identifiers", "names"] = "identifiers"
     dropped: str = "dropped"
     strict_names: bool = True
+    related: Callable[[Any, Any], dict[str, Any]] | None = None
+    with_it: Callable[[Any, Names, Body], None] | None = None
+
+    def shown(self, store: Any, entity: Any) -> dict[str, Any]:
+        """Return an entity as the API answers it; some are shown with their relations, which the store knows."""
+        return self.shape(entity) if self.related is None else self.related(store, entity)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -137,6 +149,45 @@ def _location_name(key: str) -> str:
     return "unknown" if key == "location" else key.removeprefix("location-") if key.startswith("location-") else ""
 
 
+def _view(_store: Any, _names: Names, body: Body) -> dict[str, Any]:
+    texts = [mapping(one, "a representation") for one in items(body, "representations")]
+    return {
+        "columns": columns_of(body),
+        "representations": [SQL(text(one, "dialect"), text(one, "sql")) for one in texts],
+        "default_catalog": optional(body, "defaultCatalog", str),
+        "default_schema": optional(body, "defaultSchema", str),
+    }
+
+
+def _replace_view(update: Body) -> Step:
+    return Replace(optional(update, "comment", str), _view(None, (), update))
+
+
+def _policy(_store: Store, _names: Names, body: Body) -> dict[str, Any]:
+    content, supports = _content(body, "content")
+    enabled = bool(optional(body, "enabled", bool, True))
+    return {"type": text(body, "policyType"), "content": content, "supports": supports, "enabled": enabled}
+
+
+def _content(body: Body, key: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a policy's content, and the kinds that it may stand on."""
+    content = dict(mapping(body.get(key), key))
+    kinds = content.pop("supportedObjectTypes", None) or []
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+        raise BadRequest("supportedObjectTypes must be a list of types of objects")
+    return content, tuple(kind.lower() for kind in kinds)
+
+
+def _set_content(update: Body) -> list[Step]:
+    content, supports = _content(update, "newContent")
+    return [SetContent(content), SetSupports(supports)]
+
+
+_POLICY: Final[Readers] = {
+    "rename": lambda update: Rename(text(update, "newName")),
+    "updateComment": lambda update: SetComment(optional(update, "newComment", str)),
+    "updateContent": _set_content,
+}
 _METALAKE: Final = ("metalake",)
 _CATALOG: Final = ("metalake", "catalog")
 _SCHEMA: Final = ("metalake", "catalog", "schema")
@@ -148,4 +199,27 @@ RESOURCES: Final = (
     Resource("fileset", "filesets", _SCHEMA, shapes.fileset, NAMED, _fileset),
     Resource("topic", "topics", _SCHEMA, shapes.named, DESCRIBED),
     Resource("model", "models", _SCHEMA, shapes.model, NAMED),
+    Resource("view", "views", _SCHEMA, shapes.view, {**NAMED, "replaceView": _replace_view}, _view),
+    Resource("tag", "tags", _METALAKE, shapes.named, NAMED, listed="names"),
+    Resource("policy", "policies", _METALAKE, shapes.policy, _POLICY, _policy, listed="names"),
+    Resource(
+        *("user", "users", _METALAKE, shapes.named, {}),
+        listed="names",
+        dropped="removed",
+        strict_names=False,
+        related=access.holder,
+    ),
+    Resource(
+        *("group", "groups", _METALAKE, shapes.named, {}),
+        listed="names",
+        dropped="removed",
+        strict_names=False,
+        related=access.holder,
+    ),
+    Resource(
+        *("role", "roles", _METALAKE, shapes.named, {}),
+        listed="names",
+        related=access.role,
+        with_it=access.grants_of_body,
+    ),
 )

@@ -11,8 +11,10 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.fileset import Fileset
 from metastore.kinds.metalake import Metalake
 from metastore.kinds.model.kind import Model
+from metastore.kinds.policy import Policy
 from metastore.kinds.table.kind import Table
 from metastore.kinds.view.kind import View
+from metastore.plain import plain
 from metastore.serve.gravitino import expressions
 from metastore.serve.gravitino.types import type_json
 from metastore.serve.principals import ANONYMOUS
@@ -27,6 +29,7 @@ __all__ = [
     "metalake",
     "model",
     "named",
+    "policy",
     "schema",
     "table",
     "view",
@@ -126,6 +129,14 @@ def view(entity: View) -> dict[str, Any]:
         "defaultCatalog": entity.default_catalog,
         "defaultSchema": entity.default_schema,
     }
+
+
+def policy(entity: Policy) -> dict[str, Any]:
+    """Return a policy."""
+    found = named(entity)
+    del found["properties"]
+    content = {"supportedObjectTypes": [kind.upper() for kind in entity.supports], **plain(entity.content)}
+    return {**found, "policyType": entity.type, "enabled": entity.enabled, "content": content}
 
 
 def _with_use(entity: Entity, in_use: bool) -> dict[str, Any]:

@@ -1,0 +1,244 @@
+"""What stands on any object: tags, policies, its owner, and the statistics of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from metastore.errors import EntityNotFound
+from metastore.names import format_path, parse_path
+from metastore.serve.gravitino import reading, shapes
+from metastore.serve.gravitino.errors import NotSupported, Refused
+from metastore.serve.web import Answer, BadRequest, Call
+
+if TYPE_CHECKING:
+    from metastore.managers.attached import Attached
+    from metastore.store import Store
+
+__all__ = ["ENDPOINTS", "Target", "metadata_object", "target_of"]
+
+_DEPTHS: Final = {
+    "metalake": 1,
+    "catalog": 2,
+    "schema": 3,
+    "role": 2,
+    "tag": 2,
+    "policy": 2,
+    **dict.fromkeys(("table", "view", "fileset", "topic", "model", "function"), 4),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """An object that a path names by its type and full name; ``column``: one of the table's."""
+
+    kind: str
+    names: tuple[str, ...]
+    column: str | None = None
+
+
+def target_of(metalake: str, kind: str, full_name: str) -> Target:
+    """Return the object; a full name has dots between its names, and begins below the metalake."""
+    kind, parts = kind.lower(), tuple(full_name.split("."))
+    if kind == "column" and len(parts) > 3:
+        return Target("table", (metalake, *parts[:3]), format_path(parts[3:]))
+    names = parts if kind == "metalake" else (metalake, *parts)
+    if _DEPTHS.get(kind) != len(names) or "" in names:
+        raise BadRequest(f"{full_name[:80]!r} is not the full name of a {kind[:20]}")
+    if names[0] != metalake:
+        raise BadRequest(f"{full_name[:80]!r} is another metalake than {metalake!r}")
+    return Target(kind, names)
+
+
+def metadata_object(kind: str, names: tuple[str, ...], column: str | None = None) -> dict[str, str]:
+    """Return the type and full name of an object; clients read the type in lower case."""
+    if column is not None:
+        return {"type": "column", "fullName": ".".join([*names[1:], column])}
+    return {"type": kind, "fullName": ".".join(names[1:] or names)}
+
+
+def _target(call: Call) -> Target:
+    return target_of(call.names["metalake"], call.names["type"], call.names["object"])
+
+
+class _Owner(BaseModel):
+    model_config = ConfigDict(strict=True)
+    name: str = Field(min_length=1)
+    type: Literal["USER", "GROUP", "user", "group"]
+
+
+class _Values(BaseModel):
+    model_config = ConfigDict(strict=True)
+    updates: dict[str, Any] = Field(min_length=1)
+
+
+class _Names(BaseModel):
+    model_config = ConfigDict(strict=True)
+    names: list[str] = Field(min_length=1)
+
+
+_OWNER: Final = TypeAdapter(_Owner)
+_VALUES: Final = TypeAdapter(_Values)
+_NAMES: Final = TypeAdapter(_Names)
+
+
+# --- tags and policies
+
+
+@dataclass(frozen=True)
+class _Attachable:
+    """Tags or policies, as objects have them."""
+
+    kind: str
+    many: str
+    shape: Callable[[Any], dict[str, Any]]
+
+    def on(self, store: Any, target: Target) -> dict[str, Attached]:
+        """Return what stands on an object, its own before what it inherits."""
+        found = store.manager(self.kind).on(target.names, column=target.column, kind=target.kind)
+        return {one.name: one for one in sorted(found, key=lambda one: one.inherited_from is None)}
+
+    def page(self, store: Store, call: Call) -> Answer:
+        found = self.on(store, _target(call))
+        if not reading.flag(call, "details"):
+            return Answer({"code": 0, "names": sorted(found)})
+        return Answer({"code": 0, self.many: [self._shown(store, found[name]) for name in sorted(found)]})
+
+    def load(self, store: Store, call: Call) -> Answer:
+        found, name = self.on(store, _target(call)), call.names[self.kind]
+        if name not in found:
+            message = f"the {self.kind} {name} is not on {call.names['object']}"
+            raise Refused(1003, 404, f"NoSuch{self.kind.capitalize()}Exception", message)
+        return Answer({"code": 0, self.kind: self._shown(store, found[name])})
+
+    def _shown(self, store: Store, one: Attached) -> dict[str, Any]:
+        return {**self.shape(store.manager(self.kind).load(one.path)), "inherited": one.inherited_from is not None}
+
+    def associate(self, store: Store, call: Call) -> Answer:
+        """Attach and detach in one commit; what is attached already is refused, as Gravitino does."""
+        body, target = reading.mapping(call.body, "the body"), _target(call)
+        add, remove = (self._list(body.get(f"{self.many}To{word}")) for word in ("Add", "Remove"))
+
+        def apply(tx: Any) -> list[str]:
+            manager, own = tx.manager(self.kind), self.on(tx, target)
+            for name in add:
+                if name in own and own[name].inherited_from is None:
+                    raise Refused(
+                        1004,
+                        409,
+                        f"{self.kind.capitalize()}AlreadyAssociatedException",
+                        f"the {self.kind} {name} is on {call.names['object']} already",
+                    )
+                path = (call.names["metalake"], name)
+                manager.attach(target.names, path, column=target.column, kind=target.kind)
+            for name in remove:
+                path = (call.names["metalake"], name)
+                manager.detach(target.names, path, column=target.column, kind=target.kind)
+            return sorted(self.on(tx, target))
+
+        return Answer({"code": 0, "names": store.run(apply)})
+
+    def _list(self, value: Any) -> list[str]:
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
+            raise BadRequest(f"what is added and removed must be lists of names of {self.many}")
+        return value
+
+    def objects(self, store: Store, call: Call) -> Answer:
+        names = (call.names["metalake"], call.names[self.kind])
+        found = [_attached_to(one) for one in store.manager(self.kind).targets(names)]  # type: ignore[attr-defined]
+        return Answer({"code": 0, "metadataObjects": found})
+
+
+def _attached_to(one: Attached) -> dict[str, str]:
+    return metadata_object(one.target_kind, parse_path(one.target_path), one.column)
+
+
+# --- owners
+
+
+def _owner(store: Store, call: Call) -> Answer:
+    target = _target(call)
+    found = store.owners.of(target.names, kind=target.kind)
+    owner = None if found is None else {"name": found.name, "type": found.kind.upper()}
+    return Answer({"code": 0, "owner": owner})
+
+
+def _set_owner(store: Store, call: Call) -> Answer:
+    wanted, target = reading.body(call, _OWNER), _target(call)
+    kind, names = wanted.type.lower(), (call.names["metalake"], wanted.name)
+
+    def apply(tx: Any) -> None:
+        try:
+            owner = tx.manager(kind).load(names)
+        except EntityNotFound as error:
+            raise Refused(1003, 404, "NotFoundException", str(error)) from None
+        tx.owners.set(target.names, owner, kind=target.kind)
+
+    store.run(apply)
+    return Answer({"code": 0, "set": True})
+
+
+# --- statistics
+
+
+def _table(call: Call) -> tuple[str, ...]:
+    target = _target(call)
+    if target.kind != "table" or target.column is not None:
+        raise NotSupported("statistics are of tables here")
+    return target.names
+
+
+def _statistics(store: Store, call: Call) -> Answer:
+    table = _table(call)
+    values = store.statistics.of(table)
+    found = [
+        {
+            "name": row.name,
+            "value": values.get(row.name),
+            "reserved": not row.name.startswith("custom-"),
+            "modifiable": row.name.startswith("custom-"),
+            "audit": shapes.audit(row),
+        }
+        for row in store.statistics.list(table)
+        if row.name in values
+    ]
+    return Answer({"code": 0, "statistics": found})
+
+
+def _set_statistics(store: Store, call: Call) -> Answer:
+    store.statistics.set(_table(call), reading.body(call, _VALUES).updates)
+    return Answer({"code": 0})
+
+
+def _drop_statistics(store: Store, call: Call) -> Answer:
+    return Answer({"code": 0, "dropped": store.statistics.remove(_table(call), reading.body(call, _NAMES).names) > 0})
+
+
+_LAKE: Final = "/metalakes/{metalake}"
+_OBJECT: Final = f"{_LAKE}/objects/{{type}}/{{object}}"
+_OWNERS: Final = f"{_LAKE}/owners/{{type}}/{{object}}"
+
+
+def _of(one: _Attachable) -> tuple[tuple[str, str, str, Callable[[Store, Call], Answer]], ...]:
+    return (
+        ("GET", f"{_OBJECT}/{one.many}", one.kind, one.page),
+        ("POST", f"{_OBJECT}/{one.many}", one.kind, one.associate),
+        ("GET", f"{_OBJECT}/{one.many}/{{{one.kind}}}", one.kind, one.load),
+        ("GET", f"{_LAKE}/{one.many}/{{{one.kind}}}/objects", one.kind, one.objects),
+    )
+
+
+ENDPOINTS: Final = (
+    *_of(_Attachable("tag", "tags", shapes.named)),
+    *_of(_Attachable("policy", "policies", shapes.policy)),
+    ("GET", _OWNERS, "object", _owner),
+    ("PUT", _OWNERS, "object", _set_owner),
+    ("GET", f"{_OBJECT}/statistics", "table", _statistics),
+    ("PUT", f"{_OBJECT}/statistics", "table", _set_statistics),
+    ("POST", f"{_OBJECT}/statistics", "table", _drop_statistics),
+)
