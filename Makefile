@@ -33,7 +33,8 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client run test test-long planted-faults check check-lowest lock bench bench-before bench-services \
+.PHONY: help setup java gravitino-client run test test-long planted-faults check check-lowest lock bench bench-before \
+	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
@@ -92,6 +93,9 @@ bench-before: $(STAMP) ## measure this tree beside an earlier commit, in turns; 
 
 bench-services: $(STAMP) ## measure pages at any depth and searches by name, among a million tables: 3 minutes
 	$(BIN)/python -m tests.bench.services $(ARGS)
+
+bench-governance: $(STAMP) ## measure tags on 100,000 tables, in both directions: 3 minutes
+	$(BIN)/python -m tests.bench.governance $(ARGS)
 
 bench-contention: $(STAMP) ## measure contention: the cells that have a bar, 8 minutes
 	$(BIN)/python -m tests.bench.contention $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from metastore.aio.opening import open_async
+from metastore.cache.options import Cache
 from metastore.clock import SYSTEM as _SYSTEM
 from metastore.columns.column import Column
 from metastore.errors import (
@@ -11,6 +12,7 @@ from metastore.errors import (
     DeadlineExceeded,
     EntityAlreadyExists,
     EntityNotFound,
+    HistoryGone,
     InvalidArgument,
     LeaseHeld,
     LeaseLost,
@@ -89,7 +91,11 @@ from metastore.managers.page import Page
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
-from metastore.port.stats import PoolUse
+from metastore.past.consumers import Consumer, Lag
+from metastore.past.diff import Difference
+from metastore.past.pins import Pin
+from metastore.past.view import Past
+from metastore.port.stats import CacheStats, PoolUse
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open
@@ -109,12 +115,16 @@ __all__ = [
     "Attached",
     "BackendRefused",
     "BackendUnavailable",
+    "Cache",
+    "CacheStats",
     "Catalog",
     "Change",
     "Collected",
     "Column",
+    "Consumer",
     "DeadlineExceeded",
     "Definition",
+    "Difference",
     "DropColumn",
     "DropDefinition",
     "DropImplementation",
@@ -129,12 +139,14 @@ __all__ = [
     "Function",
     "Grant",
     "Group",
+    "HistoryGone",
     "Holder",
     "Implementation",
     "Imported",
     "Index",
     "InvalidArgument",
     "Kind",
+    "Lag",
     "Lease",
     "LeaseEvent",
     "LeaseHeld",
@@ -156,7 +168,9 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "Past",
     "PermissionDenied",
+    "Pin",
     "Policy",
     "PoolExhausted",
     "PoolUse",

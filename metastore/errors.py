@@ -21,6 +21,7 @@ __all__ = [
     "DeadlineExceeded",
     "EntityAlreadyExists",
     "EntityNotFound",
+    "HistoryGone",
     "InvalidArgument",
     "LeaseHeld",
     "LeaseLost",
@@ -103,6 +104,20 @@ class OperationIdReused(InvalidArgument):
             or f"operation {operation_id} was called with other arguments before; take a new id for a new operation"
         )
         self.operation_id = operation_id
+
+
+class HistoryGone(InvalidArgument):
+    """gc has removed the history that the call needs. Next step: use a position from ``since`` on.
+
+    A consumer of the feed reads the tables again, and follows the feed from there.
+    """
+
+    code = "history_gone"
+    http_status = 410
+
+    def __init__(self, since: str, message: str | None = None) -> None:
+        super().__init__(message or f"gc has removed what was before {since}; use a position from there on, or pin it")
+        self.since = since
 
 
 class StoreClosed(InvalidArgument):

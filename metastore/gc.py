@@ -8,6 +8,7 @@ and beyond ``keep_versions``, and rows that belong to nothing any more: relation
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,13 +16,14 @@ from typing import Final
 
 from metastore.arguments import positive_integer, shown
 from metastore.errors import DeadlineExceeded, InvalidArgument, ScopeFrozen
+from metastore.feed.position import position_before
 from metastore.managers import exclusive
 from metastore.managers.purge import delete_tree
 from metastore.managers.relation_writes import column_path
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.backend import Upkeep
+from metastore.port.backend import Backend, Limits, Upkeep
 
 __all__ = ["Collected", "collect"]
 
@@ -29,6 +31,9 @@ _ROOTS: Final = 100
 """How many entities gc asks for at once, to make them unrestorable or to delete them."""
 _STEPS: Final = 1000
 """How many steps of history one statement looks at."""
+_log = logging.getLogger("metastore")
+_ALL: Final = 1 << 62
+"""A position beyond all others."""
 _PATIENCE: Final = 5.0
 """How long gc tries to make one entity unrestorable (seconds)."""
 _LONG_DEAD: Final = 3_600_000_000
@@ -49,11 +54,13 @@ class Collected:
     """What was staged under leases that ended, and was handed to ``clean_up``."""
 
 
-def collect(session: Session, retention: timedelta, keep_versions: int) -> Collected:
+def collect(session: Session, retention: timedelta, keep_versions: int, keep_unread: timedelta) -> Collected:
     """Delete what was dropped longer ago than ``retention``, and history beyond the newest ``keep_versions``.
 
-    Raises InvalidArgument.
+    What a consumer of the feed has not read stays for ``keep_unread``. Raises InvalidArgument.
     """
+    if not isinstance(keep_unread, timedelta) or keep_unread < timedelta(0):
+        raise InvalidArgument(f"keep_unread is a timedelta of zero or more, not {shown(keep_unread)}")
     if not isinstance(retention, timedelta) or retention < timedelta(0):
         raise InvalidArgument(f"the retention is a timedelta of zero or more, not {shown(retention)}")
     keep_versions = positive_integer(keep_versions, "keep_versions")
@@ -64,9 +71,28 @@ def collect(session: Session, retention: timedelta, keep_versions: int) -> Colle
     _make_unrestorable(session, before)
     entities = _delete_trees(backend)
     _sweep_relations(backend)
-    versions, operations = _delete_steps(backend, before, keep_versions)
+    backend.forget_pins()
+    unread = _unread(backend, now - keep_unread // timedelta(microseconds=1))
+    limits = Limits(before, position_before(backend.past, before), keep_versions, unread)
+    versions, operations = _delete_steps(backend, limits)
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
     return Collected(entities, versions, operations)
+
+
+def _unread(backend: Backend, since: int) -> int:
+    """Return the position up to which all consumers have read the feed, but for those that leave changes for long."""
+    read = _ALL
+    for one in backend.readers.consumers():
+        waiting = backend.past.times(one.seq, 1)
+        if waiting and waiting[0][1] < since:
+            _log.warning(
+                "the consumer %s has not read the feed for too long: gc does not wait for it any more, and it may get "
+                "HistoryGone; let it read, or drop it",
+                one.name,
+            )
+        else:
+            read = min(read, one.seq)
+    return read
 
 
 def _make_unrestorable(session: Session, before: int) -> None:
@@ -112,12 +138,12 @@ def _sweep_relations(backend: Upkeep) -> None:
         after = swept.last
 
 
-def _delete_steps(backend: Upkeep, before: int, keep: int) -> tuple[int, int]:
+def _delete_steps(backend: Upkeep, limits: Limits) -> tuple[int, int]:
     """Delete old history; return how many versions of entities that stay, and how many other rows."""
     after, versions, others = 0, 0, 0
-    backend.forget(before)
+    backend.forget(limits.before)
     while True:
-        last, some, more = backend.delete_steps(before, keep, after, _STEPS)
+        last, some, more = backend.delete_steps(limits, after, _STEPS)
         versions, others = versions + some, others + more
         if last is None:
             return versions, others

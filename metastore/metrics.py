@@ -30,7 +30,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, Literal
 
 from metastore.clock import SYSTEM, Clock
-from metastore.port.stats import PoolUse
+from metastore.port.stats import CacheStats, PoolUse
 
 __all__ = [
     "ATTEMPTS",
@@ -133,6 +133,8 @@ class Snapshot:
     """By reader of the feed: the seconds since the moment up to which it has read all changes."""
     pool: PoolUse | None = None
     """The store's connections; None: it has no pool."""
+    cache: CacheStats | None = None
+    """The store's cache; None: it has none."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the snapshot as dictionaries, lists, numbers and strings."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 
 from metastore.errors import InvalidArgument
 
@@ -32,6 +33,9 @@ MAX_NAME = 255
 """How many code points a name may have."""
 MAX_PATH = 1000
 """How many names a path may have."""
+
+_REMEMBERED = 512
+"""How long a path is at most that is parsed once, in characters."""
 
 Path = str | tuple[str, ...]
 """A path: a string such as ``lake.catalog.schema``, or a tuple of names."""
@@ -94,6 +98,8 @@ def format_path(names: Iterable[str]) -> str:
 
 def parse_path(path: object) -> tuple[str, ...]:
     """Return the clean names of ``path``, a string or a tuple of names. Raises InvalidArgument."""
+    if type(path) is str and len(path) <= _REMEMBERED:
+        return _parsed(path)
     if isinstance(path, str):
         path = exact_text(path, "a path")
         names = path.split(".") if "`" not in path else _split_quoted(path)
@@ -106,6 +112,12 @@ def parse_path(path: object) -> tuple[str, ...]:
     if len(names) > MAX_PATH:
         raise InvalidArgument(f"the path has {len(names)} names; at most {MAX_PATH} are allowed")
     return tuple([clean_name(n) for n in names])
+
+
+@lru_cache(16384)
+def _parsed(path: str) -> tuple[str, ...]:
+    """Return the clean names of a short path: a service asks for the same ones again and again."""
+    return parse_path(tuple(path.split(".") if "`" not in path else _split_quoted(path)))
 
 
 def _split_quoted(path: str) -> list[str]:

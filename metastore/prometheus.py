@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 from metastore.arguments import positive_integer
 from metastore.errors import InvalidArgument
 from metastore.metrics import Distribution, Snapshot
+from metastore.port.stats import CacheStats
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HasMetrics", "StoreCollector", "register", "unregister"]
 
-_OURS: Final = frozenset({"operation", "cause", "decided", "resolution", "entity_id", "method", "reader", "le"})
+_OURS: Final = frozenset(
+    ("operation", "cause", "decided", "resolution", "entity_id", "method", "reader", "result", "event", "le")
+)
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -185,6 +188,15 @@ class _Families:
         self.pool_size = family("Gauge", "pool_size", "Connections that the process may have.")
         self.pool_in_use = family("Gauge", "pool_in_use", "Connections that calls have at this moment.")
         self.pool_waiting = family("Gauge", "pool_waiting", "Calls that wait for a connection.")
+        self.cache_reads = family("Counter", "cache_reads", "Reads of a store with a cache: hit, miss.", "result")
+        self.cache_events = family(
+            "Counter",
+            "cache_events",
+            "Entries evicted, reads that joined another's query (wait), fences, and when all was forgotten (clear).",
+            "event",
+        )
+        self.cache_entries = family("Gauge", "cache_entries", "What the cache keeps at this moment.")
+        self.cache_bytes = family("Gauge", "cache_bytes", "An estimate of its memory.")
         self.committers = family(
             "Gauge", "concurrent_committers", "Estimate of how many operations compete for the entity of one."
         )
@@ -207,6 +219,8 @@ class _Families:
             self.feed_lag.add_metric([*labels, reader], lag)
         for resolution, count in seen.ambiguous.items():
             self.ambiguous.add_metric([*labels, resolution], count)
+        if seen.cache is not None:
+            self._add_cache(labels, seen.cache)
         for family, value in (
             (self.in_flight, seen.in_flight),
             (self.announced, seen.announced),
@@ -217,9 +231,18 @@ class _Families:
             (self.pool_size, seen.pool and seen.pool.size),
             (self.pool_in_use, seen.pool and seen.pool.in_use),
             (self.pool_waiting, seen.pool and seen.pool.waiting),
+            (self.cache_entries, seen.cache and seen.cache.entries),
+            (self.cache_bytes, seen.cache and seen.cache.bytes),
         ):
             if value is not None:
                 family.add_metric(labels, value)
+
+    def _add_cache(self, labels: list[str], seen: CacheStats) -> None:
+        for result, count in (("hit", seen.hits), ("miss", seen.misses)):
+            self.cache_reads.add_metric([*labels, result], count)
+        events = {"eviction": seen.evictions, "wait": seen.waits, "fence": seen.fences, "clear": seen.clears}
+        for event, count in events.items():
+            self.cache_events.add_metric([*labels, event], count)
 
 
 def _add_counts(family: Any, labels: list[str], counts: Mapping[str, Mapping[str, int]]) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from uuid import UUID
@@ -14,11 +14,14 @@ from uuid import UUID
 from metastore import gc as collecting
 from metastore import stats
 from metastore.arguments import items, positive_seconds, shown
+from metastore.cache.options import Cache
+from metastore.cache.store import StoreCache, cached, check_cache
 from metastore.clock import SYSTEM, Clock
 from metastore.combine.combiner import Combiner
 from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument, PermissionDenied
-from metastore.feed import feed
+from metastore.feed import feed, position
+from metastore.feed.follow import Selection, selected
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
 from metastore.feed.visible import seen_steps
@@ -46,6 +49,12 @@ from metastore.operation.outcome import Outcome, outcome_of, with_origin
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
+from metastore.past.consumers import Consumers
+from metastore.past.diff import Difference, differences, scope_at
+from metastore.past.pins import Pin, add_pin, all_pins
+from metastore.past.reads import reads_at
+from metastore.past.revert import revert
+from metastore.past.view import Past, past_at
 from metastore.port.backend import Backend
 from metastore.port.unreadable import Unreadable
 from metastore.retry.policy import Hook, RetryPolicy
@@ -62,7 +71,7 @@ if TYPE_CHECKING:
 
     from metastore.transfer.files import Place
 
-__all__ = ["Store", "admin_names", "migrate", "open_store", "prepared", "restore"]
+__all__ = ["Store", "clean_admins", "migrate", "open_store", "prepared", "restore"]
 
 T = TypeVar("T")
 _DEADLINE = 30.0
@@ -82,17 +91,21 @@ class Store(Managers):
         principal: str | None,
         clock: Clock,
         admins: frozenset[str] = frozenset(),
+        cache: Cache | None = None,
     ) -> None:
         self._url = url
         self._admins = admins
         session = Session(backend, clock, policy, Call(principal).principal)
         session.combiner = Combiner.of(session)
+        self._cache = StoreCache(None if cache is None else cached(session, cache))
+        session.cache = self._cache.used
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
     def _stand_on(self, session: Session) -> None:
         super().__init__(session)
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
+        self.consumers = Consumers(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
         """Return a view of the store for one request, with its own principal and deadline of each call (seconds).
@@ -132,14 +145,30 @@ class Store(Managers):
         return Access(self._session.backend, who).decision(found.record.chain, word)
 
     def changes(
-        self, *, after: str | None = None, limit: int | None = None, unreadable: Unreadable | None = None
+        self,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        unreadable: Unreadable | None = None,
+        kinds: Iterable[str] | None = None,
+        under: Path | Entity | None = None,
+        follow: bool = False,
+        timeout: float | None = None,
     ) -> Iterator[Change]:
         """Yield at most ``limit`` changes after a position (None: from the start). See :mod:`metastore.feed.feed`.
 
+        ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of what was below it then;
+        it is followed by its id, through renames. With ``follow`` it waits for more, and ends after ``timeout``
+        seconds without a selected change (None: never).
+
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
-        InvalidArgument for a position that this feed does not have any more: read the tables again.
+        HistoryGone after a position whose next changes gc has removed: read the tables again. Raises InvalidArgument
+        for a position of another database, EntityNotFound.
         """
         session = self._session
+        if kinds is not None or under is not None or follow or timeout is not None:
+            chosen = Selection(kinds, under, follow, timeout)
+            return selected(session, after, limit, unreadable, chosen)
         found = feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
         return noted(found, limit, "changes", session.metrics, session.clock)
 
@@ -157,6 +186,62 @@ class Store(Managers):
         A selection may have fewer items than ``size``, even none, and a token. Raises as ``changes`` does.
         """
         return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under)
+
+    def position(self) -> str:
+        """Return the position of the newest change; no change whose call has returned lies after it.
+
+        All changes up to it are decided. Raises DeadlineExceeded if another transaction in the database keeps one open.
+        """
+        return position.newest(self._session)
+
+    def at(self, when: str | datetime) -> Past:
+        """Return a read-only view of what was there at a position, or at a time (inclusive).
+
+        The view has the readers of the store: ``store.at(…).tables.list("lake.c.s")``. A position inside a transaction
+        means before that transaction. Raises HistoryGone if gc has not kept it, InvalidArgument for a position that
+        lies ahead or is of another database, or a time without a time zone.
+        """
+        return past_at(self._session, position.position_in(self._session, when))
+
+    def diff(
+        self, a: str | datetime, b: str | datetime | None = None, *, under: Target | None = None
+    ) -> Iterator[Difference]:
+        """Yield what differs between two positions or times (b None: now), in path order, folded for each entity.
+
+        It reads all changes between the two. An entity that was made and dropped between them does not differ. With
+        ``under``, only what is, or was, at and below that entity (a path leads where it leads at ``b``). From a later
+        to an earlier position it shows what going back would do. Raises HistoryGone, EntityNotFound, InvalidArgument.
+        """
+        session = self._session
+        first = position.position_in(session, a)
+        last = position.now(session) if b is None else position.position_in(session, b)
+        return differences(session, first, last, scope_at(reads_at(session, last), under))
+
+    def revert(self, target: Target, *, to: str | datetime, dry_run: bool = False) -> list[Difference]:
+        """Make an entity, and all below it, what it was at a position or time, in one commit; return what changes.
+
+        The entity keeps its present name and place. What was dropped or moved out comes back, with its id; what is new
+        is dropped. ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then;
+        InvalidArgument for what cannot come back; EntityAlreadyExists if another entity has an old name.
+        """
+        return revert(self._session, target, position.position_in(self._session, to), dry_run=dry_run)
+
+    def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
+        """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.
+
+        ``expires``: after how many seconds gc may remove the pin; None: never. Raises EntityAlreadyExists if the name
+        is taken, HistoryGone, InvalidArgument.
+        """
+        return add_pin(self._session, name, None if at is None else position.position_in(self._session, at), expires)
+
+    def pins(self) -> list[Pin]:
+        """Return all pins, by name."""
+        return all_pins(self._session)
+
+    def unpin(self, name: str) -> bool:
+        """Remove a pin; False: there is none."""
+        position.check_whole(self._session)
+        return self._session.backend.readers.unpin(clean_name(name))
 
     def find(
         self,
@@ -179,14 +264,21 @@ class Store(Managers):
         return find(self._session, looked_for, under.path if isinstance(under, Entity) else str(under))
 
     def transaction(
-        self, lease: Fencing | None = None, *, principal: str | None = None, deadline: float | None = None
+        self,
+        lease: Fencing | None = None,
+        *,
+        principal: str | None = None,
+        deadline: float | None = None,
+        operation_id: UUID | str | None = None,
     ) -> Transaction:
         """Begin a transaction: ``with store.transaction() as tx: tx.tables.alter(…)``.
 
         It commits when the block ends. It raises VersionConflict if something that it read has changed: run it again.
         It raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) holds for the commit.
+        It commits under ``operation_id``, so that ``outcome`` finds it. If that id has been used already, it
+        writes nothing and raises OperationIdReused.
         """
-        return Transaction(self._session, Call(principal, deadline, lease=lease))
+        return Transaction(self._session, Call(principal, deadline, operation_id, lease))  # type: ignore[arg-type]
 
     def run(
         self,
@@ -207,17 +299,19 @@ class Store(Managers):
         *,
         retention: timedelta = timedelta(days=7),
         keep_versions: int = 10,
+        keep_unread: timedelta = timedelta(days=30),
         clean_up: Callable[[LeftBehind], None] | None = None,
     ) -> Collected:
         """Delete what was dropped longer ago than ``retention``, and old history. Many processes may run it at once.
 
-        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention.
+        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention. So
+        does what a pin shows, and for ``keep_unread`` what a consumer of the feed has not read yet.
         gc calls ``clean_up`` with each value that was staged under a lease and can never be published any more, perhaps
         more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises InvalidArgument.
         """
         if clean_up is not None and not callable(clean_up):
             raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")
-        collected = collecting.collect(self._session, retention, keep_versions)
+        collected = collecting.collect(self._session, retention, keep_versions, keep_unread)
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:
@@ -285,7 +379,13 @@ class Store(Managers):
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""
-        return replace(self._session.metrics.snapshot(), pool=self._session.backend.pool_use())
+        seen, pool = self._session.metrics.snapshot(), self._session.backend.pool_use()
+        return replace(seen, pool=pool, cache=None if self._cache.used is None else self._cache.stats())
+
+    @property
+    def cache(self) -> StoreCache:
+        """The figures of what this store keeps of what it reads; see docs/cache.md."""
+        return self._cache
 
     def stats(self) -> Stats:
         """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
@@ -324,7 +424,7 @@ class _View(Store):
     """A view of a store for one request, which :meth:`Store.bind` returns."""
 
     def __init__(self, store: Store, session: Session) -> None:
-        self._url, self._admins = store._url, store._admins  # noqa: SLF001  (the same class)
+        self._url, self._admins, self._cache = store._url, store._admins, store._cache  # noqa: SLF001  (the same class)
         self._stand_on(session)
         self.leases = store.leases.bound(session)
 
@@ -414,22 +514,24 @@ def open_store(
     pool_size: int = 10,
     max_wait: float | None = None,
     admins: Iterable[str] = (),
+    cache: Cache | None = None,
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
     SQLite migrates itself. ``deadline`` (seconds) holds for each call. The store calls each hook with a frozen
     :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
-    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. Raises
-    MigrationNeeded, BackendUnavailable, InvalidArgument.
+    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
+    what keeps what is read (None: nothing does). Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
-    named = admin_names(admins)
+    named = clean_admins(admins)
+    check_cache(cache, url)
     parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
-    return Store(parsed, backend, policy, principal, SYSTEM, named)
+    return Store(parsed, backend, policy, principal, SYSTEM, named, cache)
 
 
-def admin_names(admins: Iterable[str]) -> frozenset[str]:
-    """Return the names that may do everything through ``as_user``. Raises InvalidArgument."""
+def clean_admins(admins: Iterable[str]) -> frozenset[str]:
+    """Return the names of admins. Raises InvalidArgument."""
     return frozenset(clean_name(name) for name in items(admins, "admins"))
 
 

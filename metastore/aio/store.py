@@ -13,7 +13,7 @@ from metastore.aio.surface import AsyncStore
 from metastore.aio.threads import Threads
 from metastore.backends.sql.limits import Limits
 from metastore.retry.policy import Hook
-from metastore.store import Store, admin_names, prepared
+from metastore.store import Store, clean_admins, prepared
 
 __all__ = ["opened"]
 
@@ -28,12 +28,12 @@ async def opened(
     admins: Iterable[str],
 ) -> AsyncStore:
     """Return an open store. Raises what :func:`metastore.open` raises."""
-    named = admin_names(admins)
+    named = clean_admins(admins)
     connecting = Threads(Limits())
     prepare = partial(prepared, url, principal, deadline, hooks, pool_size, max_wait)
     parsed, backend, policy = await run(alone, connecting, prepare)
     size = pool_size if parsed.drivername.startswith("postgresql") else 1
-    threads = Threads(Limits(size, max_wait))
+    threads = Threads(Limits(size, max_wait), policy.deadline)
     store = Store(parsed, AioBackend(backend, threads), policy, principal, AioClock(), named)
     make: Any = AsyncStore
     return cast(AsyncStore, make(store, Room(threads)))

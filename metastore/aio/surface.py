@@ -12,6 +12,8 @@ from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.managers import all as managers
+from metastore.past.consumers import Consumer, Consumers
+from metastore.past.view import Past
 from metastore.store import Store, _UserView, _View
 from metastore.transaction.freeze import FreezableSchemas, Freeze
 from metastore.transaction.transaction import Transaction
@@ -56,6 +58,9 @@ AsyncSources = derive(managers.Sources)
 AsyncCrawls = derive(managers.Crawls)
 AsyncRelationManager = derive(managers.RelationManager)
 AsyncDeclaredManager = derive(managers.DeclaredManager)
+AsyncPast = derive(Past)
+AsyncConsumers = derive(Consumers)
+AsyncConsumer = derive(Consumer)
 stands_for(_View)(AsyncStore)
 stands_for(_UserView)(AsyncStore)
 Mapping.register(AsyncLeaseSet)

@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -41,15 +42,17 @@ class Job:
         self._result: Any = None
         self._error: BaseException | None = None
 
-    def run(self) -> None:
-        """Make the call, unless it was withdrawn. (In a thread.)"""
-        if not self._started.acquire(blocking=False):
-            return
-        try:
-            self._result = self._context.run(self._called)
-        except BaseException as error:  # noqa: BLE001  (it is raised in the task)
-            self._error = error
-        self._tell()
+    def run(self, free: Callable[[], None]) -> None:
+        """Make the call, unless it was withdrawn; call ``free`` before the task hears of it. (In a thread.)"""
+        made = self._started.acquire(blocking=False)
+        if made:
+            try:
+                self._result = self._context.run(self._called)
+            except BaseException as error:  # noqa: BLE001  (it is raised in the task)
+                self._error = error
+        free()
+        if made:
+            self._tell()
 
     def _called(self) -> Any:
         stoppable(self._stop)
@@ -99,8 +102,9 @@ class Threads:
     Any event loop may use them. A forked child has its own.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, deadline: float = math.inf) -> None:
+        """``deadline`` (seconds) holds for calls that set none themselves."""
+        self._limits, self._deadline = limits, deadline
         self._be_new()
 
     def _be_new(self) -> None:
@@ -146,7 +150,7 @@ class Threads:
 
     def _let_wait(self, job: Job) -> None:
         patience = math.inf if self._limits.max_wait is None else self._limits.max_wait
-        left = remaining(SYSTEM, math.inf)
+        left = remaining(SYSTEM, self._deadline)
         error = (
             self._limits.exhausted()
             if patience < left
@@ -157,24 +161,20 @@ class Threads:
 
     def _work(self, calls: SimpleQueue[Job | None]) -> None:
         while (job := calls.get()) is not None:
-            job.run()
-            with self._lock:
-                self._under_way -= 1
+            job.run(self._free)
+
+    def _free(self) -> None:
+        with self._lock:
+            self._under_way -= 1
 
     def alone(self, call: Callable[[], Any], *, waits: bool = False) -> Job:
         """Make a call in a thread of its own: one that takes long. ``waits``: closing the store ends it early."""
         if os.getpid() != self._pid:
             self._be_new()
         job = Job(call)
-
-        def work() -> None:
-            try:
-                job.run()
-            finally:
-                self._waits.discard(job)
-
         if waits:
             self._waits.add(job)
+        work = partial(job.run, partial(self._waits.discard, job))
         threading.Thread(target=work, name="metastore-async-alone", daemon=True).start()
         return job
 

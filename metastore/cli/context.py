@@ -81,7 +81,7 @@ def child_kinds(kind: str | None) -> list[str]:
     return [k.name for k in KINDS.values() if (kind in k.parents if kind else not k.parents)]
 
 
-def find(store: Store, path: str, wanted: str | None) -> Entity:
+def find(store: Managers, path: str, wanted: str | None) -> Entity:
     """Return the entity at ``path``. Raises EntityNotFound, or InvalidArgument where several kinds share the name."""
     names = parse_path(path)
     if wanted is not None:
@@ -104,7 +104,7 @@ def find(store: Store, path: str, wanted: str | None) -> Entity:
     return find(store, path, wanted)  # another process created it a moment ago
 
 
-def _of_kind(store: Store, names: tuple[str, ...], wanted: str) -> Entity:
+def _of_kind(store: Managers, names: tuple[str, ...], wanted: str) -> Entity:
     if wanted not in KINDS:
         for entity in unregistered_at(store, names):
             if entity.kind == wanted:
@@ -113,7 +113,7 @@ def _of_kind(store: Store, names: tuple[str, ...], wanted: str) -> Entity:
     return loaded
 
 
-def _suggestion(store: Store, kinds: list[str], names: tuple[str, ...]) -> str:
+def _suggestion(store: Managers, kinds: list[str], names: tuple[str, ...]) -> str:
     """Return a question that names the siblings with similar names, or nothing."""
     siblings: list[str] = []
     for kind in kinds:

@@ -9,6 +9,8 @@ import typer
 
 from metastore.cli.context import Json, KindOption, find, manager_of
 from metastore.cli.output import change_text, console, write, write_json, write_lines
+from metastore.cli.past import show_differences, when
+from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Version
 
 __all__ = ["register"]
@@ -29,18 +31,31 @@ class Difference(NamedTuple):
 
 def diff(
     ctx: typer.Context,
-    path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
-    before: Annotated[int, typer.Argument(metavar="V1", help="The version to compare with.")],
+    path: Annotated[str | None, typer.Argument(help="Such as lake.catalog.schema.table.", show_default=False)] = None,
+    before: Annotated[
+        int | None, typer.Argument(metavar="V1", help="The version to compare with.", show_default=False)
+    ] = None,
     after: Annotated[
         int | None, typer.Argument(metavar="V2", help="By default, the newest.", show_default=False)
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="Compare the tree at two positions or times: the first.", show_default=False),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", help="The second; by default, now.", show_default=False)] = None,
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Show what differs between two versions.
+    """Show what differs between two versions of an entity, or with --from between two positions or times.
 
-    It also shows the changes that led from one version to the other.
+    It also shows the changes that led from one to the other. With --from, PATH and all below it is compared.
     """
+    if since is not None:
+        with ctx.obj.open() as store:
+            show_differences(store.diff(when(since), None if until is None else when(until), under=path), json)
+        return
+    if path is None or before is None:
+        raise InvalidArgument("name what to compare: PATH and V1, or --from with a position or a time")
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         manager = manager_of(store, entity.kind)

@@ -69,6 +69,17 @@ def changes(
     limit: Annotated[
         int | None, typer.Option("--limit", help="How many changes at most.", min=0, show_default=False)
     ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only changes of this kind; can be repeated.", show_default=False)
+    ] = None,
+    under: Annotated[
+        str | None, typer.Option("--under", help="Only this entity and what is below it.", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", help="End after so many seconds without a change.", show_default=False),
+    ] = None,
     skip_unreadable: SkipUnreadable = False,
     json: Json = False,
 ) -> None:
@@ -78,7 +89,15 @@ def changes(
     """
     out = console()
     with ctx.obj.open() as store:
-        feed = store.changes(after=after, limit=limit, unreadable=left_out(skip_unreadable))
+        feed = store.changes(
+            after=after,
+            limit=limit,
+            unreadable=left_out(skip_unreadable),
+            kinds=kind or None,
+            under=under,
+            follow=follow,
+            timeout=timeout,
+        )
         if not json:
             write_lines(out, ([(_line(change), "")] for change in feed))
             return

@@ -10,12 +10,13 @@ import typer
 from metastore.cli.context import Json, KindOption, child_kinds, find, manager_of
 from metastore.cli.entity_view import show_entity, show_versions
 from metastore.cli.output import Line, console, short, write_json, write_lines
+from metastore.cli.past import AtOption, looked_at
 from metastore.cli.unregistered import explain, unregistered_below
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS
+from metastore.managers.all import Managers
 from metastore.names import format_path, parse_path
-from metastore.store import Store
 
 __all__ = ["entity_line", "register"]
 
@@ -24,10 +25,12 @@ def ls(
     ctx: typer.Context,
     path: Annotated[str | None, typer.Argument(help="By default, the metalakes.", show_default=False)] = None,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="All levels below.")] = False,
+    at: AtOption = None,
     json: Json = False,
 ) -> None:
     """List what is below a metalake, catalog or schema."""
-    with ctx.obj.open() as store:
+    with ctx.obj.open() as opened:
+        store = looked_at(opened, at)
         parent = None if path is None else _container(store, path)
         if json:
             below = _json(store, parent, recursive)
@@ -38,7 +41,7 @@ def ls(
         explain(kinds - KINDS.keys())
 
 
-def _lines(store: Store, parent: Entity | None, recursive: bool, kinds: set[str]) -> Iterator[Line]:
+def _lines(store: Managers, parent: Entity | None, recursive: bool, kinds: set[str]) -> Iterator[Line]:
     """Yield the lines of a tree; note the kinds that it shows."""
     if parent is not None:
         yield entity_line(parent, parent.path)
@@ -47,7 +50,7 @@ def _lines(store: Store, parent: Entity | None, recursive: bool, kinds: set[str]
         yield [(indent, "dim"), *entity_line(child, format_path([child.name]))]
 
 
-def _container(store: Store, path: str) -> Entity:
+def _container(store: Managers, path: str) -> Entity:
     """Return the container at ``path``, even if another entity shares its name."""
     names = parse_path(path)
     schema = store.schemas.load_many([names])[0] if len(names) > 2 else None
@@ -62,14 +65,14 @@ def _is_container(entity: Entity) -> bool:
     return entity.kind not in KINDS or bool(child_kinds(entity.kind))
 
 
-def _children(store: Store, parent: Entity | None) -> Iterator[Entity]:
+def _children(store: Managers, parent: Entity | None) -> Iterator[Entity]:
     for kind in child_kinds(None if parent is None else parent.kind):
         yield from manager_of(store, kind).list(parent)
     if parent is not None:
         yield from unregistered_below(store, parent)
 
 
-def _tree(store: Store, parent: Entity | None, recursive: bool, indent: str) -> Iterator[tuple[str, Entity]]:
+def _tree(store: Managers, parent: Entity | None, recursive: bool, indent: str) -> Iterator[tuple[str, Entity]]:
     """Yield each line's indentation and entity. It holds one path of the tree at a time, and reads one child ahead."""
     children = _children(store, parent)
     child = next(children, None)
@@ -94,7 +97,7 @@ def entity_line(entity: Entity, name: str) -> Line:
     return line
 
 
-def _json(store: Store, parent: Entity | None, recursive: bool) -> list[dict[str, Any]]:
+def _json(store: Managers, parent: Entity | None, recursive: bool) -> list[dict[str, Any]]:
     shown_children = []
     for child in _children(store, parent):
         shown: dict[str, Any] = {
@@ -114,6 +117,7 @@ def show(
     version: Annotated[
         int | None, typer.Option("--version", help="Show it as it was at this version.", show_default=False)
     ] = None,
+    at: AtOption = None,
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
@@ -121,7 +125,8 @@ def show(
 
     It shows the fields, a table's columns with the statistics of their data, and a model's versions.
     """
-    with ctx.obj.open() as store:
+    with ctx.obj.open() as opened:
+        store = looked_at(opened, at)
         entity = find(store, path, kind)
         if version is not None:
             _show_old(manager_of(store, entity.kind).load(entity, version=version), json)

@@ -14,6 +14,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.installed import GROUP
 from metastore.kinds.registry import KINDS, kind_named
+from metastore.managers.all import Managers
 from metastore.operation.guards import key_under, lookup
 from metastore.port.records import Node
 from metastore.store import Store
@@ -23,14 +24,16 @@ __all__ = ["explain", "unregistered_at", "unregistered_below"]
 _AT_ONCE: Final = 1000
 
 
-def unregistered_below(store: Store, parent: Entity) -> Iterator[Entity]:
-    """Yield the children of ``parent`` whose kinds are not registered, by kind and name."""
+def unregistered_below(store: Managers, parent: Entity) -> Iterator[Entity]:
+    """Yield the children of ``parent`` whose kinds are not registered, by kind and name. In the past: none."""
+    if not isinstance(store, Store):
+        return iter(())
     return _below(store, parent.record.chain[-1], None)
 
 
-def unregistered_at(store: Store, names: tuple[str, ...]) -> list[Entity]:
+def unregistered_at(store: Managers, names: tuple[str, ...]) -> list[Entity]:
     """Return the entities at the path ``names`` whose kinds are not registered."""
-    if len(names) < 2:
+    if len(names) < 2 or not isinstance(store, Store):
         return []
     return [entity for parent in _containers(store, names[:-1]) for entity in _below(store, parent, names[-1])]
 

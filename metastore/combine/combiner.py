@@ -12,7 +12,6 @@ from typing import TypeVar
 from metastore.combine.lane import Lane
 from metastore.combine.reads import Finds
 from metastore.combine.writes import KINDS, Writes
-from metastore.operation.operation import Operation
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
 from metastore.port.batches import Batches
@@ -26,15 +25,14 @@ T = TypeVar("T")
 class Combiner:
     """See the module. All sessions of one store share it."""
 
-    def __init__(self, session: Session, backend: Batches) -> None:
-        self._finds = Finds(session, backend, Lane(("find",), session.clock))
-        self._writes = Writes(backend, Lane(KINDS, session.clock))
+    def __init__(self, session: Session) -> None:
+        self._finds = Finds(session, Lane(("find",), session.clock))
+        self._writes = Writes(session, Lane(KINDS, session.clock))
 
     @classmethod
     def of(cls, session: Session) -> Combiner | None:
         """Return the combiner of a store; None if its backend gains nothing by batches."""
-        backend = session.backend
-        return cls(session, backend) if isinstance(backend, Batches) else None
+        return cls(session) if isinstance(session.backend, Batches) else None
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""
@@ -42,7 +40,4 @@ class Combiner:
 
     def perform(self, session: Session, request: Request[T], call: Call) -> T:
         """Run ``request`` until it is committed, or settled on a value or an error."""
-        waiting = self._writes.waiting(session, request, call)
-        if waiting is None:
-            return Operation(session, request, call).run()
-        return self._writes.run(waiting)
+        return self._writes.run(session, request, call)

@@ -23,7 +23,8 @@ much. An error or an interrupt in the leader hands the lane on at once. A forked
 
 **Other ways of waiting.** A request waits with a waker of the lane's clock: a thread on a lock; a task of an event loop
 so that other tasks run. A leader is then a task.
-:meth:`Lane.submit` and :meth:`Lane.result` are the two halves of ``run`` for requests that must not go alone.
+:meth:`Lane.submit` and :meth:`Lane.result` are the two halves of ``run`` for requests that must not go alone, and
+:meth:`Lane.lead` and :meth:`Lane.leave` are for one that goes alone.
 """
 
 from __future__ import annotations
@@ -176,15 +177,27 @@ class Lane(Generic[Q, A]):
 
         Raises ``expired()`` if the instant ``ends`` comes while the request waits in the queue.
         """
+        term = self.lead()
+        if term is None:
+            return self.result(self.submit(kind, request, ends), alone, together, expired)
+        try:
+            return alone(lambda: self.leave(term))
+        finally:
+            self.leave(term)
+
+    def lead(self) -> Term | None:
+        """Begin to lead, for one request that goes alone; None: somebody leads. The caller must :meth:`leave`."""
         if os.getpid() != self._pid:
             self._begin()
         if not self._token.acquire(False):
-            return self.result(self.submit(kind, request, ends), alone, together, expired)
+            return None
         term = self._term = Term()
-        try:
-            return alone(lambda: self._pass_on(term))
-        finally:
-            self._pass_on(term)
+        return term
+
+    def leave(self, term: Term) -> None:
+        """End a term, unless it has ended, and let the next one begin."""
+        if term.end():
+            self._elect()
 
     def submit(self, kind: str, request: Q, ends: float) -> Handle[Q, A]:
         """Put a request into the queue. Its thread must call :meth:`result` next."""
@@ -212,7 +225,7 @@ class Lane(Generic[Q, A]):
             raise
         finally:
             if handle.leads:
-                self._pass_on(handle.term)
+                self.leave(handle.term)
         return handle.take(alone)
 
     def _woken(self, handle: Handle[Q, A]) -> bool:
@@ -238,7 +251,7 @@ class Lane(Generic[Q, A]):
         batch = sorted([handle, *self._taken(handle.kind)], key=_number)
         try:
             tell = together(batch)
-            self._pass_on(handle.term)
+            self.leave(handle.term)
             tell()
         except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
             _log.debug("a batch of %s failed, and its %d requests go alone: %r", handle.kind, len(batch), error)
@@ -258,11 +271,6 @@ class Lane(Generic[Q, A]):
             if handle.decide("taken"):
                 taken.append(handle)
         return taken
-
-    def _pass_on(self, term: Term) -> None:
-        """End a term, unless it has ended, and let the next one begin."""
-        if term.end():
-            self._elect()
 
     def _elect(self) -> None:
         """Elect the next leader, or put the token back."""

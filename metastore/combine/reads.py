@@ -8,6 +8,7 @@ remembered, the request reads its whole path by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from metastore.combine.lane import Handle, Lane, Tell
 from metastore.deadlines import remaining
@@ -17,7 +18,7 @@ from metastore.operation.session import Session
 from metastore.port.batches import Batches, Below
 from metastore.port.records import ROOT, Lookup, Record, Resolved
 
-__all__ = ["Finds", "below", "parents_of"]
+__all__ = ["Finds", "batches", "below", "parents_of"]
 
 _DEEPEST = 16
 """How many names a path has at most that is looked for with others."""
@@ -26,23 +27,29 @@ _DEEPEST = 16
 class Finds:
     """The lane of reads."""
 
-    def __init__(self, session: Session, backend: Batches, lane: Lane[Below, Resolved]) -> None:
+    def __init__(self, session: Session, lane: Lane[Below, Resolved]) -> None:
         self._session = session
-        self._backend = backend
         self._lane = lane
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""
-        session = self._session
+        session, lane = self._session, self._lane
+        term = lane.lead()
+        if term is not None:
+            try:
+                return session.resolve_alone(lookup)
+            finally:
+                lane.leave(term)
         wanted = below(session, lookup)
         if wanted is None:
             return session.resolve_alone(lookup)
         ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
-        return self._lane.run("find", wanted, ends, lambda _: session.resolve_alone(lookup), self._together, _expired)
+        handle = lane.submit("find", wanted, ends)
+        return lane.result(handle, lambda _: session.resolve_alone(lookup), self._together, _expired)
 
     def _together(self, handles: Sequence[Handle[Below, Resolved]]) -> Tell:
         wanted = list(dict.fromkeys([handle.request for handle in handles]))
-        found = dict(zip(wanted, self._backend.find_below(wanted), strict=True))
+        found = dict(zip(wanted, batches(self._session).find_below(wanted), strict=True))
 
         def tell() -> None:
             for handle in handles:
@@ -51,6 +58,11 @@ class Finds:
                     handle.answer(answer)
 
         return tell
+
+
+def batches(session: Session) -> Batches:
+    """Return the session's backend, which sends batches."""
+    return cast(Batches, session.backend)
 
 
 def parents_of(lookup: Lookup) -> Lookup:

@@ -7,9 +7,11 @@ from typing import Any
 
 from metastore.combine.decided import MOST_BYTES, Decided, Waiter, bases, commit, missing
 from metastore.combine.lane import Tell
+from metastore.combine.reads import batches
 from metastore.combine.waiting import Left
 from metastore.operation.request import Proposal
-from metastore.port.batches import Batches, Results, Single
+from metastore.operation.session import Session
+from metastore.port.batches import Results, Single
 from metastore.port.commit import Conflicted, Insert, Unknown, Update
 from metastore.port.records import Record
 
@@ -21,26 +23,27 @@ Send = Callable[[Sequence[Single], int], Results | Conflicted | Unknown]
 class Creates:
     """Batches of creates. A request whose name is taken, or taken twice in the batch, is left to the full operation."""
 
-    def __init__(self, backend: Batches) -> None:
-        self._send: Send = backend.create_together
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def send(self, handles: Sequence[Waiter]) -> Tell:
         """Decide and commit; return what tells each request what it came to."""
-        return _sent(_proposals([(handle, None) for handle in handles]), [], self._send)
+        return _sent(_proposals([(handle, None) for handle in handles]), [], batches(self._session).create_together)
 
 
 class Drops:
     """Batches of drops, of what can have no children."""
 
-    def __init__(self, backend: Batches) -> None:
-        self._backend = backend
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def send(self, handles: Sequence[Waiter]) -> Tell:
         """Decide and commit; return what tells each request what it came to."""
-        found = list(zip(handles, bases(self._backend, handles), strict=True))
+        backend = batches(self._session)
+        found = list(zip(handles, bases(backend, handles), strict=True))
         nowhere = [one for handle, seen in found if seen is False for one in missing(handle)]
         there = [(handle, seen) for handle, seen in found if isinstance(seen, Record)]
-        return _sent(_proposals(there), nowhere, self._backend.exclusive_together)
+        return _sent(_proposals(there), nowhere, backend.exclusive_together)
 
 
 def _proposals(found: Sequence[tuple[Waiter, Record | None]]) -> list[Decided]:
@@ -67,7 +70,7 @@ def _row(proposal: Any) -> tuple[Hashable, int]:
     if not isinstance(proposal, Proposal) or proposal.reads or proposal.skip_existing or len(proposal.writes) != 1:
         raise Left
     write = proposal.writes[0]
-    if any(guard.exclusive for guard in proposal.guards):
+    if proposal.exclusive or any(guard.exclusive for guard in proposal.guards):
         raise Left
     if isinstance(write, Insert) and write.id is None:
         return (write.parent_id, write.family, write.key), len(write.doc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 from uuid import UUID
@@ -23,7 +24,7 @@ from metastore.port.records import ROOT, Known, Lookup, Node, Origin, Record, Re
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import call_hooks
 
-__all__ = ["AGAIN", "ROUNDS", "Left", "Waiting", "waiting"]
+__all__ = ["ROUNDS", "Left", "Waiting", "waiting"]
 
 T = TypeVar("T")
 
@@ -31,8 +32,6 @@ ROUNDS: Final = 2
 """How many batches a request loses before it is announced."""
 _GRACE: Final = 0.5
 """How long a request that is interrupted tries to withdraw what may be in flight (seconds)."""
-AGAIN: Final[Any] = object()
-"""The answer to a write that lost, and goes into another batch."""
 
 
 class Left(Exception):
@@ -63,6 +62,11 @@ class Waiting(Generic[T]):
     """It was in a batch."""
     given_up: bool = False
     """Its caller was interrupted: a batch that has not decided it yet leaves it out."""
+
+    @property
+    def key(self) -> Hashable:
+        """What it is about: where its entity is looked for, or the entity's id."""
+        return self.below if self.record is None or self.below is not None else self.record.chain[-1].id
 
     def decide(self, found: Record | None) -> Proposal[T] | T:
         """Return what to commit, or the value of a call that changes nothing. Raises the call's error, and Left."""
@@ -98,17 +102,24 @@ class Waiting(Generic[T]):
             self._report(None, elapsed, None, None)
 
     def overtaken(self, expected: int, newest: Record) -> None:
-        """Take up the newest record, after a lost batch."""
-        session, entity_id = self.session, newest.chain[-1].id
-        self.lost += 1
+        """Take up the newest record, after a batch that lost to another process's commit."""
         self.record = newest
-        session.metrics.conflict(self.request.verb, "self", entity_id)
-        session.metrics.overtaken(newest.version - expected)
-        if self.lost >= ROUNDS and self.request.merge is not None:
-            names = self.request.merge.names
-            session.hot.note(entity_id, names and (self.request.merge.kind, names))
+        self.session.metrics.overtaken(newest.version - expected)
+        self._lost("self", newest.chain[-1].id, expected)
+
+    def hindered(self, record: Record) -> None:
+        """Try again on the same record, after a batch that met intents: the next one carries them."""
+        self.record = record
+        self._lost("pending", record.chain[-1].id, record.version)
+
+    def _lost(self, cause: str, entity_id: int, expected: int) -> None:
+        session, merge = self.session, self.request.merge
+        self.lost += 1
+        session.metrics.conflict(self.request.verb, cause, entity_id)
+        if self.lost >= ROUNDS and merge is not None:
+            session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
         if session.policy.hooks:
-            self._report("self", session.clock.monotonic() - self.started, entity_id, expected)
+            self._report(cause, session.clock.monotonic() - self.started, entity_id, expected)
 
     def _report(self, cause: str | None, elapsed: float, entity_id: int | None, expected: int | None) -> None:
         number = self.lost + (cause is None)
@@ -118,8 +129,7 @@ class Waiting(Generic[T]):
 
 def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
     """Return a request as one that may travel with others; None if it cannot."""
-    if request.where is None or call.lease is not None or call.operation_id is not None:
-        return None
+    assert request.where is not None
     place: Below | None = None
     record: Record | None = None
     try:

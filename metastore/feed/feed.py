@@ -14,7 +14,7 @@ from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
 from metastore.clock import Clock
-from metastore.errors import InvalidArgument
+from metastore.errors import HistoryGone, InvalidArgument
 from metastore.feed.visible import seen_steps
 from metastore.governance.access import Access
 from metastore.kinds.entity import Change
@@ -24,11 +24,14 @@ from metastore.port.backend import Backend, Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["changes", "position_of"]
+__all__ = ["changes", "number_in", "position_of", "steps_between"]
 
 _PAGE = 500
 _PATIENCE = 1.0
 """How long the feed waits for a commit in flight below one that is visible, in seconds."""
+
+_PAUSE = 0.005
+"""How often the feed looks whether a commit in flight is over, in seconds."""
 
 _NUMBER, _MARK = 16, 8
 """How many hexadecimal digits a position has for its number, and for the operation."""
@@ -38,6 +41,15 @@ _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 def position_of(epoch: str, seq: int, operation_id: UUID | None = None) -> str:
     """Return the position of a number in an epoch; without an operation, no change needs to be at it."""
     return f"{epoch}-{seq:016x}{_mark(operation_id)}"
+
+
+def number_in(backend: Feed, position: str) -> int:
+    """Return the number in a position. Raises InvalidArgument for one of another database, or a lost one."""
+    epoch, collected = backend.feed_start()
+    seq, mark = _parse(position, epoch)
+    if mark:
+        _check_restored(backend, position, seq, mark, collected)
+    return seq
 
 
 def _mark(operation_id: UUID | None) -> str:
@@ -71,8 +83,8 @@ def changes(
     """Yield the changes after a position, oldest first, up to the last one that is decided.
 
     ``access``: for which user they are, which sees some of them; None: all.
-    Raises InvalidArgument for a position of another database, for one that was lost when a backup was put back, and for
-    one after which gc has removed changes.
+    Raises InvalidArgument for a position of another database and for one that was lost when a backup was put back,
+    HistoryGone for one after which gc has removed changes.
     """
     check_unreadable(unreadable)
     if limit is not None:
@@ -122,7 +134,31 @@ def _follow(
         if not page.held:
             if clock.monotonic() > patience:
                 return
-            clock.sleep(0.005)
+            clock.sleep(_PAUSE)
+
+
+def steps_between(backend: Backend, clock: Clock, low: int, high: int, *, together: bool = True) -> Iterator[Step]:
+    """Yield the steps that the past shows at position ``high`` and not at ``low``, in the feed's order.
+
+    A commit of several rows counts from its last position on, so that its first rows may lie up to ``low``. Not
+    ``together``: each row counts at its own position.
+    """
+    seq, begun = low, set[UUID]()
+    while seq < high:
+        page = backend.feed(seq, _PAGE)
+        for step in page.rows:
+            seq = step.seq or seq
+            if seq > high:
+                return
+            if step.through is None or not together:
+                yield step
+            elif step.through <= high and step.operation_id not in begun:
+                begun.add(step.operation_id)
+                yield from backend.steps(step.operation_id)
+        if page.held and len(page.rows) < _PAGE:
+            return
+        if not page.held:
+            clock.sleep(_PAUSE)
 
 
 def _has_gap(rows: list[Step], after: int) -> bool:
@@ -131,9 +167,10 @@ def _has_gap(rows: list[Step], after: int) -> bool:
 
 def _check_collected(epoch: str, collected: int, seq: int) -> None:
     if collected > seq:
-        raise InvalidArgument(
+        raise HistoryGone(
+            position_of(epoch, collected),
             f"gc has removed changes after the position {position_of(epoch, seq)}; "
-            "read the tables again, then follow the feed from its start"
+            "read the tables again, then follow the feed from its start",
         )
 
 

@@ -9,7 +9,7 @@ from metastore.errors import InvalidArgument
 from metastore.feed.feed import changes
 from metastore.feed.scope import Scope
 from metastore.kinds.entity import Change, Entity
-from metastore.kinds.registry import KINDS, OWNED_KINDS
+from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS
 from metastore.managers.page import Page, clean_size
 from metastore.names import Path
 from metastore.operation.session import Session
@@ -57,7 +57,8 @@ def _kinds(kinds: Iterable[str]) -> frozenset[str]:
     for one in words:
         if not isinstance(one, str):
             raise InvalidArgument(f"a kind is a word such as table, not {shown(one)}")
-        if one not in KINDS and one not in OWNED_KINDS and one != LEASE:
-            known = ", ".join(sorted({*KINDS, *OWNED_KINDS, LEASE}))
+        known_kinds = {*KINDS, *OWNED_KINDS, *RELATIONSHIPS, LEASE}
+        if one not in known_kinds:
+            known = ", ".join(sorted(known_kinds))
             raise InvalidArgument(f"there is no kind {one!r}; known are {known}")
     return frozenset(words)

@@ -7,7 +7,9 @@ returned, is never outrun: it raises one of these scope versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -20,10 +22,23 @@ from metastore.port.backend import Backend
 from metastore.port.commit import ROOT_ID
 from metastore.port.search import Search
 
-__all__ = ["Access", "Want"]
+__all__ = ["Access", "Evidence", "Want", "guessing"]
 
+_GUESSED: ContextVar[list[bool] | None] = ContextVar("guessed", default=None)
+"""Where a read inside of an attempt that may guess notes that it did; None: reads ask whether their evidence holds."""
 _BLOCK: Final = 64
 """How many ids are reserved at once."""
+
+
+@contextmanager
+def guessing(allowed: bool) -> Iterator[list[bool]]:
+    """Let reads trust remembered evidence meanwhile, if that is ``allowed``; the list says whether one did."""
+    guessed = list[bool]()
+    token = _GUESSED.set(guessed if allowed else None)
+    try:
+        yield guessed
+    finally:
+        _GUESSED.reset(token)
 
 
 class Want(NamedTuple):
@@ -113,7 +128,10 @@ class Access:
             if known is not None and known.stands_at(chain) and (verdicts := sees(known.facts))[-1].allowed:
                 found[n] = known
                 rests |= known.rests_on(verdicts)
-        if rests and not self.backend.hold(sorted(rests.items())):
+        guessed = _GUESSED.get()
+        if rests and guessed is not None:
+            guessed.append(True)  # the commit guards it, and whatever else comes of it is decided again
+        elif rests and not self.backend.hold(sorted(rests.items())):
             found = {}
         others = [n for n in range(len(chains)) if n not in found]
         for n, known in zip(others, self.read([chains[n] for n in others]), strict=True):

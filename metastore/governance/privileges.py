@@ -75,7 +75,7 @@ _NEEDS: Final[Mapping[str, Needs]] = {
         see=("select_table", "modify_table"),
         create=("create_table",),
         alter=("modify_table",),
-        own={"partition": ("modify_table",), "statistic": ("modify_table",)},
+        own=dict.fromkeys(("partition", "partition_statistic", "statistic"), ("modify_table",)),
     ),
     "view": Needs(see=("select_view",), create=("create_view",)),
     "fileset": Needs(

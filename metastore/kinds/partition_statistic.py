@@ -1,6 +1,7 @@
 """The statistics of one partition: an owned row of the table, under the partition's name.
 
-The row names the partition's id, so that a partition that is dropped and made again does not inherit it.
+It belongs to the partition that was there when it was made: the one with the lower id. A partition that is dropped and
+made again does not inherit it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from metastore.kinds.entity import Owned
-from metastore.kinds.field import as_stored, doc_field
+from metastore.kinds.field import doc_field
 from metastore.kinds.json_object import clean_json_object
 from metastore.kinds.kind import OwnedKind
 
@@ -19,9 +20,8 @@ __all__ = ["PARTITION_STATISTIC", "PartitionStatistic"]
 
 
 class PartitionStatistic(Owned):
-    """The values of the partition with the id ``partition``, by their names."""
+    """The values of a partition, by their names."""
 
-    partition: int = doc_field(as_stored)
     values: Mapping[str, Any] = doc_field(
         partial(clean_json_object, what="a partition's statistics"), decode=MappingProxyType
     )

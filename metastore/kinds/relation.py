@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from metastore.arguments import items, shown
@@ -46,6 +47,7 @@ class Relationship(Owned):
     value: str = doc_field(as_stored)
 
 
+@lru_cache(1024)
 def relation_doc(to_id: int, column_id: int, value: str) -> str:
     """Return the document that history keeps of a relation."""
     return to_json({"comment": None, "properties": {}, "other_id": to_id, "column_id": column_id, "value": value})

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Unpack, cast
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
+from metastore.governance.privileges import check_privilege, effect_of, known_privilege
 from metastore.kinds.entity import Entity, utc
 from metastore.kinds.kind import Kind
 from metastore.kinds.principal import Group, Role, User
@@ -26,6 +27,7 @@ from metastore.managers.relations import RelationManager, Wanted
 from metastore.managers.target import Target
 from metastore.names import Path, exact_text, format_path
 from metastore.operation.session import ManagerSession
+from metastore.port.records import Record
 from metastore.port.relations import RelationRecord, in_one_metalake
 
 __all__ = ["Groups", "Owners", "Roles", "Users"]
@@ -110,7 +112,7 @@ class Roles(Manager[Role]):
     def __init__(self, session: ManagerSession, kind: Kind) -> None:
         super().__init__(session, kind)
         self._members = RelationManager(session, MEMBERSHIP, repeats=True)
-        self._grants = RelationManager(session, GRANT)
+        self._grants = RelationManager(session, GRANT, _check_grant)
 
     @shows_options(CreateOptions)
     def create(self, path: Path, **options: Unpack[CreateOptions]) -> Role:
@@ -132,7 +134,7 @@ class Roles(Manager[Role]):
 
         ``kind`` says what stands at a path. Raises EntityNotFound, InvalidArgument.
         """
-        value = f"{_effect(effect)}:{clean_privilege(privilege)}"
+        value = f"{_effect(effect)}:{known_privilege(privilege)}"
         made = self._grants.relate(Wanted(end_of(role, ("role",)), end_of(on, (), kind), value), options)
         return Grant(
             id=made.id,
@@ -183,6 +185,11 @@ class Roles(Manager[Role]):
     def members(self, role: Target) -> Iterator[User | Group]:
         """Yield the users and groups that have a role, by id. Raises EntityNotFound."""
         return cast(Iterator[User | Group], leading_to(self._session, MEMBERSHIP, end_of(role, ("role",))))
+
+
+def _check_grant(role: Record, on: Record, value: str, column: int) -> None:  # noqa: ARG001  (a Judge)
+    """Raise InvalidArgument for a privilege that an object of this kind cannot have: it would never count."""
+    check_privilege(effect_of(value)[0], on.chain[-1].kind)
 
 
 def clean_privilege(privilege: Any) -> str:

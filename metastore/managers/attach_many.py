@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["attach_many"]
 
 _CHUNK: Final = 1000
+_WRITERS: Final = 2
+"""How many chunks are written at once: one is read and prepared while the database applies another."""
 
 
 def attach_many(
@@ -38,7 +43,17 @@ def attach_many(
     """Write a relation for each row; return how many are new."""
     if relation.exclusive:
         raise InvalidArgument(f"{relation.name} is exclusive; attach one by one")
-    return sum(_write(session, relation, chunk, judge, call) for chunk in _chunks(rows, wanted))
+    chunks = _chunks(rows, wanted)
+    if session.in_transaction:
+        return sum(_write(session, relation, chunk, judge, call) for chunk in chunks)
+    # while chunks are written, the next one is prepared; the first error ends it
+    with ThreadPoolExecutor(_WRITERS, "metastore-attach-many") as writers:
+        written, running = 0, deque[Future[int]]()
+        for chunk in chunks:
+            if len(running) == _WRITERS:
+                written += running.popleft().result()
+            running.append(writers.submit(copy_context().run, _write, session, relation, chunk, judge, call))
+        return written + sum(one.result() for one in running)
 
 
 def _chunks(rows: Iterable[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], Wanted]) -> Iterator[list[Wanted]]:
@@ -57,10 +72,13 @@ _KEYS: Final = frozenset({"target", "kind", "column", "value"})
 
 def _write(session: ManagerSession, relation: Relation, chunk: list[Wanted], judge: Judge, call: Call) -> int:
     def attempt(view: View) -> Proposal[int] | int:
-        other, *targets = find_ends(View(view.backend, False), chunk[0].other, *[one.target for one in chunk])
+        fresh = View(view.backend, False)
+        (other,) = find_ends(fresh, chunk[0].other)
+        targets = find_ends(fresh, *[one.target for one in chunk])  # paths of one kind: one statement for all
         relation.check_end(other.chain[-1].kind, far=True)
         check_in_use(other.chain[:-1])
-        made = [_one(relation, one, target, other, judge) for one, target in zip(chunk, targets, strict=True)]
+        path = path_of(other)
+        made = [_one(relation, one, target, other, path, judge) for one, target in zip(chunk, targets, strict=True)]
         writes = tuple({(w.from_id, w.column_id, w.value): w for w in made}.values())
         guards = {g.id: g for record in (other, *targets) for g in guards_of(record.chain)}
         return Proposal(
@@ -77,15 +95,15 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[Wanted], jud
     return perform(session, request, call)
 
 
-def _one(relation: Relation, wanted: Wanted, target: Record, other: Record, judge: Judge) -> Relate:
+def _one(relation: Relation, wanted: Wanted, target: Record, other: Record, path: str, judge: Judge) -> Relate:
     node, far = target.chain[-1], other.chain[-1]
     if target.chain[0].id != other.chain[0].id:
-        raise InvalidArgument(f"{path_of(target)} and {path_of(other)} are in two metalakes")
+        raise InvalidArgument(f"{path_of(target)} and {path} are in two metalakes")
     relation.check_end(node.kind, far=False)
     check_in_use(target.chain[:-1])
     column, value = column_id(target, wanted.column), NO_VALUE if wanted.value is None else wanted.value
     judge(target, other, value, column)
     slot = ONLY if relation.exclusive else far.id
-    event = event_of(relation, "create", path_of(target), path_of(other))
+    event = event_of(relation, "create", path_of(target), path)
     doc = relation_doc(far.id, column, value)
     return Relate(node.id, relation.name, slot, column, value, far.id, 0, doc, event)

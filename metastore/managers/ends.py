@@ -13,7 +13,7 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import Kind
-from metastore.kinds.registry import KINDS
+from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target, missing
 from metastore.names import format_path, parse_path
 from metastore.operation.request import View
@@ -49,7 +49,7 @@ def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
     """Return the lookups of a path, each with the kinds that it may find. Raises InvalidArgument for a wrong depth."""
     assert isinstance(end.target, tuple)
     found: dict[Lookup, tuple[Kind, ...]] = {}
-    for kind in [KINDS[name] for name in end.kinds or KINDS]:
+    for kind in [kind_named(name) for name in end.kinds or KINDS]:
         families = families_of(kind, len(end.target))
         if families is not None:
             lookup = Lookup(families, end.target)

@@ -84,8 +84,10 @@ class Policies(_Attachable[Policy]):
 
 def _check_allowed(target: Record, tag: Record, value: str, column: int) -> None:  # noqa: ARG001  (a Judge)
     """Raise InvalidArgument for a value that the tag does not allow."""
+    if value == NO_VALUE:
+        return
     allowed = json.loads(tag.doc)["allowed_values"]
-    if value != NO_VALUE and allowed and value not in allowed:
+    if allowed and value not in allowed:
         raise InvalidArgument(f"the tag {path_of(tag)} allows the values {', '.join(allowed)}, not {value!r}")
 
 

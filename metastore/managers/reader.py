@@ -13,12 +13,12 @@ from metastore.kinds.kind import Kind
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import Guards, Key, Nodes, PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, find, of_kind
-from metastore.names import Path, format_path, parse_path
+from metastore.managers.target import Target, find, missing, names_of
+from metastore.names import Path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.outcome import entity_at
-from metastore.operation.request import View
-from metastore.operation.session import ManagerSession
+from metastore.operation.request import View, committed
+from metastore.operation.session import Caches, Found, ManagerSession
 from metastore.operation.timed import timing
 from metastore.port.backend import Reads
 from metastore.port.commit import LIVE
@@ -46,32 +46,63 @@ class Reader(Generic[E]):
 
     def load(self, target: Target, version: int | None) -> E:
         """Return the entity as it is now, or as it was at ``version``."""
+        cache = self._session.cache if version is None else None
         if isinstance(target, Entity):
-            record = find(View(self._backend, False), self._kind, target)
+            entity = self._in_hand(target) if cache is None else self._in_hand_cached(cache, target)
         else:
             names = parse_path(target)
-            record = of_kind(self._kind, names, self._session.resolve(lookup(self._kind, names)))
-        origin = self._backend.origin
+            found = self._at(names) if cache is None else self._cached(cache, names)
+            if not isinstance(found, Entity):
+                raise missing(names, found)
+            entity = cast(E, found)
         if version is None:
-            return cast(E, self._kind.entity(record, origin))
+            return entity
         version = positive_integer(version, "a version")
-        for step in self._backend.history(record.chain[-1].id, version - 1, 1):
-            entity = entity_at(step, origin=origin)
-            if step.version == version and entity is not None:
-                return cast(E, entity)
-        path = format_path([n.name for n in record.chain])
-        raise EntityNotFound(path, f"{path} has no version {version} in its history; see the manager's history()")
+        origin = self._backend.origin
+        for step in self._backend.history(entity.id, version - 1, 1):
+            past = entity_at(step, origin=origin)
+            if step.version == version and past is not None:
+                return cast(E, past)
+        raise EntityNotFound(
+            entity.path, f"{entity.path} has no version {version} in its history; see the manager's history()"
+        )
+
+    def _in_hand(self, target: Entity) -> E:
+        record = find(View(self._backend, False), self._kind, target)
+        return cast(E, self._kind.entity(record, self._backend.origin))
+
+    def _in_hand_cached(self, cache: Caches, target: Entity) -> E:
+        names_of(self._kind, target)
+        committed(self._backend, target)  # raises for an entity of another database
+        return cast(E, cache.read((self._kind.name, target.id), (), lambda: self._in_hand(target)))
+
+    def _at(self, names: tuple[str, ...]) -> Found:
+        """Return what is at a path: the entity, or the nodes as far as it leads."""
+        resolved = self._session.resolve(lookup(self._kind, names))
+        return self._mine(resolved.record) or resolved.nodes
+
+    def _cached(self, cache: Caches, names: tuple[str, ...]) -> Found:
+        return cache.read((self._kind.name, names), names, lambda: self._at(names))
 
     def load_many(self, paths: Iterable[Path]) -> list[E | None]:
         """Return the entity at each path, or None, in one round trip."""
-        lookups = [lookup(self._kind, parse_path(path)) for path in items(paths, "paths")]
-        resolved = self._backend.resolve(lookups) if lookups else []
-        return [self._mine(one.record) for one in resolved]
+        wanted = [parse_path(path) for path in items(paths, "paths")]
+        lookups = [lookup(self._kind, names) for names in wanted]
+        cache = self._session.cache
+        if not lookups:
+            return []
+        if cache is None:
+            return [self._mine(one.record) for one in self._backend.resolve(lookups)]
+        kept = cache.read_many(
+            [((self._kind.name, names), names) for names in wanted],
+            lambda: [self._mine(one.record) or one.nodes for one in self._backend.resolve(lookups)],
+        )
+        return [cast(E, one) if isinstance(one, Entity) else None for one in kept]
 
     def exists(self, path: Path) -> bool:
         """Whether a live entity of this kind is at ``path``."""
-        resolved = self._session.resolve(lookup(self._kind, parse_path(path)))
-        return self._mine(resolved.record) is not None
+        names, cache = parse_path(path), self._session.cache
+        return isinstance(self._at(names) if cache is None else self._cached(cache, names), Entity)
 
     def _mine(self, record: Record | None) -> E | None:
         """Return the entity, if it is one of this kind and not of another of its family."""

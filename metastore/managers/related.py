@@ -6,7 +6,6 @@ What is read at once is true at one instant: a relation with both its ends and a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from metastore.errors import EntityNotFound
 from metastore.kinds.entity import Entity
@@ -22,8 +21,8 @@ from metastore.port.relations import NO_COLUMN, End, Related, RelationRecord, in
 
 __all__ = ["live_relating", "related_end", "related_to", "relating_to"]
 
-_PAGE: Final = 1000
-"""How many entries of the index one read looks at; the live ones among them may be fewer."""
+_FIRST, _PAGE = 100, 1000
+"""How many entries of the index the first read, and each later one, looks at; the live ones may be fewer."""
 
 Row = tuple[RelationRecord, End]
 
@@ -107,9 +106,9 @@ def live_relating(
     A relation of a column may have lost its column.
     """
     (record,) = find_ends(View(backend, trusting=True), end)
-    after = (value or "", 0, -1)
+    after, size = (value or "", 0, -1), _FIRST
     while True:
-        page = backend.relating(record.chain[-1].id, relation.name, value, after, _PAGE)
+        page = backend.relating(record.chain[-1].id, relation.name, value, after, size)
         names = tuple([n.name for n in record.chain])
         path = format_path(names)
         if page is None or not page.end.live:
@@ -119,7 +118,7 @@ def live_relating(
         for row, target, doc in page.rows:
             if in_one_metalake(target, page.end):
                 yield row, target, doc, page.end
-        if len(page.rows) < _PAGE:
+        if len(page.rows) < size:
             return
-        last = page.rows[-1][0]
+        size, last = _PAGE, page.rows[-1][0]
         after = last.value, last.from_id, last.column_id

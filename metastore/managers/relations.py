@@ -70,16 +70,14 @@ class RelationManager:
 
     # --- what a caller names
 
-    def _ends(self, target: Target, other: Target, kind: str | None) -> tuple[EndOf, EndOf]:
-        return end_of(target, self._relation.from_kinds, kind), end_of(other, self._relation.to_kinds)
-
     def _wanted(
-        self, target: Target, other: Target, value: str | None, column: Path | None, kind: str | None
+        self, target: Target, other: Target | EndOf, value: str | None, column: Path | None, kind: str | None
     ) -> Wanted:
         names = None if column is None else parse_path(column)
         if names is not None and not self._relation.columns:
             raise InvalidArgument(f"{self._relation.name} goes from an entity, not from a column")
-        return Wanted(*self._ends(target, other, kind), value, names)
+        far = other if isinstance(other, EndOf) else end_of(other, self._relation.to_kinds)
+        return Wanted(end_of(target, self._relation.from_kinds, kind), far, value, names)
 
     # --- writing
 
@@ -243,10 +241,11 @@ class RelationManager:
         ``rows`` have ``target``, and may have ``kind``, ``column`` and ``value``. They are committed in chunks; what is
         there already is left, so that it can be run again after an error. Raises what ``attach`` raises.
         """
+        far = end_of(other, self._relation.to_kinds)
 
         def wanted(row: Mapping[str, Any]) -> Wanted:
             value = clean_value_of(row.get("value"))
-            return self._wanted(row["target"], other, value, row.get("column"), row.get("kind"))
+            return self._wanted(row["target"], far, value, row.get("column"), row.get("kind"))
 
         return bulk.attach_many(self._session, self._relation, rows, wanted, self._judge, call_from(options))
 

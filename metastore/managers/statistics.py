@@ -7,7 +7,7 @@ names are for tools, such as the crawler, which keep whole sets of figures under
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Unpack
 
 from metastore.arguments import items, shown
@@ -26,7 +26,7 @@ from metastore.names import clean_name, clean_text
 from metastore.operation.guards import guards_of
 from metastore.operation.request import Proposal, View
 from metastore.operation.session import ManagerSession
-from metastore.port.commit import Put
+from metastore.port.commit import Delete, Put
 from metastore.port.records import Node, OwnedRecord
 
 __all__ = ["Statistics"]
@@ -155,20 +155,41 @@ class Statistics(OwnedManager[Statistic]):
             if after == before and (row is not None or not after):
                 check_standing(view, nodes)
                 return 0
-            doc = dump(PARTITION_STATISTIC.document(None, {}, {"partition": there.id, "values": after}), (partition,))
-            event = rows.event("create" if row is None else "alter", None if row is None else path, path)
-            version, row_id = (0, 0) if row is None else (row.version, row.id)
-            write = Put(nodes[-1].id, PARTITION_STATISTIC.name, partition, version, doc, event, row_id)
-            return Proposal(guards_of(nodes), (write,), lambda _: max(0, len(before) - len(after)))
+            doc = dump(PARTITION_STATISTIC.document(None, {}, {"values": after}), (partition,))
+            writes = tuple(_writes(rows, nodes[-1].id, partition, doc, path, row, stale=not _fits(there, row)))
+            return Proposal(guards_of(nodes), writes, lambda _: max(0, len(before) - len(after)))
 
         return rows._run("write", attempt, call_of(options), table, partition, len, lambda: arguments)  # noqa: SLF001  (the same class)
 
 
 def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str, Any]:
     """Return the values of a partition, unless they are of an earlier one of this name."""
-    doc = {} if row is None else json.loads(row.doc)
-    fits = partition is not None and doc.get("partition") == partition.id
-    return dict(doc["values"]) if fits else {}
+    return {} if row is None or not _fits(partition, row) else dict(json.loads(row.doc)["values"])
+
+
+def _fits(partition: OwnedRecord | None, row: OwnedRecord | None) -> bool:
+    """Whether a row is of this partition: ids grow, so that one of an earlier partition has a lower id."""
+    return partition is not None and row is not None and row.id > partition.id
+
+
+def _writes(
+    rows: OwnedManager[PartitionStatistic],
+    table_id: int,
+    name: str,
+    doc: str,
+    path: str,
+    row: OwnedRecord | None,
+    *,
+    stale: bool,
+) -> Iterator[Put | Delete]:
+    """Yield what writes the values of a partition; a row of an earlier partition of this name goes first."""
+    kind = PARTITION_STATISTIC.name
+    if row is not None and stale:
+        yield Delete(table_id, kind, name, row.version, rows.event("drop", path, None), row.id)
+    if row is None or stale:
+        yield Put(table_id, kind, name, 0, doc, rows.event("create", None, path))
+    else:
+        yield Put(table_id, kind, name, row.version, doc, rows.event("alter", path, path), row.id)
 
 
 def _shown(name: str, values: Mapping[str, Any]) -> Any:

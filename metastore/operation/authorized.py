@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument, PermissionDenied
-from metastore.governance.access import Access, Want
+from metastore.governance.access import Access, Want, guessing
 from metastore.governance.evidence import Known, Nodes
 from metastore.governance.privileges import OWNER
 from metastore.kinds.entity import Entity
@@ -44,7 +44,12 @@ def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
     check_principal(access, call)
 
     def attempt(view: View) -> Proposal[T] | T:
-        decided = request.attempt(view)
+        with guessing(view.trusting) as guessed:
+            try:
+                decided = request.attempt(view)
+            finally:
+                if guessed:
+                    view.guess()
         return _guarded(access, view, decided) if isinstance(decided, Proposal) else decided
 
     def replay(steps: Sequence[Step]) -> T:

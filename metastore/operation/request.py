@@ -130,7 +130,7 @@ def committed(backend: Reads, entity: Entity) -> bool:
             f"{entity.path} (id {entity.id}) is an entity of another database, or of this one before it was restored; "
             "load it from this store"
         )
-    return origin.committed
+    return origin.committed and here.committed  # a view of the past trusts no entity of today
 
 
 class View:

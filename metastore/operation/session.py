@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, TypeVar, cast
@@ -10,16 +11,17 @@ from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.governance.access import Access
 from metastore.governance.seen import Seen
+from metastore.kinds.entity import Entity
 from metastore.metrics import Metrics
 from metastore.operation.hot import Hot
 from metastore.operation.recent import Recent
 from metastore.operation.request import Call, Request
 from metastore.port.backend import Backend, Reads
-from metastore.port.records import Lookup, Resolved
+from metastore.port.records import Lookup, Node, Resolved
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
-__all__ = ["Combines", "ManagerSession", "Session"]
+__all__ = ["Caches", "Combines", "Found", "ManagerSession", "Session"]
 
 
 T = TypeVar("T")
@@ -34,6 +36,24 @@ class Combines(Protocol):
 
     def perform(self, session: Session, request: Request[T], call: Call) -> T:
         """Run a request until it is committed, or settled on a value or an error."""
+        ...
+
+
+Found = Entity | tuple[Node, ...]
+"""What a path led to: the entity; or, where there is none, the live nodes as far as they go."""
+
+
+class Caches(Protocol):
+    """The door to :mod:`metastore.cache`, which stands above this folder."""
+
+    def read(self, key: Hashable, names: tuple[str, ...], ask: Callable[[], Found]) -> Found:
+        """Return what is at ``names`` (() for an id) at an instant of this call; ``ask`` asks the database."""
+        ...
+
+    def read_many(
+        self, wanted: Sequence[tuple[Hashable, tuple[str, ...]]], ask: Callable[[], list[Found]]
+    ) -> list[Found]:
+        """Return what is at each key and path, all at one instant; ``ask`` asks the database for all of it."""
         ...
 
 
@@ -59,6 +79,8 @@ class ManagerSession:
     """A view's own deadline holds for its reads too. (A store's deadline holds for them in the backend.)"""
     access: Access | None = None
     """The rights of the user for whom it works; None: it is trusted."""
+    cache: Caches | None = field(default=None, init=False)
+    """Keeps what is read; None: nothing does. A transaction has none: it reads the database."""
     _epoch: str | None = None
 
     def epoch(self) -> str:
@@ -119,8 +141,9 @@ class Session(ManagerSession):
         """Return a session that sees and does what a user may, and shares all else."""
         bound = copy(self)
         bound.principal, bound.access = access.who.name, access
-        bound.combiner = None  # what travels together is not checked for one user
+        bound.cache = None  # it knows no user
         bound.backend = cast(Backend, Seen(self.backend, access))
+        bound.combiner = None  # calls that travel together read and write through the store's own backend
         return bound
 
     def of_transaction(self) -> Session:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from metastore.port.commit import Commit, Entry, Help, Mark, Outcome
 from metastore.port.leases import LeaseRows
+from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
     Child,
     Known,
@@ -33,6 +34,7 @@ from metastore.port.rights import RightRows, Whose
 from metastore.port.search import Matches, Search
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
+from metastore.port.touched import Touched
 
 __all__ = [
     "DRIFT",
@@ -48,6 +50,7 @@ __all__ = [
     "Feed",
     "Guards",
     "Intents",
+    "Limits",
     "Marks",
     "Matches",
     "Reads",
@@ -59,7 +62,7 @@ __all__ = [
 ]
 
 
-FORMAT = 5
+FORMAT = 6
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
@@ -76,6 +79,19 @@ MOST_AHEAD = 5_000_000
 
 DRIFT = 60_000_000
 """How far a caller's clock may be from the database's (µs): it dates the operation ids that callers give."""
+
+
+class Limits(NamedTuple):
+    """What gc may delete of the history."""
+
+    before: int
+    """Steps that are older than this (µs since 1970)."""
+    horizon: int
+    """The last position of the past that nobody needs: no step after it is older than ``before``."""
+    keep: int
+    """The newest ``keep`` versions of what still exists stay."""
+    unread: int
+    """Consumers of the feed have not read what comes after this position: it stays."""
 
 
 Guards = Sequence[tuple[int, int]]
@@ -246,6 +262,10 @@ class Feed(Protocol):
         """
         ...
 
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
+        ...
+
     def feed_start(self) -> tuple[str, int]:
         """Return the epoch and the last position that gc has removed."""
         ...
@@ -305,11 +325,17 @@ class Upkeep(Protocol):
         """
         ...
 
-    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
-        """Look at ``limit`` steps after a position; delete those older than ``before`` that are not needed.
+    def forget_pins(self) -> None:
+        """Remove the pins that have expired."""
+        ...
 
-        The newest ``keep`` versions of what still exists are needed. Returns the last position looked at (None: there
-        were none), and how many versions and how many other steps were deleted.
+    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
+        """Look at ``limit`` steps after a position; delete those within the limits that nothing needs.
+
+        A step goes if what replaced it lies within the limits too, and no pin lies between the two: so the past from
+        the horizon on, and at each pin, stays whole. Before it goes, the first position at which the past is whole
+        is raised to that of its successor. Returns the last position looked at (None: there were none), and how many
+        versions and how many other steps were deleted.
         """
         ...
 
@@ -372,6 +398,16 @@ class Backend(Reads, Rights, Intents, Marks, Feed, Upkeep, Content, Database, Pr
     @property
     def leases(self) -> LeaseRows:
         """The rows of the leases."""
+        ...
+
+    @property
+    def past(self) -> PastRows:
+        """Reads of the past."""
+        ...
+
+    @property
+    def readers(self) -> Readers:
+        """Pins, and consumers of the feed."""
         ...
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
-from metastore.port.commit import Conflicted, Guard, Insert, Result, Unknown, Update
+from metastore.port.commit import Conflicted, Guard, Insert, Resolution, Result, Unknown, Update
 from metastore.port.records import Node, Record
 
 __all__ = ["AlterStep", "AlterTogether", "Altered", "Batches", "Below", "Results", "Single"]
@@ -26,12 +26,19 @@ class Below(NamedTuple):
 
 
 class AlterStep(NamedTuple):
-    """One operation among those that alter one entity: it makes one version."""
+    """One operation among those that alter one entity: it makes one version, unless it is an intent without effect."""
 
     operation_id: UUID
     principal: str | None
-    doc: str
-    changes: str
+    doc: str | None
+    changes: str | None
+    carried: Resolution | None = None
+    """What becomes of an intent that the batch resolves as well, before its own steps; it must still be pending."""
+
+    @property
+    def action(self) -> str:
+        """What the operation's row says."""
+        return "alter" if self.carried is None else self.carried.action
 
 
 class AlterTogether(NamedTuple):
@@ -45,6 +52,13 @@ class AlterTogether(NamedTuple):
     kind: str
     path: str
     steps: tuple[AlterStep, ...]
+    helps: bool = False
+    """The version was read with the intents that were pending then, and the steps carry all of them."""
+
+    @property
+    def last_version(self) -> int:
+        """The version that the last step leaves behind."""
+        return self.version + sum(step.action == "alter" for step in self.steps)
 
 
 class Altered(NamedTuple):
@@ -58,6 +72,8 @@ class Altered(NamedTuple):
     """The document of that version; None: it does not fit into the answer."""
     modified_by: str | None = None
     modified_at: int = 0
+    pending: bool = False
+    """Intents that this program understands must be resolved first, and nothing else speaks against it."""
 
 
 class Single(NamedTuple):

@@ -28,6 +28,7 @@ __all__ = [
     "PURGING",
     "ROOT_ID",
     "Absent",
+    "Advance",
     "Caller",
     "Cause",
     "Children",
@@ -289,6 +290,15 @@ Write = Insert | Update | Put | Delete | Relate
 
 
 @dataclass(frozen=True, slots=True)
+class Advance:
+    """A consumer of the feed has read up to ``to``. Its stored position must be ``seq``."""
+
+    name: str
+    seq: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """An operation id that the caller gave: when it was made (µs), and the fingerprint of the arguments.
 
@@ -326,6 +336,8 @@ class Commit:
     """What was staged under the leases and becomes visible by this commit. It must not be published yet."""
     patience: int | None = None
     """How long to wait for others' locks, in milliseconds, before it is a conflict ("busy"); None: no matter."""
+    advance: Advance | None = None
+    """The position of a consumer that moves with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,16 @@ class Step(NamedTuple):
     """Of a relation: the end that it leads to; ``owner_id`` is the end that it goes from."""
     other_path: str | None = None
     """Of a relation: the path of the end that is not the one of ``path_before`` and ``path_after``."""
+    parent_id: int | None = None
+    """This and what follows: how the row stood after the step. An owned row stands below its owner."""
+    name: str | None = None
+    fold: bool | None = None
+    state: int | None = None
+    family: str | None = None
+    """This and the key: only where the step took the name, or stands for the one that did."""
+    key: str | None = None
+    through: int | None = None
+    """Of a commit with several rows: its last position. Before that, the past shows none of them."""
 
 
 class Pending(NamedTuple):

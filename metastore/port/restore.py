@@ -53,8 +53,8 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         "relation": f"from_id kind slot column_id value id to_id version {_AUDIT}",
         "operation": "operation_id ordinal seq entity_id version owner_id kind action principal time path_before "
         "path_after changes scope_version in_use doc attempt deadline digest result format fences "
-        "other_id other_path",
-        "info": "id format compatible_from epoch origin collected_seq last_id last_seq forgotten",
+        "other_id other_path parent_id name fold state family key through",
+        "info": "id format compatible_from epoch origin collected_seq last_id last_seq forgotten past_from",
     }.items()
 }
 """The columns of each table that is restored."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["NEWEST", "DatabaseStats", "HotRow", "MarkRow", "PoolUse"]
+__all__ = ["NEWEST", "CacheStats", "DatabaseStats", "HotRow", "MarkRow", "PoolUse"]
 
 
 NEWEST: Final = 100_000
@@ -66,3 +66,25 @@ class PoolUse:
     """How many of them calls use."""
     waiting: int
     """How many calls wait for a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """What a store's cache did since the store was opened; all 0 without a cache."""
+
+    hits: int = 0
+    """Reads that were answered from memory, after the database said what has changed."""
+    misses: int = 0
+    """Reads that went to the database."""
+    evictions: int = 0
+    """Entries that left because they changed, or to keep the bounds."""
+    waits: int = 0
+    """Reads that joined a query of another read."""
+    fences: int = 0
+    """How often the cache had to stop serving: always 0 in the validate mode."""
+    clears: int = 0
+    """How often everything was forgotten: too many changes at once, or another epoch of the feed."""
+    entries: int = 0
+    """What is kept at this moment."""
+    bytes: int = 0
+    """An estimate of its memory."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import LOCATION, URI, WAREHOUSE_LOCATION, PropertiesUpdateSummary
@@ -21,7 +22,7 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProper
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
@@ -29,9 +30,9 @@ from pyiceberg.view.metadata import ViewVersion
 import metastore
 from metastore.errors import EntityAlreadyExists, MigrationNeeded
 from metastore.kinds.table.kind import Table as StoredTable
-from metastore.pyiceberg.commits import Commits, Current, TableCommit
-from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, pointer_changes, pointer_of, schema_changes
-from metastore.pyiceberg.files import delete_quietly, read_metadata, write_metadata
+from metastore.pyiceberg.commits import Commits, Current, TableCommit, updated
+from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, fresh_columns, pointer_changes, pointer_of
+from metastore.pyiceberg.files import delete_table_files, deleted_if_refused, read_metadata, write_metadata
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import (
     errors_of_iceberg,
@@ -43,6 +44,7 @@ from metastore.pyiceberg.naming import (
     property_texts,
     shown,
 )
+from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate
 from metastore.pyiceberg.views import Views, new_view_metadata
 
@@ -76,23 +78,30 @@ class MetastoreCatalog(_PyIcebergBase):
             raise NoSuchPropertyException("the URI of the store is required: uri=sqlite:///… or postgresql+psycopg://…")
         with errors_of_iceberg():
             root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
-            self._stand_on(_opened(uri), root)
+            store = _opened(uri)
+            self._stand_on(store, root, Once(store))
             self._make_root()
 
     @classmethod
-    def of_store(cls, store: Store, root: tuple[str, str], properties: Properties) -> MetastoreCatalog:
-        """Return the catalog ``root`` (metalake, catalog) of an open store; nothing is read or made."""
+    def of_store(
+        cls, store: Store, root: tuple[str, str], properties: Properties, once: Once | None = None
+    ) -> MetastoreCatalog:
+        """Return the catalog ``root`` (metalake, catalog) of an open store; nothing is read or made.
+
+        ``once``: the idempotency key of the one request that the catalog is for.
+        """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
-        catalog._stand_on(store, root)  # noqa: SLF001  (the same class)
+        catalog._stand_on(store, root, once or Once(store))  # noqa: SLF001  (the same class)
         return catalog
 
-    def _stand_on(self, store: Store, root: tuple[str, str]) -> None:
+    def _stand_on(self, store: Store, root: tuple[str, str], once: Once) -> None:
         self._store = store
         self._root = root
-        self._namespaces = Namespaces(store, root)
-        self._views = Views(store, root, self._io)
-        self._commits = Commits(store, self._io)
+        self._once = once
+        self._namespaces = Namespaces(store, root, once)
+        self._views = Views(store, root, self._io, once)
+        self._commits = Commits(store, self._io, once)
 
     def create_tables(self) -> None:
         """Make the database's schema, where PyIceberg's SQL catalog has this method. It does nothing if it is there."""
@@ -161,9 +170,13 @@ class MetastoreCatalog(_PyIcebergBase):
         properties: Properties = EMPTY_DICT,
     ) -> Table:
         """Create a table. Raises TableAlreadyExistsError, NoSuchNamespaceError, ValueError."""
-        staged = self.stage_table(identifier, schema, location, partition_spec, sort_order, properties)
-        self._create(staged.name(), staged.metadata, staged.metadata_location)
-        return self._table(staged.name(), staged.metadata, staged.metadata_location)
+
+        def attempt(options: dict[str, Any]) -> Table:
+            staged = self.stage_table(identifier, schema, location, partition_spec, sort_order, properties)
+            self._create(staged.name(), staged.metadata, staged.metadata_location, options)
+            return self._table(staged.name(), staged.metadata, staged.metadata_location)
+
+        return self._once.run(attempt, lambda: self.load_table(identifier))
 
     def stage_table(
         self,
@@ -200,24 +213,20 @@ class MetastoreCatalog(_PyIcebergBase):
             return f"{warehouse.rstrip('/')}/{shown(names[:-1])}/{names[-1]}"
         raise ValueError("No default path is set, please specify a location when creating a table")
 
-    def _create(self, names: Identifier, metadata: TableMetadata, location: str) -> None:
-        """Write the metadata file of a new table and create the table; delete the file if that fails."""
+    def _create(self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]) -> None:
+        """Write the metadata file of a new table and create the table; delete the file if the store refuses that."""
         if not self.namespace_exists(names[:-1]):
             raise no_namespace(names[:-1])
         io = self._io(metadata.properties, location)
         write_metadata(io, metadata, location)
-        try:
-            self._create_entity(names, metadata, location)
-        except (TableAlreadyExistsError, NoSuchNamespaceError, ValueError):
-            delete_quietly(io, [location])
-            raise
+        missing = missing_raises(no_namespace(names[:-1]))
+        with errors_of_iceberg(), missing, _taken_raises(names), deleted_if_refused(io, [location]):
+            self._create_entity(names, metadata, location, options)
 
-    def _create_entity(self, names: Identifier, metadata: TableMetadata, location: str) -> None:
-        with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])):
-            try:
-                self._store.tables.create((*self._root, *names), **fields_of(metadata, location))
-            except EntityAlreadyExists as error:
-                raise TableAlreadyExistsError(f"Table {shown(names)} already exists") from error
+    def _create_entity(
+        self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]
+    ) -> None:
+        self._store.tables.create((*self._root, *names), **fields_of(metadata, location), **options)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
@@ -228,20 +237,23 @@ class MetastoreCatalog(_PyIcebergBase):
         metadata = read_metadata(self._io(EMPTY_DICT, metadata_location), metadata_location)
         if not self.namespace_exists(names[:-1]):
             raise no_namespace(names[:-1])
-        try:
-            self._create_entity(names, metadata, metadata_location)
-        except TableAlreadyExistsError:
-            if not overwrite:
-                raise
-            self._overwrite(names, metadata, metadata_location)
-        return self._table(names, metadata, metadata_location)
 
-    def _overwrite(self, names: Identifier, metadata: TableMetadata, location: str) -> None:
+        def attempt(options: dict[str, Any]) -> Table:
+            if overwrite and self.table_exists(names):
+                self._overwrite(names, metadata, metadata_location, options)
+            else:
+                with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), _taken_raises(names):
+                    self._create_entity(names, metadata, metadata_location, options)
+            return self._table(names, metadata, metadata_location)
+
+        return self._once.run(attempt, lambda: self.load_table(names))
+
+    def _overwrite(self, names: Identifier, metadata: TableMetadata, location: str, options: dict[str, Any]) -> None:
         current = self._current(names)
         with errors_of_iceberg():
             changes = pointer_changes(current.metadata, current.location, metadata, location)
-            columns = schema_changes(current.metadata, metadata)
-            self._store.tables.alter(current.entity, *changes, *columns)
+            columns = fresh_columns(current.entity, metadata)
+            self._store.tables.alter(current.entity, *changes, *columns, **options)
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Return a table. Raises NoSuchTableError; NoSuchIcebergTableError if it is one of another format."""
@@ -287,34 +299,50 @@ class MetastoreCatalog(_PyIcebergBase):
     def drop_table(self, identifier: str | Identifier) -> None:
         """Drop a table; its files stay, and the store can restore it. Raises NoSuchTableError."""
         names = parts(identifier)
-        with errors_of_iceberg():
-            if not self._store.tables.drop(self._entity(names)):
-                raise no_table(names)
+
+        def attempt(options: dict[str, Any]) -> None:
+            entity = self._entity(names)
+            with errors_of_iceberg():
+                if not self._store.tables.drop(entity, **options):
+                    raise no_table(names)
+
+        self._once.run(attempt, lambda: None)
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop a table for good and delete its files. Raises NoSuchTableError."""
-        entity = self._entity(parts(identifier))
-        super().purge_table(identifier)
-        dropped = [one for one in self._store.tables.dropped(entity.names[:-1]) if one.id == entity.id]
-        with errors_of_iceberg():
-            for one in dropped:
-                self._store.tables.purge(one)
+        """Remove a table for good, then delete its files. Raises NoSuchTableError."""
+        names = parts(identifier)
+
+        def attempt(options: dict[str, Any]) -> None:
+            current = self._current(names)
+            with errors_of_iceberg():
+                if not self._store.tables.purge(current.entity, **options):
+                    raise no_table(names)
+            delete_table_files(
+                self._io(current.metadata.properties, current.location), current.metadata, current.location
+            )
+
+        self._once.run(attempt, lambda: None)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename or move a table; its files stay where they are.
 
         Raises NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError.
         """
+        self.move_table(from_identifier, to_identifier)
+        return self.load_table(to_identifier)
+
+    def move_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
+        """Do what ``rename_table`` does, and read nothing afterwards."""
         old, new = parts(from_identifier), parts(to_identifier)
-        entity = self._entity(old)
-        if not self.namespace_exists(new[:-1]):
-            raise no_namespace(new[:-1])
-        with errors_of_iceberg(), missing_raises(no_table(old)):
-            try:
-                self._store.tables.rename(entity, (*self._root, *new))
-            except EntityAlreadyExists as error:
-                raise TableAlreadyExistsError(f"Table {shown(new)} already exists") from error
-        return self.load_table(new)
+
+        def attempt(options: dict[str, Any]) -> None:
+            entity = self._entity(old)
+            if not self.namespace_exists(new[:-1]):
+                raise no_namespace(new[:-1])
+            with errors_of_iceberg(), missing_raises(no_table(old)), _taken_raises(new):
+                self._store.tables.rename(entity, (*self._root, *new), **options)
+
+        self._once.run(attempt, lambda: None)
 
     # Commits
 
@@ -340,6 +368,8 @@ class MetastoreCatalog(_PyIcebergBase):
             TableCommit(_Loader(self, parts(identifier)), requirements, updates)
             for identifier, requirements, updates in commits
         ]
+        if len({parts(identifier) for identifier, _, _ in commits}) < len(wanted):
+            raise ValueError("a table is named twice; put all of its requirements and updates into one change")
         with errors_of_iceberg():
             done = self._commits.commit(wanted)
         return [_response(one.metadata, one.location) for one in done]
@@ -348,12 +378,21 @@ class MetastoreCatalog(_PyIcebergBase):
         self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         """Create the table that updates from nothing make. Raises TableAlreadyExistsError, CommitFailedException."""
-        for requirement in requirements:
-            requirement.validate(None)
-        metadata = update_table_metadata(self._empty_table_metadata(), updates, enforce_validation=True)
-        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
-        self._create(names, metadata, location)
-        return _response(metadata, location)
+
+        def attempt(options: dict[str, Any]) -> CommitTableResponse:
+            for requirement in requirements:
+                requirement.validate(None)
+            metadata = updated(self._empty_table_metadata(), updates, None)
+            provider = load_location_provider(metadata.location, metadata.properties)
+            location = provider.new_table_metadata_file_location()
+            self._create(names, metadata, location, options)
+            return _response(metadata, location)
+
+        def answer() -> CommitTableResponse:
+            current = self._current(names)
+            return _response(current.metadata, current.location)
+
+        return self._once.run(attempt, answer)
 
     # Views
 
@@ -371,11 +410,12 @@ class MetastoreCatalog(_PyIcebergBase):
             raise no_namespace(names[:-1])
         place = location.rstrip("/") if location else self._default_location(names)
         converted = self._convert_schema_if_needed(schema)
-        return self._views.create(names, new_view_metadata(place, converted, view_version, property_texts(properties)))
+        metadata = new_view_metadata(place, converted, view_version, property_texts(properties))
+        return self._views.create(names, metadata)[0]
 
     def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
         """Create a view from its metadata file. Raises ViewAlreadyExistsError, NoSuchNamespaceError."""
-        return self._views.register(parts(identifier), metadata_location)
+        return self._views.register(parts(identifier), metadata_location)[0]
 
     def load_view(self, identifier: str | Identifier) -> View:
         """Return a view. Raises NoSuchViewError."""
@@ -387,9 +427,12 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def replace_view(
         self, identifier: str | Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
-    ) -> None:
-        """Apply updates to a view. Raises NoSuchViewError, CommitFailedException, ValueError."""
-        self._views.replace(parts(identifier), requirements, updates)
+    ) -> tuple[View, str]:
+        """Apply updates to a view; return it and where its metadata file is.
+
+        Raises NoSuchViewError, CommitFailedException, ValueError.
+        """
+        return self._views.replace(parts(identifier), requirements, updates)
 
     def rename_view(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
         """Rename or move a view. Raises NoSuchViewError, NoSuchNamespaceError, ViewAlreadyExistsError."""
@@ -438,6 +481,14 @@ class MetastoreCatalog(_PyIcebergBase):
         """Return the file system of a location. The store's URI, which may have a password, stays here."""
         own = {key: value for key, value in self.properties.items() if key != URI}
         return load_file_io({**own, **properties}, location)
+
+
+@contextmanager
+def _taken_raises(names: Identifier) -> Iterator[None]:
+    try:
+        yield
+    except EntityAlreadyExists as error:
+        raise TableAlreadyExistsError(f"Table {shown(names)} already exists") from error
 
 
 class _Loader:

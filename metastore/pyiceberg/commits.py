@@ -11,35 +11,40 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Properties
 
 from metastore.clock import SYSTEM
 from metastore.errors import (
+    DeadlineExceeded,
     EntityAlreadyExists,
     EntityNotFound,
     InvalidArgument,
     LeaseHeld,
+    MetastoreError,
+    OperationIdReused,
     OutcomeUnknown,
+    RetriesExhausted,
+    ScopeFrozen,
     VersionConflict,
 )
 from metastore.kinds.change import EntityChange
 from metastore.kinds.table.kind import Table
 from metastore.pyiceberg.columns import columns_of
-from metastore.pyiceberg.entities import fresh_columns, pointer_changes, schema_changes
+from metastore.pyiceberg.entities import fresh_columns, pointer_changes, pointer_of, schema_changes
 from metastore.pyiceberg.files import delete_quietly, next_location, write_metadata
+from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.rebase import rebase
 
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["Commits", "Committed", "Current", "TableCommit"]
+__all__ = ["Commits", "Committed", "Current", "TableCommit", "updated"]
 
 _PATIENCE = 600.0
 """How long a commit tries to win (seconds): far longer than its place in the queue takes."""
@@ -77,6 +82,7 @@ class Committed:
 class _Prepared:
     """One attempt at one table, whose files are written and whose pointer is not."""
 
+    load: Callable[[], Current]
     current: Current
     io: FileIO
     metadata: TableMetadata
@@ -89,22 +95,23 @@ class _Prepared:
         return self.location != self.current.location
 
     @property
-    def swap(self) -> tuple[EntityChange, ...]:
-        """The changes of the commit but those of columns."""
-        return pointer_changes(self.current.metadata, self.current.location, self.metadata, self.location)
-
-    @property
     def changes(self) -> tuple[EntityChange, ...]:
-        """All changes of the commit."""
-        return (*self.swap, *schema_changes(self.current.metadata, self.metadata))
+        """The changes of the commit: the swap of the pointer, and all that the store shows of the table."""
+        before, after, entity = self.current.metadata, self.metadata, self.current.entity
+        swap = pointer_changes(before, self.current.location, after, self.location)
+        columns = schema_changes(before, after)
+        if columns and entity.columns != columns_of(before.schema()):
+            columns = fresh_columns(entity, after)  # others altered the columns in the store; those of the file hold
+        return (*swap, *columns)
 
 
 class Commits:
     """Commits to the Iceberg tables of one store. ``io_of`` opens the file system of a table."""
 
-    def __init__(self, store: Store, io_of: Callable[[Properties, str], FileIO]) -> None:
+    def __init__(self, store: Store, io_of: Callable[[Properties, str], FileIO], once: Once) -> None:
         self._store = store
         self._io_of = io_of
+        self._once = once
 
     def commit(self, commits: Sequence[TableCommit]) -> list[Committed]:
         """Commit to one table, or to several at once: all or none.
@@ -112,14 +119,17 @@ class Commits:
         Raises CommitFailedException if a requirement fails that an append cannot be rebased over,
         CommitStateUnknownException if the database did not answer whether the swap happened.
         """
+        return self._once.guard(lambda: self._committed(commits), lambda: [_as_it_is(one.load()) for one in commits])
+
+    def _committed(self, commits: Sequence[TableCommit]) -> list[Committed]:
         ends = SYSTEM.monotonic() + _PATIENCE
+        lost = 0
         with ExitStack() as queue:
             while SYSTEM.monotonic() < ends:
                 attempts = self._prepare(commits)
-                if self._swapped(attempts):
-                    for attempt in attempts:
-                        delete_quietly(attempt.io, list(attempt.replaced))
-                    return [Committed(attempt.metadata, attempt.location) for attempt in attempts]
+                if (done := self._swapped(attempts, lost)) is not None:
+                    return done
+                lost += 1
                 queue.close()
                 self._wait_in_line(queue, attempts, ends - SYSTEM.monotonic())
         raise CommitFailedException(f"the table did not stand still for {_PATIENCE:.0f} seconds; try again later")
@@ -137,72 +147,77 @@ class Commits:
     def _attempt(self, commit: TableCommit) -> _Prepared:
         current = commit.load()
         io = self._io_of(current.metadata.properties, current.location)
+        if _is_there(commit.updates, current.metadata):
+            return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
         rebased = rebase(io, current.metadata, commit.requirements, commit.updates)
         written = list(rebased.written)
         try:
-            after = update_table_metadata(
-                current.metadata, rebased.updates, metadata_location=current.location, enforce_validation=False
-            )
+            after = updated(current.metadata, rebased.updates, current.location)
             if after == current.metadata:
-                return _Prepared(current, io, current.metadata, current.location, (), ())
+                return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
             location = next_location(after, current.location)
-            written.append(location)
             write_metadata(io, after, location)
         except BaseException:
             delete_quietly(io, written)
             raise
-        return _Prepared(current, io, after, location, tuple(written), rebased.replaced)
+        return _Prepared(commit.load, current, io, after, location, (*written, location), rebased.replaced)
 
-    def _swapped(self, attempts: list[_Prepared]) -> bool:
-        """Swap the pointers in one commit. False: another commit was first, and the files are deleted."""
-        operation = SYSTEM.operation_id()
+    def _swapped(self, attempts: list[_Prepared], lost: int) -> list[Committed] | None:
+        """Swap the pointers in one commit. None: another commit was first, and the files are deleted."""
+        options = self._once.begin()
+        if options is None:  # by an earlier attempt under the same key
+            _discard(attempts)
+            return [_as_it_is(attempt.load()) for attempt in attempts]
         try:
-            self._swap([attempt for attempt in attempts if attempt.is_change], operation)
-        except VersionConflict:
+            self._swap(attempts, options)
+        except (VersionConflict, OperationIdReused):
             _discard(attempts)
-            return False
-        except EntityNotFound as error:
+            return None
+        except OutcomeUnknown as error:
+            if not self._settled(error):
+                _discard(attempts)
+                return None
+        except (EntityNotFound, EntityAlreadyExists, InvalidArgument):
             _discard(attempts)
-            raise NoSuchTableError(f"Table does not exist: {error.path}") from error
-        except OutcomeUnknown:
-            return self._settled(attempts, operation)
-        except BaseException:
+            if lost:
+                raise
+            return None  # a table was dropped, or its columns were altered, since it was read
+        except (DeadlineExceeded, RetriesExhausted, ScopeFrozen) as error:
+            _discard(attempts)
+            raise CommitFailedException(str(error)) from error
+        except MetastoreError:
             _discard(attempts)
             raise
-        return True
+        for attempt in attempts:
+            delete_quietly(attempt.io, list(attempt.replaced))
+        return [Committed(attempt.metadata, attempt.location) for attempt in attempts]
 
-    def _swap(self, attempts: list[_Prepared], operation: UUID) -> None:
+    def _swap(self, attempts: list[_Prepared], options: dict[str, Any]) -> None:
+        if not any(attempt.is_change for attempt in attempts):
+            return
         if len(attempts) == 1:
-            self._swap_one(attempts[0], operation)
-        elif attempts:
-            with self._store.transaction() as tx:
-                for attempt in attempts:
+            self._store.tables.alter(attempts[0].current.entity, *attempts[0].changes, **options)
+            return
+        with self._store.transaction(**options) as tx:
+            for attempt in attempts:
+                if attempt.is_change:
                     tx.tables.alter(attempt.current.entity, *attempt.changes)
+                else:
+                    _require_same(attempt, tx.tables.load(attempt.current.entity))
 
-    def _swap_one(self, attempt: _Prepared, operation: UUID) -> None:
-        entity = attempt.current.entity
-        try:
-            self._store.tables.alter(entity, *attempt.changes, operation_id=operation)
-        except (EntityAlreadyExists, InvalidArgument, EntityNotFound):
-            columns = schema_changes(attempt.current.metadata, attempt.metadata)
-            if not columns or entity.columns == columns_of(attempt.current.metadata.schema()):
-                raise
-            # another program altered the columns in the store; those of the metadata hold
-            self._store.tables.alter(entity, *attempt.swap, *fresh_columns(entity, attempt.metadata))
-
-    def _settled(self, attempts: list[_Prepared], operation: UUID) -> bool:
+    def _settled(self, unknown: OutcomeUnknown) -> bool:
         """Find out what became of a swap whose answer was lost; its operation id tells, whatever came after it."""
         try:
-            state = self._store.outcome(operation).state
-        except Exception as error:
+            state = self._store.outcome(unknown.operation_id).state
+        except MetastoreError as error:
             raise CommitStateUnknownException(
                 "the database did not answer whether the commit happened; the files are kept; load the table to see"
             ) from error
-        if state == "committed":
-            return True
+        if state in ("committed", "failed", "cancelled"):
+            return state == "committed"
         raise CommitStateUnknownException(
             f"the commit has the state {state}; the files are kept; load the table to see whether it happened"
-        )
+        ) from unknown
 
     def _wait_in_line(self, queue: ExitStack, attempts: list[_Prepared], patience: float) -> None:
         names = sorted(f"iceberg/{attempt.current.entity.id}" for attempt in attempts)
@@ -210,6 +225,37 @@ class Commits:
             queue.enter_context(self._store.leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
         except LeaseHeld as error:
             raise CommitFailedException(str(error)) from error
+
+
+def updated(metadata: TableMetadata, updates: tuple[TableUpdate, ...], location: str | None) -> TableMetadata:
+    """Return the metadata with the updates applied; without a ``location`` of its file it is that of a new table.
+
+    Raises ValueError for updates that do not fit it.
+    """
+    try:
+        return update_table_metadata(metadata, updates, metadata_location=location, enforce_validation=location is None)
+    except (AssertionError, AttributeError, IndexError, LookupError, StopIteration, TypeError) as error:
+        raise ValueError(f"the updates do not fit the table: {type(error).__name__}: {error}") from error
+
+
+def _is_there(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> bool:
+    """Whether the table has the snapshots of these updates already: a client repeats a commit whose answer was lost.
+
+    A client draws the ids of its snapshots at random, and one commit adds all of them.
+    """
+    added = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
+    known = {(one.snapshot_id, one.timestamp_ms) for one in metadata.snapshots}
+    return bool(added) and all((one.snapshot_id, one.timestamp_ms) in known for one in added)
+
+
+def _as_it_is(current: Current) -> Committed:
+    return Committed(current.metadata, current.location)
+
+
+def _require_same(attempt: _Prepared, now: Table) -> None:
+    """Raise VersionConflict if a table has changed whose requirements are part of a commit that changes others."""
+    if (found := pointer_of(now)) != attempt.location:
+        raise VersionConflict(now.path, attempt.location, found)
 
 
 def _discard(attempts: Sequence[_Prepared]) -> None:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["delete_quietly", "next_location", "read_metadata", "write_metadata"]
+from metastore.errors import MetastoreError, OutcomeUnknown
+
+__all__ = [
+    "delete_quietly",
+    "delete_table_files",
+    "deleted_if_refused",
+    "make_folders",
+    "next_location",
+    "read_metadata",
+    "write_metadata",
+]
 
 _LOG = logging.getLogger("metastore.pyiceberg")
 
@@ -33,8 +48,37 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
 
 
 def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
-    """Write a new metadata file. It never replaces one."""
-    ToOutputFile.table_metadata(metadata, io.new_output(location))
+    """Write a new metadata file. It never replaces one. A file that is not whole is deleted."""
+    try:
+        ToOutputFile.table_metadata(metadata, io.new_output(location))
+    except FileExistsError:
+        raise
+    except BaseException:
+        delete_quietly(io, [location])
+        raise
+
+
+@contextmanager
+def deleted_if_refused(io: FileIO, locations: list[str]) -> Iterator[None]:
+    """Delete the files of a change that the store refused.
+
+    A change that may have happened keeps them: an unknown outcome, and an interrupt while the store was asked.
+    """
+    try:
+        yield
+    except OutcomeUnknown:
+        raise
+    except MetastoreError:
+        delete_quietly(io, locations)
+        raise
+
+
+def make_folders(location: str) -> None:
+    """Make the folders of a staged table on a local disk: some engines (DuckDB) do not make them. Others need none."""
+    place = urlsplit(location)
+    if place.scheme in ("", "file"):
+        for folder in ("data", "metadata"):
+            Path(place.path if place.scheme else location, folder).mkdir(parents=True, exist_ok=True)
 
 
 def delete_quietly(io: FileIO, locations: list[str]) -> None:
@@ -44,3 +88,27 @@ def delete_quietly(io: FileIO, locations: list[str]) -> None:
             io.delete(location)
         except Exception:  # noqa: BLE001  (each file system raises its own errors)
             _LOG.warning("the file %s is not named by any commit and could not be deleted", location)
+
+
+def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> None:
+    """Delete all files of a table that is gone. A file that cannot be read or deleted stays, and is logged."""
+    manifests: dict[str, ManifestFile] = {}
+    for snapshot in metadata.snapshots:
+        with _logged(snapshot.manifest_list):
+            manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(io)}
+    data: set[str] = set()
+    for manifest in manifests.values():
+        with _logged(manifest.manifest_path):
+            entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
+            data |= {entry.data_file.file_path for entry in entries}
+    lists = {snapshot.manifest_list for snapshot in metadata.snapshots}
+    older = {entry.metadata_file for entry in metadata.metadata_log}
+    delete_quietly(io, [*data, *manifests, *lists, *older, location])
+
+
+@contextmanager
+def _logged(location: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception:  # noqa: BLE001  (each file system raises its own errors)
+        _LOG.warning("the file %s cannot be read; the files that it names are not deleted", location)

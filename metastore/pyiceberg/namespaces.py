@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.catalog import PropertiesUpdateSummary
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NamespaceNotEmptyError, NoSuchNamespaceError
@@ -12,6 +12,7 @@ from metastore.errors import EntityAlreadyExists, NotEmpty
 from metastore.kinds.change import RemoveProperty, SetProperty
 from metastore.kinds.schema import Schema
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
+from metastore.pyiceberg.once import Once
 from metastore.store import Store
 
 __all__ = ["Namespaces"]
@@ -23,27 +24,36 @@ _EMPTY: Final = {"exists": "true"}
 class Namespaces:
     """The schemas below the catalog ``root``."""
 
-    def __init__(self, store: Store, root: Identifier) -> None:
+    def __init__(self, store: Store, root: Identifier, once: Once) -> None:
         self._store = store
         self._root = root
+        self._once = once
 
     def create(self, names: Identifier, properties: dict[str, str]) -> None:
         """Create a namespace, and those above it that are missing."""
-        with errors_of_iceberg():
-            try:
-                self._store.schemas.create((*self._root, *names), properties=properties, parents=True)
-            except EntityAlreadyExists as error:
-                raise NamespaceAlreadyExistsError(f"Namespace {shown(names)} already exists") from error
+
+        def attempt(options: dict[str, Any]) -> None:
+            with errors_of_iceberg():
+                try:
+                    self._store.schemas.create((*self._root, *names), properties=properties, parents=True, **options)
+                except EntityAlreadyExists as error:
+                    raise NamespaceAlreadyExistsError(f"Namespace {shown(names)} already exists") from error
+
+        self._once.run(attempt, lambda: None)
 
     def drop(self, names: Identifier) -> None:
         """Drop an empty namespace."""
-        with errors_of_iceberg():
-            try:
-                dropped = self._store.schemas.drop((*self._root, *names))
-            except NotEmpty as error:
-                raise NamespaceNotEmptyError(f"Namespace {shown(names)} is not empty. {error}") from error
-        if not dropped:
-            raise no_namespace(names)
+
+        def attempt(options: dict[str, Any]) -> None:
+            with errors_of_iceberg():
+                try:
+                    dropped = self._store.schemas.drop((*self._root, *names), **options)
+                except NotEmpty as error:
+                    raise NamespaceNotEmptyError(f"Namespace {shown(names)} is not empty. {error}") from error
+            if not dropped:
+                raise no_namespace(names)
+
+        self._once.run(attempt, lambda: None)
 
     def all(self, names: Identifier) -> list[Identifier]:
         """Return the namespaces directly below one; (): those at the top."""

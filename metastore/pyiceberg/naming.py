@@ -23,9 +23,12 @@ from metastore.errors import (
     EntityNotFound,
     InvalidArgument,
     NotInUse,
+    OperationIdReused,
     OutcomeUnknown,
+    PermissionDenied,
     RetriesExhausted,
     ScopeFrozen,
+    StoreClosed,
     VersionConflict,
 )
 
@@ -91,21 +94,26 @@ def missing_raises(error: Exception) -> Iterator[None]:
 
 @contextmanager
 def errors_of_iceberg(*kept: type[Exception]) -> Iterator[None]:
-    """Raise errors of the store as those that users of PyIceberg catch; those of the classes ``kept`` as they are."""
+    """Raise errors of the store as those that users of PyIceberg catch; those of the classes ``kept`` as they are.
+
+    What certainly did not happen, and may at another time, is ServiceUnavailableError.
+    """
     try:
         yield
     except kept:
         raise
-    except InvalidArgument as error:
-        raise ValueError(str(error)) from error
+    except OperationIdReused:  # the caller's loop knows what to do
+        raise
     except OutcomeUnknown as error:
         raise CommitStateUnknownException(str(error)) from error
-    except BackendRefused as error:
+    except (BackendRefused, PermissionDenied) as error:
         raise ForbiddenError(str(error)) from error
-    except (VersionConflict, RetriesExhausted, ScopeFrozen, NotInUse, DeadlineExceeded) as error:
+    except (VersionConflict, NotInUse) as error:
         raise CommitFailedException(str(error)) from error
-    except BackendUnavailable as error:
+    except (BackendUnavailable, StoreClosed, RetriesExhausted, ScopeFrozen, DeadlineExceeded) as error:
         raise ServiceUnavailableError(str(error)) from error
+    except InvalidArgument as error:
+        raise ValueError(str(error)) from error
 
 
 def property_texts(properties: Properties) -> dict[str, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchViewError, ViewAlreadyExistsError
+from pyiceberg.exceptions import NoSuchViewError, ViewAlreadyExistsError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Identifier, Properties
@@ -13,7 +14,7 @@ from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewHistoryEntry, ViewMetadata, ViewVersion
 
 from metastore.clock import SYSTEM
-from metastore.errors import EntityAlreadyExists, VersionConflict
+from metastore.errors import EntityAlreadyExists, OperationIdReused, VersionConflict
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.kinds.table.changes import AddColumn, DropColumn
 from metastore.kinds.view.changes import RemoveRepresentation, SetDefaultCatalog, SetDefaultSchema, SetRepresentation
@@ -21,8 +22,9 @@ from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View as StoredView
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import POINTER
-from metastore.pyiceberg.files import delete_quietly
+from metastore.pyiceberg.files import deleted_if_refused
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, no_namespace, shown
+from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate, check_view, updated_view
 from metastore.store import Store
 
@@ -32,32 +34,45 @@ __all__ = ["Views", "new_view_metadata"]
 class Views:
     """The Iceberg views below the catalog ``root``. ``io_of`` opens the file system of a location."""
 
-    def __init__(self, store: Store, root: Identifier, io_of: Callable[[Properties, str], FileIO]) -> None:
+    def __init__(self, store: Store, root: Identifier, io_of: Callable[[Properties, str], FileIO], once: Once) -> None:
         self._store = store
         self._root = root
         self._io_of = io_of
+        self._once = once
 
-    def create(self, names: Identifier, metadata: ViewMetadata) -> View:
-        """Write the view's metadata file and create the view; delete the file if that fails."""
-        io = self._io_of({}, metadata.location)
-        file = _write(io, metadata)
-        try:
-            self._create_entity(names, _fields(metadata, file))
-        except (ViewAlreadyExistsError, NoSuchNamespaceError, ValueError):
-            delete_quietly(io, [file])
-            raise
-        return View(names, metadata)
+    def create(self, names: Identifier, metadata: ViewMetadata) -> tuple[View, str]:
+        """Write the view's metadata file and create the view; delete the file if the store refuses that."""
 
-    def register(self, names: Identifier, location: str) -> View:
+        def attempt(options: dict[str, Any]) -> tuple[View, str]:
+            io = self._io_of({}, metadata.location)
+            file = _write(io, metadata)
+            self._create_entity(names, metadata, file, options, deleted_if_refused(io, [file]))
+            return View(names, metadata), file
+
+        return self._once.run(attempt, lambda: self.load(names))
+
+    def register(self, names: Identifier, location: str) -> tuple[View, str]:
         """Create a view from its metadata file."""
         metadata = _read(self._io_of({}, location), location)
-        self._create_entity(names, _fields(metadata, location))
-        return View(names, metadata)
 
-    def _create_entity(self, names: Identifier, fields: dict[str, Any]) -> None:
+        def attempt(options: dict[str, Any]) -> tuple[View, str]:
+            self._create_entity(names, metadata, location, options, nullcontext())
+            return View(names, metadata), location
+
+        return self._once.run(attempt, lambda: self.load(names))
+
+    def _create_entity(
+        self,
+        names: Identifier,
+        metadata: ViewMetadata,
+        location: str,
+        options: dict[str, Any],
+        files: AbstractContextManager[None],
+    ) -> None:
         with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])):
             try:
-                self._store.views.create((*self._root, *names), **fields)
+                with files:
+                    self._store.views.create((*self._root, *names), **_fields(metadata, location), **options)
             except EntityAlreadyExists as error:
                 raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
 
@@ -66,72 +81,93 @@ class Views:
         _, metadata, location = self._current(names)
         return View(names, metadata), location
 
-    def _current(self, names: Identifier) -> tuple[StoredView, ViewMetadata, str]:
+    def _stored(self, names: Identifier) -> StoredView:
         with errors_of_iceberg(), missing_raises(_no_view(names)):
             stored = self._store.views.load((*self._root, *names))
-        location = stored.properties.get(POINTER)
-        if location is None:
+        if POINTER not in stored.properties:
             raise NoSuchViewError(f"View is not an Iceberg view: {shown(names)}")
+        return stored
+
+    def _current(self, names: Identifier) -> tuple[StoredView, ViewMetadata, str]:
+        stored = self._stored(names)
+        location = stored.properties[POINTER]
         return stored, _read(self._io_of({}, location), location), location
 
     def replace(
         self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
-    ) -> None:
+    ) -> tuple[View, str]:
         """Apply updates to the newest metadata, write it to a new file, and swap the pointer; again if it was lost."""
-        while not self._replaced(names, requirements, updates):
-            pass  # another one won: there is progress
+
+        def attempt() -> tuple[View, str]:
+            while (done := self._replaced(names, requirements, updates)) is None:
+                pass  # another one won: there is progress
+            return done
+
+        return self._once.guard(attempt, lambda: self.load(names))
 
     def _replaced(
         self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
-    ) -> bool:
+    ) -> tuple[View, str] | None:
         stored, metadata, location = self._current(names)
+        options = self._once.begin()
+        if options is None:
+            return View(names, metadata), location
         check_view(metadata, requirements)
         after = updated_view(metadata, updates)
         io = self._io_of({}, after.location)
         file = _write(io, after)
         try:
-            with errors_of_iceberg(VersionConflict), missing_raises(_no_view(names)):
-                self._store.views.alter(stored, *_changes(stored, _fields(after, file), location))
-        except VersionConflict:
-            delete_quietly(io, [file])
-            return False
-        except (NoSuchViewError, ValueError):
-            delete_quietly(io, [file])
-            raise
-        return True
+            with errors_of_iceberg(VersionConflict), missing_raises(_no_view(names)), deleted_if_refused(io, [file]):
+                self._store.views.alter(stored, *_changes(stored, _fields(after, file), location), **options)
+        except (VersionConflict, OperationIdReused):
+            return None
+        return View(names, after), file
 
     def rename(self, names: Identifier, new: Identifier) -> None:
         """Rename or move a view."""
-        with errors_of_iceberg(), missing_raises(_no_view(names)):
-            stored = self._store.views.load((*self._root, *names))
-            try:
-                self._store.views.rename(stored, (*self._root, *new))
-            except EntityAlreadyExists as error:
-                raise ViewAlreadyExistsError(f"View {shown(new)} already exists") from error
+
+        def attempt(options: dict[str, Any]) -> None:
+            stored = self._stored(names)
+            with errors_of_iceberg(), missing_raises(_no_view(names)):
+                try:
+                    self._store.views.rename(stored, (*self._root, *new), **options)
+                except EntityAlreadyExists as error:
+                    raise ViewAlreadyExistsError(f"View {shown(new)} already exists") from error
+
+        self._once.run(attempt, lambda: None)
 
     def exists(self, names: Identifier) -> bool:
         """Whether there is such a view."""
-        with errors_of_iceberg():
-            return self._store.views.exists((*self._root, *names))
+        try:
+            self._stored(names)
+        except NoSuchViewError:
+            return False
+        return True
 
     def all(self, names: Identifier) -> list[Identifier]:
         """Return the views of a namespace."""
         with errors_of_iceberg(), missing_raises(no_namespace(names)):
-            return [(*names, name) for name in self._store.views.names((*self._root, *names))]
+            views = self._store.views.list((*self._root, *names))
+            return [(*names, view.name) for view in views if POINTER in view.properties]
 
     def page(self, names: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
         """Return the names of one page of :meth:`all`, and the token of the next one; without a size, all."""
         if size is None:
             return [view[-1] for view in self.all(names)], None
         with errors_of_iceberg(), missing_raises(no_namespace(names)):
-            page = self._store.views.names_page((*self._root, *names), size=size, token=token)
-        return list(page.items), page.next_token
+            page = self._store.views.page((*self._root, *names), size=size, token=token)
+        return [view.name for view in page.items if POINTER in view.properties], page.next_token
 
     def drop(self, names: Identifier) -> None:
         """Drop a view."""
-        with errors_of_iceberg():
-            if not self._store.views.drop((*self._root, *names)):
-                raise _no_view(names)
+
+        def attempt(options: dict[str, Any]) -> None:
+            stored = self._stored(names)
+            with errors_of_iceberg():
+                if not self._store.views.drop(stored, **options):
+                    raise _no_view(names)
+
+        self._once.run(attempt, lambda: None)
 
 
 def _no_view(names: Identifier) -> NoSuchViewError:

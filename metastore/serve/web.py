@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-from starlette.concurrency import run_in_threadpool
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -25,6 +25,10 @@ __all__ = ["ANONYMOUS", "Answer", "BadRequest", "Call", "Protocol", "Route", "To
 ANONYMOUS: Final = "anonymous"
 _LARGEST: Final = 16 << 20
 """How many bytes a request's body may have."""
+_READERS, _WRITERS = 24, 24
+"""How many reads and how many writes are worked on at once: writes that wait for each other delay no read."""
+_READS: Final = ("GET", "HEAD")
+_LONGEST: Final = 1 << 63
 _LOG = logging.getLogger("metastore.serve")
 
 
@@ -45,6 +49,8 @@ class Call:
     headers: Mapping[str, str]
     body: Any
     principal: str
+    operation: str
+    """Its method and path."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,7 @@ class Protocol:
         self._routes = routes
         self._failed = failed
         self._unknown = unknown
+        self._readers, self._writers = CapacityLimiter(_READERS), CapacityLimiter(_WRITERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, and log it."""
@@ -111,7 +118,7 @@ class Protocol:
         started = SYSTEM.monotonic()
         answer = await self._answer(request)
         took = (SYSTEM.monotonic() - started) * 1000
-        _LOG.info("%s %s %d %.1f ms", request.method, scope["path"], answer.status, took)
+        _LOG.info("%s %s %d %.1f ms", request.method, _raw_path(scope), answer.status, took)
         response = answer.response()
         if request.method == "HEAD":
             response.body = b""
@@ -125,8 +132,10 @@ class Protocol:
                 return found
             handler, names = found
             body = await _json(request)
-            call = Call(names, request.query_params, request.headers, body, _principal(request))
-            return await run_in_threadpool(handler, call)
+            operation = f"{request.method} {_raw_path(request.scope)}"
+            call = Call(names, request.query_params, request.headers, body, _principal(request), operation)
+            limiter = self._readers if request.method in _READS else self._writers
+            return await to_thread.run_sync(handler, call, limiter=limiter)
         except ClientDisconnect:
             return Answer(status=499)
         except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
@@ -144,10 +153,14 @@ class Protocol:
 
 def _segments(scope: Scope) -> list[str]:
     """Return the segments of the path below the protocol's prefix, still encoded."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    path = raw.split(b"?")[0].decode("ascii", "strict")
     root = scope.get("root_path", "")
-    return path[len(root) :].strip("/").split("/")
+    return _raw_path(scope)[len(root) :].strip("/").split("/")
+
+
+def _raw_path(scope: Scope) -> str:
+    """Return the path as the client sent it: encoded, so that it breaks no line of a log."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    return raw.split(b"?")[0].decode("ascii", "backslashreplace")
 
 
 async def _json(request: Request) -> Any:
@@ -162,9 +175,21 @@ async def _json(request: Request) -> Any:
     if not size:
         return None
     try:
-        return json.loads(b"".join(parts))
+        return json.loads(b"".join(parts), parse_int=_integer, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
+
+
+def _integer(text: str) -> int:
+    """Return an integer that other readers of a metadata file can read too."""
+    number = int(text)
+    if not -_LONGEST <= number < _LONGEST:
+        raise ValueError(f"{text[:30]} is no integer of 64 bits")
+    return number
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _principal(request: Request) -> str:

@@ -15,7 +15,7 @@ from typing import NoReturn, Self, TypeVar, cast
 from uuid import UUID
 
 from metastore.deadlines import until
-from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, VersionConflict
+from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
 from metastore.operation.marks import OwnMark
@@ -23,7 +23,7 @@ from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.backend import Reads
-from metastore.port.commit import Commit, Committed, Conflicted, Unknown, Update
+from metastore.port.commit import Advance, Commit, Committed, Conflicted, Unknown, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
@@ -62,14 +62,17 @@ class Transaction(Managers):
         principal = session.principal if call.principal is None else call.principal
         self._overlay = Overlay(session.backend, session.clock, principal)
         self._begun = False
-        self._id = session.clock.operation_id()
+        self._id = call.operation_id or session.clock.operation_id()
         self._claim = 0
         self._attempts = 0
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
         self._overlook = False
+        self._withdraw = False  # changes of others are announced on what it writes
         self.sent = self.refused = False
         self.publishes: tuple[UUID, ...] = ()
+        self.advance: Advance | None = None
+        """The position of a consumer that moves with the commit."""
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
         if session.access is not None:
             check_principal(session.access, call)
@@ -126,16 +129,17 @@ class Transaction(Managers):
         if self._outer.access is not None:
             commit = with_evidence(commit, self._outer.access)
         leases = self._call.tokens()
-        if not commit.writes and not commit.reads and not leases:
+        if not commit.writes and not commit.reads and not leases and self.advance is None:
             return
         commit = replace(
             commit,
             claim=self._claim,
             held=self._mark.held,
             overlook=self._overlook,
-            withdraw=not self._overlook,
+            withdraw=not self._overlook and (self._withdraw or self._may_meet_others(commit)),
             leases=leases,
             publishes=self.publishes,
+            advance=self.advance,
         )
         outcome = self._outer.backend.commit(commit)
         if isinstance(outcome, Conflicted):
@@ -147,10 +151,22 @@ class Transaction(Managers):
                 raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
         self._mark.held = None
 
+    def _may_meet_others(self, commit: Commit) -> bool:
+        """Whether to withdraw at once what is announced. A change of one cool entity has a faster statement without."""
+        hot = self._outer.hot
+        return len(commit.writes) != 1 or any(
+            hot.find(write.id, None) is not None for write in commit.writes if isinstance(write, Update)
+        )
+
     def _refused(self, refusal: Conflicted, commit: Commit) -> NoReturn:
         """React as the table says, and raise the conflict, or the error."""
         cause, held, mark = refusal.cause, self._mark.held, self._mark
         self._outer.metrics.conflict("transaction", cause, refusal.id)
+        if cause == "pending" and not (commit.withdraw or self._overlook):
+            self._withdraw = True
+            if refusal.id is not None:
+                self._outer.hot.note(refusal.id)  # so that the next run withdraws at once
+            raise Conflict(cause, "others have announced changes", 0.0)
         reactions = REACTIONS[cause]
         if reactions.transaction is Reaction.STEP_ASIDE:
             ids = [*[g.id for g in commit.guards], *[w.id for w in commit.writes if isinstance(w, Update)]]
@@ -166,6 +182,8 @@ class Transaction(Managers):
         if cause == "lease":
             raise self._call.refused()
         self.refused = True
+        if cause == "operation" and self._call.operation_id is not None:
+            raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
         raise _error(conflict, self._overlay.changed()) from None
 
     def _lapsed(self) -> VersionConflict:

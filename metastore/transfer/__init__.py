@@ -4,19 +4,21 @@
      "position": "…", "time": "…", "version": "0.1.0", "numbers": null}
     {"path": ["sales"], "family": "catalog", "kind": "catalog", "in_use": true, "doc": {…}, "created_by": …, …}
     {"owned": "partition", "name": "day=1", "doc": {…}, "created_by": …, …}
+    {"relation": "tag_on", "to": ["pii"], "to_kind": "tag", "column": null, "value": "", "created_by": …, …}
     {"operation_id": "…", "ordinal": 0, …}
-    {"end": true, "entities": 1, "owned": 1, "operations": 1, "hash": "…", "checksum": "…"}
+    {"end": true, "entities": 1, "owned": 1, "relations": 1, "operations": 1, "hash": "…", "checksum": "…"}
 
-A file has a header; then the entities, parents before their children, each followed by the rows that it owns; with
-history, the rows of the operation table; at the end the counts, without which the file is not whole. Paths begin below
-the parent of ``root`` (null: the whole database), so that they fit wherever the file is imported. ``under`` has the
-families of the names before the last, unless these are metalake, catalog, schema, schema, …. Documents are copied as
-they are stored, for every kind. Times are microseconds since 1970.
+A file has a header; then the entities, parents before their children, each followed by the rows that it owns and by the
+relations that go from it, if their other end is in the file too; with history, the rows of the operation table; at the
+end the counts, without which the file is not whole. Paths begin below the parent of ``root`` (null: the whole
+database), so that they fit wherever the file is imported. ``under`` has the families of the names before the last,
+unless these are metalake, catalog, schema, schema, …. Documents are copied as they are stored, for every kind. Times
+are microseconds since 1970.
 
 **Without ids** a file holds live entities, and import commits them like any other client. **With ids** it holds the
 rows themselves, and **with history** also dropped entities and every operation: it restores an empty database.
 
-**hash** is the content hash. It covers what a user sees (path, kind, document, in-use flag; owned rows), and does not
-depend on the ids, the database or the order. **checksum** covers the lines as they are. Both are sums of SHA-256
-values modulo 2**256, which need no order.
+**hash** is the content hash. It covers what a user sees (path, kind, document, in-use flag; owned rows; relations), and
+does not depend on the ids, the database or the order. **checksum** covers the lines as they are. Both are sums of
+SHA-256 values modulo 2**256, which need no order.
 """

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from metastore.errors import InvalidArgument
+from metastore.port.commit import ROOT_ID
 from metastore.port.snapshot import TableSnapshot
 from metastore.port.unreadable import Unreadable, damaged, told
 from metastore.transfer.lines import (
@@ -20,9 +21,11 @@ from metastore.transfer.lines import (
     Header,
     OperationLine,
     OwnedLine,
+    RelationLine,
     entity_row,
 )
 from metastore.transfer.reader import step_problem
+from metastore.transfer.relations import relation_lines
 from metastore.transfer.tally import Tally
 from metastore.transfer.walk import GuardRow, Visit, walk
 from metastore.verify.history import doc_problem, time_problem
@@ -42,7 +45,7 @@ def lines_of(
     Raises UnreadableRow for a damaged row. With ``unreadable``, the row and everything below it are left out.
     """
     if not kept.operations:
-        yield from _Tree(snapshot, header.ids, unreadable).lines(walk(snapshot, root, gone=header.history), kept)
+        yield from _Tree(snapshot, root, header, unreadable).lines(walk(snapshot, root, gone=header.history), kept)
     if header.history:
         steps = snapshot.rows("operation", OPERATION, ("operation_id", "ordinal"))
         for row in islice(steps, max(0, kept.operations - 1), None):
@@ -52,10 +55,13 @@ def lines_of(
 
 
 class _Tree:
-    """The lines of entities and of the rows that they own."""
+    """The lines of entities, of the rows that they own, and of the relations that go from them."""
 
-    def __init__(self, snapshot: TableSnapshot, ids: bool, unreadable: Unreadable | None) -> None:
-        self._snapshot, self._ids, self._unreadable = snapshot, ids, unreadable
+    def __init__(
+        self, snapshot: TableSnapshot, root: GuardRow | None, header: Header, unreadable: Unreadable | None
+    ) -> None:
+        self._snapshot, self._ids, self._unreadable = snapshot, header.ids, unreadable
+        self._top, self._history = ROOT_ID if root is None else root.parent_id, header.history
         self._left_out: set[int] = set()
 
     def lines(self, chunks: Iterable[list[Visit]], kept: Tally) -> Iterator[Body]:
@@ -78,6 +84,11 @@ class _Tree:
         owned = rows("owned", _OWNED, ("owner_id", "kind", "name"), wanted)
         groups = groupby(owned, itemgetter(0))
         owner, group = next(groups, (None, iter(())))
+        relations: dict[int, list[RelationLine]] = {}
+        docs = {row_id: row[2] for row_id, row in entities.items()}
+        options = {"ids": self._ids, "history": self._history}
+        for from_id, relation in relation_lines(self._snapshot, self._top, visits, docs, **options):
+            relations.setdefault(from_id, []).append(relation)
         for visit in visits:
             entity = self._entity(visit, entities.get(visit.row.id))
             if entity is None:
@@ -88,6 +99,8 @@ class _Tree:
                 lines = (told(partial(_owned, row, self._ids), self._unreadable) for row in group if entity is not None)
                 yield from (line for line in lines if line is not None)
                 owner, group = next(groups, (None, iter(())))
+            if entity is not None:
+                yield from relations.get(visit.row.id, ())
 
     def _entity(self, visit: Visit, found: tuple[Any, ...] | None) -> EntityLine | None:
         if visit.row.parent_id in self._left_out:
@@ -153,5 +166,6 @@ def _operation(row: tuple[Any, ...]) -> OperationLine:
 def _step(row: tuple[Any, ...]) -> tuple[Any, ...]:
     values = dict(zip(OPERATION, row, strict=True))
     values["operation_id"] = str(values["operation_id"])
-    values["in_use"] = None if values["in_use"] is None else bool(values["in_use"])
+    for flag in ("in_use", "fold"):
+        values[flag] = None if values[flag] is None else bool(values[flag])
     return tuple(values.values())

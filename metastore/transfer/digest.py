@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["Sum", "of_entity", "of_owned"]
+__all__ = ["Sum", "of_entity", "of_owned", "of_relation"]
 
 _canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
@@ -40,3 +40,10 @@ def of_entity(names: Sequence[str], family: str, kind: str, in_use: bool, doc: M
 def of_owned(names: Sequence[str], family: str, kind: str, name: str, doc: Mapping[str, Any]) -> bytes:
     """Return what a user sees of an owned row of the entity at ``names``, as canonical bytes."""
     return _canonical([names, family, kind, name, doc]).encode()
+
+
+def of_relation(
+    names: Sequence[str], family: str, kind: str, to: Sequence[str], column: Sequence[str] | None, value: str
+) -> bytes:
+    """Return what a user sees of a relation that goes from the entity at ``names``, as canonical bytes."""
+    return _canonical([names, family, kind, to, column, value]).encode()

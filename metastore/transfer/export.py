@@ -106,7 +106,7 @@ def _write(
     out.put(lines_of(snapshot, root, header, Tally() if kept is None else kept.tally, unreadable))
     footer = out.finish()
     counts = (footer.lines, footer.entities, footer.owned, footer.operations, footer.hash, footer.checksum)
-    return Exported(*counts, (header if kept is None else kept.header).position, lines)
+    return Exported(*counts, (header if kept is None else kept.header).position, lines, relations=footer.relations)
 
 
 def _watermark(backend: Backend, clock: Clock) -> Watermark | None:

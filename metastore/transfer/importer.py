@@ -28,10 +28,11 @@ from metastore.operation.session import Session
 from metastore.port.backend import Reads
 from metastore.port.records import Lookup, Node, OwnedRecord, Record
 from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
-from metastore.transfer.lines import Header
+from metastore.transfer.lines import Header, RelationLine
 from metastore.transfer.outcomes import Imported
 from metastore.transfer.plan import ChunkWrites, Standing, plan
 from metastore.transfer.reader import Checked, Progress, body, check_below
+from metastore.transfer.relations import import_relations
 
 __all__ = ["import_lines"]
 
@@ -60,14 +61,22 @@ def import_lines(
     # while one chunk is written, the next one is read
     with ThreadPoolExecutor(1, "metastore-import") as writer:
         before: Future[None] | None = None
-        for chunk in chunks(body(stream, header, progress)):
+        for chunk in chunks(one for one in body(stream, header, progress) if not isinstance(one[1], RelationLine)):
             if before is not None:
                 before.result()
             before = writer.submit(copy_context().run, importer.write, chunk)
         if before is not None:
             before.result()
+    if footer.relations:  # after all entities: an end may come later in the file
+        names = tuple([n.name for n in parents])
+        written, left = import_relations(session, body(stream, header, _silent), names, if_exists)
+        importer.written, importer.left = importer.written + written, importer.left + left
     importer.disable()
     return Imported(footer.lines, importer.written, importer.left, footer.hash, footer.checksum, restored=False)
+
+
+def _silent(_: float) -> None:
+    """Report no progress: the second reading of the lines is short."""
 
 
 def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> Nodes:

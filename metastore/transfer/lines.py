@@ -23,6 +23,7 @@ __all__ = [
     "Numbers",
     "OperationLine",
     "OwnedLine",
+    "RelationLine",
     "default_under",
     "entity_row",
     "write",
@@ -91,6 +92,19 @@ class OwnedLine(NamedTuple):
     version: int | None
 
 
+class RelationLine(NamedTuple):
+    """A relation that goes from the entity above it. ``row``: in an export with ids, the other columns of its row."""
+
+    kind: str
+    to: tuple[str, ...] | None
+    """The names of the other end, in the file; None: no reader sees the relation."""
+    to_kind: str | None
+    column: tuple[str, ...] | None
+    value: str
+    audit: Mapping[str, Any]
+    row: Mapping[str, Any]
+
+
 class OperationLine(NamedTuple):
     """A row of the operation table, its columns in the order of :data:`OPERATION`."""
 
@@ -106,14 +120,15 @@ class Footer:
     operations: int
     hash: str
     checksum: str
+    relations: int = 0
 
     @property
     def lines(self) -> int:
         """The number of lines in the file."""
-        return self.entities + self.owned + self.operations + 2
+        return self.entities + self.owned + self.relations + self.operations + 2
 
 
-Body = EntityLine | OwnedLine | OperationLine
+Body = EntityLine | OwnedLine | RelationLine | OperationLine
 Line = Body | Footer
 
 
@@ -136,10 +151,14 @@ def write(line: Header | Line, root: tuple[str, ...] | None) -> bytes:
         value = {"owned": line.kind, "name": line.name, "doc": line.doc, **line.audit}
         if line.id is not None:
             value |= {"id": line.id, "version": line.version}
+    elif isinstance(line, RelationLine):
+        ends = {"relation": line.kind, "to": line.to, "to_kind": line.to_kind}
+        value = {**ends, "column": line.column, "value": line.value, **line.audit, **line.row}
     elif isinstance(line, OperationLine):
         value = {name: v for name, v in zip(OPERATION, line.row, strict=True) if v is not None}
     else:
-        counts = {"entities": line.entities, "owned": line.owned, "operations": line.operations}
+        counts = {"entities": line.entities, "owned": line.owned, "relations": line.relations}
+        counts["operations"] = line.operations
         value = {"end": True, **counts, "hash": line.hash, "checksum": line.checksum}
     return (to_json(value) + "\n").encode()
 

@@ -25,6 +25,7 @@ class Exported:
     """How many lines came from an export that was stopped."""
     restarted: str | None = None
     """Why the lines of an export that was stopped were not kept; None: they were, or there were none."""
+    relations: int = 0
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Imported:
 
     lines: int
     written: int
-    """How many entities and owned rows were created or replaced."""
+    """How many entities, owned rows and relations were created or replaced."""
     left: int
     """How many were left as they were: they were equal, or not to be replaced."""
     hash: str

@@ -25,6 +25,7 @@ from metastore.transfer.lines import (
     Numbers,
     OperationLine,
     OwnedLine,
+    RelationLine,
     default_under,
 )
 from metastore.verify.history import time_problem
@@ -103,16 +104,40 @@ _ROWS: Final[dict[str, Check]] = dict.fromkeys(ROW, _integer) | {"key": _string,
 _OPTIONAL: Final[dict[str, Check]] = dict.fromkeys(MARKS, _integer) | {"mark": _uuid}
 _OWNED: Final[dict[str, Check]] = {"owned": _string, "name": _string, "doc": _object, **_AUDITED}
 _OWNED_IDS: Final[dict[str, Check]] = {"id": _integer, "version": _integer}
+_RELATION: Final[dict[str, Check]] = {
+    "relation": _string,
+    "to": _or_null(_path),
+    "to_kind": _or_null(_string),
+    "column": _or_null(_path),
+    "value": _string,
+    **_AUDITED,
+}
+_RELATION_IDS: Final[dict[str, Check]] = dict.fromkeys(("id", "version", "slot", "column_id", "to_id"), _integer)
 _COLUMNS: Final = (*ROW, *MARKS)
-_TEXTS: Final = ("kind", "principal", "path_before", "path_after", "changes", "doc", "digest", "result", "fences")
+_TEXTS: Final = (
+    "kind",
+    "principal",
+    "path_before",
+    "path_after",
+    "changes",
+    "doc",
+    "digest",
+    "result",
+    "fences",
+    "other_path",
+)
+_NAMES: Final = ("name", "family", "key")
+_FLAGS: Final = ("in_use", "fold")
 _STEP_NEEDED: Final[dict[str, Check]] = {
     "operation_id": _uuid,
     "ordinal": _integer,
     "action": _string,
     "time": _time,
 }
-_INTEGERS: Final = [name for name in OPERATION if name not in (*_STEP_NEEDED, *_TEXTS, "in_use")]
-_STEP: Final[dict[str, Check]] = dict.fromkeys(_INTEGERS, _integer) | dict.fromkeys(_TEXTS, _string) | {"in_use": _flag}
+_INTEGERS: Final = [name for name in OPERATION if name not in (*_STEP_NEEDED, *_TEXTS, *_NAMES, *_FLAGS)]
+_STEP: Final[dict[str, Check]] = (
+    dict.fromkeys(_INTEGERS, _integer) | dict.fromkeys((*_TEXTS, *_NAMES), _string) | dict.fromkeys(_FLAGS, _flag)
+)
 _HEADER: Final[dict[str, Check]] = {
     "root": _or_null(_path),
     "ids": _flag,
@@ -202,6 +227,11 @@ def parse_line(text: bytes, header: Header, *, checked: bool = False) -> Line:
             _checked(value, _OWNED, "an owned row")
             _checked(value, _OWNED_IDS if header.ids else {}, "an owned row with ids")
         return _owned(value, header)
+    if "relation" in value:
+        if not checked:
+            _checked(value, _RELATION, "a relation")
+            _checked(value, _RELATION_IDS if header.ids else {}, "a relation with ids")
+        return _relation(value, header)
     if "operation_id" in value:
         if not checked:
             _checked(value, _STEP_NEEDED, "an operation")
@@ -209,8 +239,11 @@ def parse_line(text: bytes, header: Header, *, checked: bool = False) -> Line:
         return OperationLine(tuple([value.get(name) for name in OPERATION]))
     if "end" in value:
         _checked(value, _FOOTER, "the last line")
-        return Footer(*[value[name] for name in _FOOTER])
-    raise InvalidArgument("this is neither an entity, an owned row, an operation nor the end")
+        _optional(value, {"relations": _integer}, "the last line")
+        counts = [value[name] for name in ("entities", "owned", "operations")]
+        relations = value.get("relations", 0)
+        return Footer(counts[0], counts[1], counts[2], value["hash"], value["checksum"], relations)
+    raise InvalidArgument("this is neither an entity, an owned row, a relation, an operation nor the end")
 
 
 def _check_entity(value: dict[str, Any], header: Header) -> None:
@@ -237,3 +270,10 @@ def _owned(value: dict[str, Any], header: Header) -> OwnedLine:
     audit = {name: value[name] for name in AUDIT}
     ids = (value["id"], value["version"]) if header.ids else (None, None)
     return OwnedLine(value["owned"], value["name"], value["doc"], audit, *ids)
+
+
+def _relation(value: dict[str, Any], header: Header) -> RelationLine:
+    names, column = (None if value[key] is None else tuple(value[key]) for key in ("to", "column"))
+    audit = {name: value[name] for name in AUDIT}
+    row = {name: value[name] for name in _RELATION_IDS} if header.ids else {}
+    return RelationLine(value["relation"], names, value["to_kind"], column, value["value"], audit, row)

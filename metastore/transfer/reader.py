@@ -17,7 +17,17 @@ from metastore.kinds.registry import KINDS, kind_named
 from metastore.names import clean_name, fold, format_path, parse_path
 from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
 from metastore.port.unreadable import reason
-from metastore.transfer.lines import OPERATION, Body, EntityLine, Footer, Header, Line, OperationLine, OwnedLine
+from metastore.transfer.lines import (
+    OPERATION,
+    Body,
+    EntityLine,
+    Footer,
+    Header,
+    Line,
+    OperationLine,
+    OwnedLine,
+    RelationLine,
+)
 from metastore.transfer.parser import parse_header, parse_line
 from metastore.transfer.tally import Tally
 from metastore.verify.history import changes_problem, doc_problem, time_problem
@@ -139,7 +149,7 @@ def _require_end(stream: BinaryIO, header: Header) -> None:
 
 
 def _compare(number: int, said: Footer, actual: Footer) -> None:
-    for what in ("entities", "owned", "operations", "checksum", "hash"):
+    for what in ("entities", "owned", "relations", "operations", "checksum", "hash"):
         if getattr(said, what) != getattr(actual, what):
             raise InvalidArgument(
                 f"line {number}: it says {what} {getattr(said, what)}, and the lines before it give "
@@ -169,6 +179,9 @@ class _Structure:
             return
         if self._in_operations:
             raise InvalidArgument("an entity or an owned row after the operations, which come last")
+        if isinstance(line, RelationLine):
+            self._relation(line)
+            return
         if isinstance(line, OwnedLine):
             self._owned(line)
         else:
@@ -183,6 +196,17 @@ class _Structure:
         _check_name(line.name)
         self._check_id(line.id, path)
         _check_doc(line.kind, line, path)
+
+    def _relation(self, line: RelationLine) -> None:
+        if self._last is None:
+            raise InvalidArgument(f"the relation {line.kind} goes from no entity: none comes before it")
+        if not self._header.history and (line.to is None or line.to_kind is None):
+            raise InvalidArgument(f"the relation {line.kind} of {format_path(self._last.names)} leads nowhere")
+        for names in (line.to, line.column):
+            for name in names or ():
+                _check_name(name)
+        for row_id in (line.row.get("id"), line.row.get("to_id")):
+            self._check_id(row_id, format_path(self._last.names))
 
     def _entity(self, line: EntityLine) -> None:
         path = format_path(line.names)

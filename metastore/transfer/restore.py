@@ -16,11 +16,12 @@ from uuid import UUID
 
 from metastore.clock import Clock
 from metastore.kinds.kind import to_json
+from metastore.kinds.relation import relation_doc
 from metastore.names import format_path
 from metastore.port.backend import Backend
 from metastore.port.commit import ROOT_ID
 from metastore.port.restore import COLUMNS, Ending, Row
-from metastore.transfer.lines import Body, EntityLine, Numbers, OperationLine, OwnedLine
+from metastore.transfer.lines import Body, EntityLine, Numbers, OperationLine, OwnedLine, RelationLine
 from metastore.transfer.outcomes import Imported
 from metastore.transfer.reader import Checked, Progress, body
 
@@ -85,6 +86,8 @@ class _Lines:
     def _rows(self, number: int, line: Body) -> list[tuple[str, Row]]:
         if isinstance(line, OperationLine):
             return [("operation", line.row)]
+        if isinstance(line, RelationLine):
+            return self._relation(number, line)
         doc = to_json(line.doc)
         if isinstance(line, OwnedLine):
             assert self._owner is not None
@@ -101,6 +104,14 @@ class _Lines:
         else:
             rows.append(("guard", _row("guard", guard)))
         return rows + self._step(number, line.names, guard | entity)
+
+    def _relation(self, number: int, line: RelationLine) -> list[tuple[str, Row]]:
+        assert self._owner is not None
+        from_id, to_id = self._owner.row["id"], line.row["to_id"]
+        row = {**line.row, "from_id": from_id, "kind": line.kind, "value": line.value, **line.audit}
+        doc = relation_doc(to_id, line.row["column_id"], line.value)
+        more = {"doc": doc, "owner_id": from_id, "other_id": to_id, "other_path": format_path(line.to or ())}
+        return [("relation", _row("relation", row)), *self._step(number, self._owner.names, row | more)]
 
     def _step(self, number: int, names: tuple[str, ...], values: dict[str, Any]) -> list[tuple[str, Row]]:
         """Return the one step of history of a row, if the file has no history."""
@@ -124,6 +135,8 @@ class _Lines:
             "scope_version": values.get("scope_version"),
             "in_use": values.get("in_use"),
             "doc": values["doc"],
+            "other_id": values.get("other_id"),
+            "other_path": values.get("other_path"),
         }
         return [("operation", _row("operation", step))]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from metastore.kinds.registry import kind_named
 from metastore.port.commit import LIVE
-from metastore.transfer.digest import Sum, of_entity, of_owned
-from metastore.transfer.lines import Body, EntityLine, Footer, OwnedLine
+from metastore.transfer.digest import Sum, of_entity, of_owned, of_relation
+from metastore.transfer.lines import Body, EntityLine, Footer, OwnedLine, RelationLine
 
 __all__ = ["Tally"]
 
@@ -14,9 +14,9 @@ class Tally:
     """The counts and the two sums, and the ids of dropped entities that can have children."""
 
     def __init__(self) -> None:
-        self.entities = self.owned = self.operations = 0
+        self.entities = self.owned = self.relations = self.operations = 0
         self.owned_after = 0
-        """How many owned rows followed the last entity."""
+        """How many owned rows and relations followed the last entity."""
         self._content, self._checksum = Sum(), Sum()
         self._dead: set[int] = set()
         self._owner: EntityLine | None = None
@@ -32,6 +32,12 @@ class Tally:
             self.owned_after += 1
             if self._live and self._owner is not None:
                 self._content.add(of_owned(self._owner.names, self._owner.family, line.kind, line.name, line.doc))
+        elif isinstance(line, RelationLine):
+            self.relations += 1
+            self.owned_after += 1
+            if self._live and self._owner is not None and line.to is not None:
+                ends = (self._owner.names, self._owner.family, line.kind, line.to)
+                self._content.add(of_relation(*ends, line.column, line.value))
         else:
             self.operations += 1
 
@@ -49,4 +55,4 @@ class Tally:
     def footer(self) -> Footer:
         """Return the last line of the export, for the lines so far."""
         sums = self._content.hexdigest(), self._checksum.hexdigest()
-        return Footer(self.entities, self.owned, self.operations, *sums)
+        return Footer(self.entities, self.owned, self.operations, *sums, self.relations)

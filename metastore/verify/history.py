@@ -50,11 +50,13 @@ class Link(NamedTuple):
 class ChainReader:
     """Reads the applied steps of one id, by version. ``complete``: gc has removed no history in this database.
 
+    Before ``past_from`` gc may have removed versions between two that are kept: the older one for a pin.
+
     After the walk, ``last`` is the newest step, and ``waits_since`` is the time of the oldest pending intent.
     """
 
-    def __init__(self, row_id: int, rows: Iterator[tuple[Any, ...]], *, complete: bool) -> None:
-        self._id, self._complete = row_id, complete
+    def __init__(self, row_id: int, rows: Iterator[tuple[Any, ...]], *, complete: bool, past_from: int) -> None:
+        self._id, self._complete, self._past_from = row_id, complete, past_from
         self.last: Link | None = None
         self.waits_since: int | None = None
         self._links = self._applied(Link(*row) for row in rows)
@@ -105,7 +107,7 @@ class ChainReader:
         known = last.version or 0
         if version == known:
             yield 1, f"version {version} is the work of two operations, {last.operation_id} and {link.operation_id}"
-        elif version != known + 1:
+        elif version != known + 1 and (version < known or (link.seq or 0) > self._past_from):
             yield 1, f"after version {known} comes {version}: versions between them are lost"
         if last.seq is not None and link.seq is not None and link.seq <= last.seq:
             yield 8, f"version {version} is at position {link.seq}, version {known} after it at {last.seq}"

@@ -63,7 +63,7 @@ def verify(backend: Backend) -> list[Violation]:
 
 
 def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
-    infos = list(snapshot.rows("info", ("collected_seq",), ("id",)))
+    infos = list(snapshot.rows("info", ("collected_seq", "past_from"), ("id",)))
     if len(infos) != 1:
         yield Violation(8, None, None, f"the table info has {len(infos)} rows instead of one")
     for sequence in snapshot.cached():
@@ -73,14 +73,15 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
         yield Violation(8, None, None, f"{message}; ALTER SEQUENCE {sequence} CACHE 1, then close all connections")
     for table, row_id, column in snapshot.not_utf8():
         yield Violation(8, row_id, None, f"the text in column {column} of its row in the table {table} is not UTF-8")
-    complete = infos[:1] == [(0,)]
+    collected, past_from = infos[0] if infos else (1, 0)
+    complete = collected == 0
     places = Places(snapshot.rows("guard", _PLACE, ("id",)))
     yield from places.cycles()
     replay = Replay(places) if complete else None
     yield from _feed(snapshot, replay)
     yield from check_operations(snapshot)
     yield from _siblings(snapshot, places)
-    yield from _Rows(snapshot, places, replay).check()
+    yield from _Rows(snapshot, places, replay, past_from).check()
 
 
 def _feed(snapshot: TableSnapshot, replay: Replay | None) -> Iterator[Violation]:
@@ -119,7 +120,8 @@ def _siblings(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
 class _Rows:
     """Checks all rows of one id together: the guard row, the entity or owned row, the history."""
 
-    def __init__(self, snapshot: TableSnapshot, places: Places, replay: Replay | None) -> None:
+    def __init__(self, snapshot: TableSnapshot, places: Places, replay: Replay | None, past_from: int) -> None:
+        self._past_from = past_from
         self._snapshot, self._places, self._replay = snapshot, places, replay
         self._drawn = snapshot.numbers()[0]
         self._aliases = Aliases()
@@ -147,7 +149,7 @@ class _Rows:
         history: Iterator[Row],
     ) -> Iterator[Violation]:
         """Check all rows of one id."""
-        reader = ChainReader(row_id, history, complete=self._replay is not None)
+        reader = ChainReader(row_id, history, complete=self._replay is not None, past_from=self._past_from)
         if row_id > self._drawn:
             message = f"its id is beyond {self._drawn}, the last that was drawn"
             yield Violation(8, row_id, None, message)

@@ -192,6 +192,15 @@ def test_a_call_that_gets_no_thread_ends_with_its_deadline() -> None:
     asyncio.run(main())
 
 
+def test_a_read_that_gets_no_thread_ends_with_the_stores_deadline() -> None:
+    async def main() -> None:
+        async with opened("memory://", deadline=0.3) as astore, blocked(astore):
+            with pytest.raises(ms.DeadlineExceeded):
+                await astore.metalakes.load("m")
+
+    asyncio.run(main())
+
+
 def test_a_call_waits_for_a_thread_as_long_as_it_may_for_a_connection(postgres_url: str) -> None:
     async def main() -> None:
         async with opened(postgres_url, pool_size=1, max_wait=0.05) as astore, blocked(astore):

@@ -45,7 +45,7 @@ def held(lane: Lane[Any, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        lane._pass_on(term)
+        lane.leave(term)
         lane._patience = patience
 
 
@@ -101,6 +101,7 @@ def always_together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return self.result(self.submit(kind, request, ends), alone, counted, expired)
 
     monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(Lane, "lead", lambda _: None)
     return sizes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +13,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.port.commit import Unknown
+from metastore.port.commit import Entry, Unknown
 from tests.combine.gate import batches_of, lanes, together
 
 SCHEMA = "lake.c.s"
@@ -316,18 +317,65 @@ def test_a_drop_waits_for_nobody_and_hurts_nobody(store: Store, url: str) -> Non
     assert store.verify() == []
 
 
-def test_an_intent_that_is_pending_stops_a_batch_and_is_helped(store: Store) -> None:
-    from metastore.port.commit import Entry
+def announced(store: Store, n: int, change: str, *, seconds: float = 60.0) -> Any:
+    """Write an intent on a table down, as another process does."""
+    table, own = store.tables.load(path(n)), ms.new_operation_id()
+    backend: Any = store._session.backend
+    backend.write_down(Entry(own, "pending", "other", table.id, "table", path(n), change, format=1, seconds=seconds))
+    return own
 
+
+def setting(key: str, value: str, **more: Any) -> str:
+    return json.dumps([{"change": "SetProperty", "key": key, "value": value, **more}])
+
+
+def test_a_batch_carries_the_intents_that_it_meets(store: Store) -> None:
     _, writes = lanes(store)
-    table = store.tables.load(path(0))
-    backend, own = store._session.backend, ms.new_operation_id()
-    change = '[{"change": "SetProperty", "key": "theirs", "value": "1"}]'
-    backend.write_down(Entry(own, "pending", "other", table.id, "table", path(0), change, format=1, seconds=60.0))
-    found = together(writes, [set_in(store, 0, "mine"), set_in(store, 1, "mine")])
-    assert [t.version for t in found] == [3, 2]
-    assert set(found[0].properties) == {"theirs", "mine"}
-    assert store.outcome(own).state == "committed"
+    good = announced(store, 0, setting("theirs", "1"))
+    bad = announced(store, 0, setting("theirs", "2", expected="0"))
+    late = announced(store, 0, setting("late", "1"), seconds=-1.0)
+    alone = announced(store, 2, setting("theirs", "1"))
+    with batches_of(writes) as sizes:
+        found = together(writes, [set_in(store, 0, "mine"), set_in(store, 1, "mine"), set_in(store, 0, "more")])
+    assert sizes == [3]
+    assert [t.version for t in found] == [3, 2, 4]
+    assert set(found[2].properties) == {"theirs", "mine", "more"}
+    assert [store.outcome(own).state for own in (good, bad, late, alone)] == [
+        "committed",
+        "failed",
+        "cancelled",
+        "pending",
+    ]
+    history = list(store.tables.history(path(0)))
+    assert [(one.version, one.principal) for one in history[1:]] == [(2, "other"), (3, "tester"), (4, "tester")]
+    assert history[1].operation_id == good
+    # on an entity where intents were met lately, the next batch looks for them before it is refused
+    again = announced(store, 0, setting("again", "1"))
+    conflicts = store.metrics().conflicts
+    found = together(writes, [set_in(store, 0, "last"), set_in(store, 0, "of all")])
+    assert [t.version for t in found] == [6, 7]
+    assert store.outcome(again).state == "committed"
+    assert store.metrics().conflicts == conflicts
+    assert [n.version for n in store.tables.history(path(0))] == list(range(1, 8))
+    assert store.verify() == []
+
+
+def test_an_intent_that_is_cancelled_meanwhile_is_not_carried(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, writes = lanes(store)
+    own = announced(store, 0, setting("theirs", "1"))
+    backend: Any = store._session.backend
+    original = backend.alter_together
+
+    def cancelled_first(alters: Any, patience: Any) -> Any:
+        if any(step.carried for one in alters for step in one.steps):
+            backend.cancel(own)
+        return original(alters, patience)
+
+    monkeypatch.setattr(backend, "alter_together", cancelled_first)
+    found = together(writes, [set_in(store, 0, "a"), set_in(store, 0, "b")])
+    assert sorted(t.version for t in found) == [2, 3]
+    assert store.outcome(own).state == "cancelled"
+    assert "theirs" not in store.tables.load(path(0)).properties
     assert store.verify() == []
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
+from tests.combine.gate import full_operations
 from tests.contract.ground import Ground, prepare
 from tests.servers.process import wait_until
 
@@ -81,6 +82,7 @@ def test_the_gauges(small: Ground) -> None:
     store = small.store
     assert use(store) == (SIZE, 0, 0)
     with ExitStack() as stack:
+        stack.enter_context(full_operations(store))  # those that wait together would share one connection
         taken(store, stack, 1)
         assert use(store) == (SIZE, 1, 0)
         assert store.tables.exists("m.c.one.t")
@@ -196,6 +198,7 @@ def test_one_that_gives_up_lets_the_next_have_its_turn(url: str) -> None:
     with ms.open(url, pool_size=1) as store, ThreadPoolExecutor(3) as threads:
         store.metalakes.create("lake")
         with ExitStack() as stack:
+            stack.enter_context(full_operations(store))
             taken(store, stack, 1)
             hasty = threads.submit(store.bind(deadline=0.5).metalakes.exists, "lake")
             assert wait_until(lambda: use(store)[2] == 1, 20)

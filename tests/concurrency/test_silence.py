@@ -263,11 +263,11 @@ def test_a_live_server_says_that_nothing_was_applied_and_lets_go(own_url: str) -
 def test_who_was_asked_to_stop_is_not_used_again(own_url: str) -> None:
     """The order to stop may arrive late, and would meet the next statement."""
     pool = pool_of(own_url)
-    first = pool.fetch_one("SELECT pg_backend_pid()", {})
-    assert pool.fetch_one("SELECT pg_backend_pid()", {}) == first
+    first = pool.fetch("SELECT pg_backend_pid()", {})
+    assert pool.fetch("SELECT pg_backend_pid()", {}) == first
     with pytest.raises(psycopg.errors.QueryCanceled), until(SYSTEM.monotonic() + 0.2):
-        pool.fetch_one("SELECT pg_sleep(30)", {})
-    assert pool.fetch_one("SELECT pg_backend_pid()", {}) != first
+        pool.fetch("SELECT pg_sleep(30)", {})
+    assert pool.fetch("SELECT pg_backend_pid()", {}) != first
     pool.close()
 
 
@@ -275,7 +275,7 @@ def test_an_answer_that_comes_while_it_is_stopped_counts(own_url: str, monkeypat
     monkeypatch.setattr(postgres_connect._Connection, "cancel_safe", lambda self, timeout: None)
     pool = pool_of(own_url)
     with until(SYSTEM.monotonic() + 0.2):
-        assert pool.fetch_one("SELECT 1 FROM pg_sleep(0.35)", {}) == (1,)
+        assert pool.fetch("SELECT 1 FROM pg_sleep(0.35)", {}) == [(1,)]
     assert not pool._warm
     pool.close()
 
@@ -302,11 +302,11 @@ def test_waiting_for_a_free_connection(own_url: str) -> None:
         for _ in range(pool.limits.size):
             stack.enter_context(pool.connection())
         with pytest.raises(ms.PoolExhausted, match="became free"), on_time(0.3), until(SYSTEM.monotonic() + 0.3):
-            pool.fetch_one("SELECT 1", {})
+            pool.fetch("SELECT 1", {})
         began = time.monotonic()
         threading.Timer(0.2, stack.pop_all().close).start()
         with until(SYSTEM.monotonic() + 10):
-            assert pool.fetch_one("SELECT 1", {}) == (1,)
+            assert pool.fetch("SELECT 1", {}) == [(1,)]
         assert time.monotonic() - began < 5
     pool.close()
 
@@ -314,7 +314,7 @@ def test_waiting_for_a_free_connection(own_url: str) -> None:
 def test_a_call_that_is_over_sends_nothing(own_url: str) -> None:
     pool = pool_of(own_url)
     with until(SYSTEM.monotonic() - 1), pytest.raises(ms.DeadlineExceeded, match="before the database was asked"):
-        pool.fetch_one("SELECT 1", {})
+        pool.fetch("SELECT 1", {})
     assert pool._pool.checkedout() == 0
     with pool.connection() as connection:
         with until(SYSTEM.monotonic() - 1), pytest.raises(OutOfTime):
@@ -347,6 +347,6 @@ def test_an_older_libpq_cannot_stop_a_statement(own_url: str, monkeypatch: pytes
     monkeypatch.setattr(postgres_connect._Connection, "cancel", never)
     pool = pool_of(own_url)
     with pytest.raises(OutOfTime), until(SYSTEM.monotonic() + 0.3), on_time(0.3):
-        pool.fetch_one("SELECT pg_sleep(3)", {})
-    assert pool.fetch_one("SELECT 1", {}) == (1,)
+        pool.fetch("SELECT pg_sleep(3)", {})
+    assert pool.fetch("SELECT 1", {}) == [(1,)]
     pool.close()

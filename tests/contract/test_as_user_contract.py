@@ -370,6 +370,13 @@ def test_decisions_are_explained(lake: Lake, ann: Store) -> None:
         store.allowed(ANN, "select_table", "lake.sales.eu.nothing")
 
 
+def test_a_privilege_that_can_never_count_is_not_granted(lake: Lake) -> None:
+    role = lake.store.roles.create("lake.r")
+    for word, on in (("select_tabel", lake.orders), ("create_catalog", lake.sales)):
+        with pytest.raises(ms.InvalidArgument, match=word):
+            lake.store.roles.grant(role, word, on)
+
+
 def test_relations_are_checked(lake: Lake, ann: Store) -> None:
     store = lake.store
     lake.reader()

@@ -333,22 +333,22 @@ _FEED = (
     Fault(
         "gc deletes the newest step",
         _SQL,
-        "\n    AND b.seq < (SELECT max(seq) FROM operation)",
+        "\n    AND s.seq < (SELECT max(seq) FROM operation)",
         "",
         f"{_COLLECTED} tests/concurrency/test_feed.py -k sqlite",
     ),
     Fault(
         "gc keeps no versions",
         _SQL,
-        "<= coalesce(e.version, w.version, r.version) - {keep}, true)",
-        "<= coalesce(e.version, w.version, r.version), true)",
+        "s.version <= s.current - :keep)",
+        "s.version <= s.current)",
         f"{_COLLECTED} -k sqlite",
     ),
     Fault(
         "SQLite: gc does not note what it took from the feed",
         _LITE,
-        'SET collected_seq = max(collected_seq, ?)", (highest,))',
-        'SET collected_seq = max(collected_seq, ?)", (0,))',
+        "connection.execute(numbers, (highest, since))",
+        "connection.execute(numbers, (0, since))",
         f"{_COLLECTED} -k sqlite",
     ),
 )

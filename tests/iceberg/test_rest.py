@@ -75,6 +75,10 @@ def test_an_unchanged_table_is_not_sent_again(client: httpx.Client) -> None:
     assert (again.status_code, again.content) == (304, b"")
     update = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
     assert client.post("/namespaces/a/tables/t", json=update).status_code == 200
+    several = {"If-None-Match": f'"other", W/{first.headers["etag"]}'}
+    assert client.get("/namespaces/a/tables/t", headers=several).status_code == 200
+    weak = {"If-None-Match": f'"other", W/{client.get("/namespaces/a/tables/t").headers["etag"]}'}
+    assert client.get("/namespaces/a/tables/t", headers=weak).status_code == 304
     changed = client.get("/namespaces/a/tables/t", headers={"If-None-Match": first.headers["etag"]})
     assert changed.status_code == 200
 
@@ -188,7 +192,87 @@ def test_a_staged_table_is_created_by_its_commit(client: httpx.Client) -> None:
     assert again.status_code == 409
 
 
+def test_a_repeated_append_is_there_once(client: httpx.Client, rest: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that lost the answer sends the same snapshot again; others have appended meanwhile."""
+    _make(client, "t")
+    sent: list[tuple[Any, Any]] = []
+    commit = type(rest).commit_table
+
+    def noted(self: Any, table: Any, requirements: Any, updates: Any) -> Any:
+        sent.append((requirements, updates))
+        return commit(self, table, requirements, updates)
+
+    monkeypatch.setattr(type(rest), "commit_table", noted)
+    table = rest.load_table("a.t")
+    table.append(ROWS)
+    rest.load_table("a.t").append(ROWS)
+    commit(rest, table, *sent[0])
+    now = rest.load_table("a.t")
+    assert (len(now.metadata.snapshots), now.scan().to_arrow().num_rows) == (2, 4)
+
+
+def test_a_commit_without_changes_writes_nothing(client: httpx.Client) -> None:
+    _make(client, "t", "u")
+    before = [client.get(f"/namespaces/a/tables/{name}").json()["metadata-location"] for name in ("t", "u")]
+    nothing: dict[str, Any] = {"requirements": [], "updates": []}
+    assert client.post("/namespaces/a/tables/t", json=nothing).json()["metadata-location"] == before[0]
+    changes = [{"identifier": {"namespace": ["a"], "name": name}, **nothing} for name in ("t", "u")]
+    assert client.post("/transactions/commit", json={"table-changes": changes}).status_code == 204
+    assert [client.get(f"/namespaces/a/tables/{name}").json()["metadata-location"] for name in ("t", "u")] == before
+
+
+def test_only_iceberg_views_are_views(client: httpx.Client, url: str) -> None:
+    client.post("/namespaces", json={"namespace": ["a"]})
+    with ms.open(url) as store:
+        store.views.create(
+            "lake.ice.a.v", columns=[ms.Column("n", "long")], representations=[ms.SQL("spark", "SELECT 1")]
+        )
+    assert client.get("/namespaces/a/views").json()["identifiers"] == []
+    assert client.head("/namespaces/a/views/v").status_code == 404
+    assert client.delete("/namespaces/a/views/v").status_code == 404
+
+
+def test_a_rename_reads_no_file(client: httpx.Client, tmp_path: Path) -> None:
+    _make(client, "t")
+    for file in tmp_path.rglob("*.metadata.json"):
+        file.unlink()
+    rename = {"source": {"namespace": ["a"], "name": "t"}, "destination": {"namespace": ["a"], "name": "u"}}
+    assert client.post("/tables/rename", json=rename).status_code == 204
+    assert client.get("/namespaces/a/tables/u").status_code == 400  # the outcome is known: no 5xx
+
+
+def test_a_purge_deletes_all_files(rest: Catalog, tmp_path: Path) -> None:
+    rest.create_namespace("a")
+    rest.create_table("a.t", ROWS.schema).append(ROWS)
+    assert [path for path in (tmp_path / "warehouse").rglob("*") if path.is_file()]
+    rest.purge_table("a.t")
+    assert [path for path in (tmp_path / "warehouse").rglob("*") if path.is_file()] == []
+
+
+_SNAPSHOT = {
+    "snapshot-id": 1 << 63,
+    "sequence-number": 1,
+    "timestamp-ms": 1,
+    "manifest-list": "x",
+    "summary": {"operation": "append"},
+}
+_TWICE = {"identifier": {"namespace": ["a"], "name": "t"}, "requirements": [], "updates": []}
+
+
+def _update(action: str, **fields: Any) -> dict[str, Any]:
+    return {"requirements": [], "updates": [{"action": action, **fields}]}
+
+
 BAD = [
+    ("POST", "/transactions/commit", {"table-changes": [_TWICE, _TWICE]}, 400, "twice"),
+    ("POST", "/transactions/commit", {"table-changes": []}, 400, "table-changes"),
+    ("POST", "/namespaces/a/tables/t", _update("add-snapshot", snapshot=_SNAPSHOT), 400, "64 bits"),
+    ("POST", "/namespaces/a/tables/t", _update("set-current-schema", **{"schema-id": 99}), 400, "99"),
+    ("POST", "/namespaces/a/tables/t", _update("set-current-schema", **{"schema-id": -1}), 400, "schema"),
+    ("POST", "/namespaces/a/tables/t", _update("set-default-spec", **{"spec-id": -1}), 400, "spec"),
+    ("POST", "/namespaces/a/tables/t", _update("set-default-sort-order", **{"sort-order-id": 9}), 400, "9"),
+    ("POST", "/namespaces/a/tables/t", _update("upgrade-format-version", **{"format-version": 99}), 400, "99"),
+    ("POST", "/namespaces/a/tables/t", _update("remove-snapshots", **{"snapshot-ids": [1]}), 400, "1"),
     ("POST", "/namespaces", {"namespace": "a"}, 400, "namespace"),
     ("POST", "/namespaces", {}, 400, "namespace"),
     ("POST", "/namespaces", [1], 400, "object"),
@@ -219,6 +303,8 @@ def test_bad_requests_name_what_is_wrong_and_write_nothing(client: httpx.Client,
             assert word in error["message"], (path, error)
         torn = client.post("/namespaces", content=b'{"namespace": ["a"')
         assert torn.status_code == 400
+        infinite = client.post("/namespaces", content=b'{"namespace": ["b"], "x": Infinity}')
+        assert infinite.status_code == 400
         large = client.post("/namespaces", content=b" " * (17 << 20))
         assert large.status_code == 413
         assert [change.position for change in store.changes()] == before

@@ -18,7 +18,18 @@ from tests.servers.postgres import PostgresServer, database_of
 from tests.verify.planting import build
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
-TABLES = ("guard", "entity", "owned", "operation", "lease", "lease_waiter", "staged", "info", "alembic_version")
+TABLES = (
+    "guard",
+    "entity",
+    "owned",
+    "relation",
+    "operation",
+    "lease",
+    "lease_waiter",
+    "staged",
+    "info",
+    "alembic_version",
+)
 PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER")
 
 
@@ -85,6 +96,11 @@ def write(url: str) -> None:
             tx.tables.create("lake.c.s.three")
         store.tables.create("lake.c.s.once", operation_id=ms.new_operation_id())
         store.tables.create_many("lake.c.s", [{"name": "m1"}, {"name": "m2"}])
+        for user in ("ann", "bob"):
+            store.users.create(("lake", user))
+            store.owners.set("lake.c", ("lake", user))
+        store.owners.remove("lake.c", "lake.bob")
+        store.owners.set("lake.c", "lake.ann")
         store.metalakes.drop("lake", cascade=True)
         store.gc(retention=timedelta(0), clean_up=lambda _: None)
         assert store.verify() == []
@@ -184,7 +200,7 @@ def test_no_role_has_more(roles: Roles) -> None:
 def test_the_writer_needs_each_of_its_rights(roles: Roles) -> None:
     """One is taken away at a time: something fails then, and is refused."""
     name = f"metastore_writer_{roles.suffix}"
-    rights = [(t, p) for t in TABLES[:7] for p in PRIVILEGES[:4] if (t, p) != ("lease", "DELETE")]
+    rights = [(t, p) for t in TABLES[:8] for p in PRIVILEGES[:4] if (t, p) != ("lease", "DELETE")]
     rights += [("info", "SELECT"), ("info", "UPDATE")]
     needless, refusals = [], list[str]()
     for table, right in rights:
@@ -197,7 +213,7 @@ def test_the_writer_needs_each_of_its_rights(roles: Roles) -> None:
         finally:
             roles.admin(
                 f"GRANT {right} ON {table} TO {name}",
-                "TRUNCATE guard, entity, owned, operation, lease, lease_waiter, staged",
+                "TRUNCATE guard, entity, owned, relation, operation, lease, lease_waiter, staged",
                 "INSERT INTO guard VALUES (0, -1, 'root', 'root', '', '', false, 0, true, 1)",
                 "UPDATE info SET collected_seq = 0, forgotten = 0",
             )

@@ -101,6 +101,16 @@ def test_with_ids_only(new_url: NewUrl) -> None:
         assert second.verify() == []
 
 
+def related(store: Store) -> list[object]:
+    """Return the relations that a reader sees."""
+    path = "lake.governed.s.t"
+    tags = [(one.name, one.value, one.column) for one in store.tags.targets("lake.pii")]
+    owner, reader = store.owners.of(path), store.roles.load("lake.reader")
+    grants = [(grant.privilege, grant.effect, grant.path) for grant in store.roles.grants(reader)]
+    members = [m.path for m in store.roles.members(reader)], [u.path for u in store.groups.members("lake.staff")]
+    return [tags, owner and owner.path, grants, members, store.statistics.of(path, partition="day=1")]
+
+
 @pytest.mark.parametrize("kinds", [("postgres", "sqlite"), ("sqlite", "postgres"), ("sqlite", "memory")])
 def test_without_ids(new_url: NewUrl, kinds: tuple[str, str]) -> None:
     """Through the managers: new ids, one version each, the same content; a second time nothing is written."""
@@ -110,16 +120,18 @@ def test_without_ids(new_url: NewUrl, kinds: tuple[str, str]) -> None:
         second.metalakes.purge("of others")
         stream, said = exported(first)
         done = second.import_from(stream)
-        assert (done.written, done.left, done.restored) == (said.entities + said.owned, 0, False)
+        assert (done.written, done.left, done.restored) == (said.entities + said.owned + said.relations, 0, False)
         assert exported(second)[1].hash == said.hash
         assert second.verify() == []
         before = list(second.changes())
         again = second.import_from(stream)
-        assert (again.written, again.left) == (0, said.entities + said.owned)
+        assert (again.written, again.left) == (0, said.entities + said.owned + said.relations)
         assert list(second.changes()) == before
         assert not second.metalakes.load("closed").in_use
         assert {c.principal for c in before} == {"tester"}
         assert second.tables.load("lake.c.s.t").id != first.tables.load("lake.c.s.t").id
+        assert said.relations == 6
+        assert related(second) == related(first)
 
 
 def test_one_byte_of_one_document(new_url: NewUrl) -> None:

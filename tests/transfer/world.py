@@ -44,11 +44,38 @@ def build(store: Store) -> None:
         store.tables.create(("lake", "c", "s", name), properties={name: str(n)})
     store.tables.alter(table, ms.AddColumn("x", "map<string,int>"), ms.SetComment("changed"))
     _other_kinds(store)
+    _related(store)
     _moved_and_dropped(store)
     _disabled(store)
     _operations(store, table, catalog.id)
     with store.leases.acquire("a lease") as lease:
         store.catalogs.alter("lake.c", ms.SetProperty("under", "a lease"), lease=lease)
+
+
+def _related(store: Store) -> None:
+    """Relations: live ones, with a dead end, of a dropped column, and an exclusive one."""
+    store.catalogs.create("lake.governed", type="relational")
+    columns = [ms.Column("id", "long"), ms.Column("x", "int")]
+    table = store.tables.create("lake.governed.s.t", parents=True, columns=columns)
+    store.partitions.create(table, "day=1", values={})
+    for name in ("pii", "gone"):
+        store.tags.create(("lake", name), allowed_values=("é", "b"))
+        store.tags.attach(table, ("lake", name), value="é")
+        store.tags.attach(table, ("lake", name), column="id")
+    store.tags.attach(table, "lake.pii", column="x")
+    store.tables.alter(table, ms.DropColumn("x"))
+    store.tags.drop("lake.gone")
+    ann = store.users.create(("lake", "ann@corp.com"))
+    store.groups.create("lake.staff")
+    store.roles.create("lake.reader")
+    store.owners.set(table, ann)
+    store.owners.set(table, "lake.staff")
+    store.groups.add("lake.staff", ann)
+    store.roles.assign("lake.reader", "lake.staff")
+    store.roles.grant("lake.reader", "select_table", table, effect="deny")
+    store.users.disable(ann)
+    store.statistics.set(table, {"custom-rows": 5})
+    store.statistics.set(table, {"custom-rows": 1}, partition="day=1")
 
 
 def _other_kinds(store: Store) -> None:

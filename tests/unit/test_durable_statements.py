@@ -15,6 +15,8 @@ from metastore.backends.postgres.fragments import DURABLE
 NEEDS_NOT = {
     ("preludes", "CLAIMED"): "is sent in front of a statement that is durable, in its transaction",
     ("batch_sql", "RELEASE"): "likewise, behind it",
+    ("relations", "DELETE_MISSING"): "the next gc does it again",
+    ("relations", "DELETE_COLUMNS"): "the next gc does it again",
     ("lease_sql", "ENTER"): "a waiter that was forgotten queues again",
     ("lease_sql", "LEAVE"): "a waiter that is there again is taken for dead",
     ("lease_sql", "FORGET_PUBLISHED"): "the next gc does it again",
@@ -44,12 +46,15 @@ def test_a_statement_that_writes_is_durable(text: str) -> None:
     assert DURABLE in text
 
 
-@pytest.mark.parametrize(("updates", "inserts", "owned"), [k for k in product((False, True), repeat=3) if any(k)])
-def test_the_general_statement_is_durable(updates: bool, inserts: bool, owned: bool) -> None:
+@pytest.mark.parametrize(
+    ("updates", "inserts", "owned", "related"), [k for k in product((False, True), repeat=4) if any(k)]
+)
+def test_the_general_statement_is_durable(updates: bool, inserts: bool, owned: bool, related: bool) -> None:
     shape = batch_sql.Shape(
         updates=updates,
         inserts=inserts,
         owned=owned,
+        relations=related,
         skip_existing=inserts,
         claimed=True,
         fenced=True,

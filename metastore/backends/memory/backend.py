@@ -14,15 +14,17 @@ from uuid import UUID
 
 from metastore.backends.memory import relations
 from metastore.backends.memory.commit import apply
+from metastore.backends.memory.gc import needless, next_seen, with_names
 from metastore.backends.memory.intents import help_intents, set_mark, write_down
 from metastore.backends.memory.leases import MemoryLeases
+from metastore.backends.memory.past import MemoryPast, MemoryReaders
 from metastore.backends.memory.reads import MemoryReads
 from metastore.backends.memory.restore import MemoryRestorer, require_empty
 from metastore.backends.memory.tables import Tables
 from metastore.backends.precondition import PreconditionFailed
 from metastore.clock import Clock
 from metastore.errors import StoreClosed, outcome_forgotten
-from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY
+from metastore.port.backend import FORMAT, MOST_AHEAD, TOMBSTONES_STAY, Limits
 from metastore.port.commit import (
     CLAIMABLE,
     DROPPED,
@@ -38,6 +40,7 @@ from metastore.port.commit import (
 )
 from metastore.port.commit import FORMAT as CHANGES
 from metastore.port.leases import LeaseRows
+from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
     Marked,
     Origin,
@@ -228,27 +231,43 @@ class MemoryBackend(MemoryReads):
             now, forgotten = self._clock.micros(), self._tables.drawn["forgotten"]
             self._tables.drawn["forgotten"] = max(before, now if forgotten > now + MOST_AHEAD else forgotten)
 
-    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
+    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
+        before = limits.before
         with self._lock:
             looked = self.feed(after, limit).rows
             newest = max((s.seq or 0 for s in self._tables.steps), default=0)
-            doomed = [s for s in looked if s.time < before and s.seq != newest and self._needless(s, before, keep)]
+            doomed = [s for s in looked if s.seq != newest and needless(self._tables, s, limits)]
             versions = sum(self._version_of(s.entity_id) is not None for s in doomed)
             gone = {s.seq for s in doomed}
+            since = max([self._tables.drawn["past_from"], *(next_seen(self._tables, s) for s in doomed)])
+            self._tables.drawn["past_from"] = since
             self._collected = max([self._collected, *(s for s in gone if s is not None)])
             kept = [s for s in self._tables.steps if s.seq is None or s.seq not in gone]
             if after == 0:  # what has no position goes with the first batch
                 long_ago, now = before - TOMBSTONES_STAY, self._clock.micros()
                 kept = [s for s in kept if s.seq is not None or s.time >= long_ago or (s.deadline or 0) > now]
             others = len(self._tables.steps) - len(kept) - versions
-            self._tables.steps[:] = kept
+            self._tables.steps[:] = with_names(kept, doomed)
             return (looked[-1].seq if looked else None), versions, others
 
-    def _needless(self, step: Step, before: int, keep: int) -> bool:
-        """Whether an old step may go: its row is gone, or has ``keep`` newer versions, and none older stays."""
-        newest, version = self._version_of(step.entity_id), step.version or 0
-        older = [s for s in self._tables.steps if s.entity_id == step.entity_id and (s.version or 0) < version]
-        return (newest is None or version <= newest - keep) and all(s.time < before for s in older)
+    def forget_pins(self) -> None:
+        with self._lock:
+            now = self._clock.micros()
+            old = [pin.name for pin in self._tables.pins.values() if (pin.expires_at or now) < now]
+            for name in old:
+                del self._tables.pins[name]
+
+    @property
+    def past(self) -> PastRows:
+        return MemoryPast(self._work)
+
+    @property
+    def readers(self) -> Readers:
+        return MemoryReaders(self._work)
+
+    def _work(self, work: Callable[[Tables, int], T]) -> T:
+        with self._lock:
+            return work(self._tables, self._clock.micros())
 
     def restorer(self) -> Restorer:
         def take(tables: Tables, collected_seq: int, epoch: str) -> None:

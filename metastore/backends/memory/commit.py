@@ -9,6 +9,7 @@ copy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from metastore.backends.memory import relations
@@ -54,12 +55,22 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
         raise PreconditionFailed("marked", commit.held)
     for read in commit.reads:
         _check_read(tables, read)
+    if commit.advance is not None:
+        consumer = tables.consumers.get(commit.advance.name)
+        if consumer is None or consumer.seq != commit.advance.seq:
+            raise PreconditionFailed("read")
+        tables.consumers[consumer.name] = consumer._replace(seq=commit.advance.to, moved_at=now)
     applying = _Applying(tables, commit, now)
     for guard in commit.guards:
         if guard.bump:
             stand = tables.stands[guard.id]
             tables.stands[guard.id] = stand._replace(scope_version=stand.scope_version + 1)
     results = tuple([applying.write(write) for write in commit.writes])
+    if sum(result is not None for result in results) > 1:  # the past shows its rows together
+        last = tables.drawn["seq"]
+        tables.steps[:] = [
+            s._replace(through=last) if s.operation_id == commit.operation_id else s for s in tables.steps
+        ]
     if claimed is not None and not any(results):
         tables.steps.append(claimed)  # nothing takes the tombstone's place: it stays
     if commit.held is not None and tables.stands[commit.held].mark == commit.operation_id:
@@ -173,6 +184,19 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
         raise PreconditionFailed("not_empty", update.id)
 
 
+def _stood(write: Write, stand: Stand | None) -> dict[str, Any]:
+    """Return how a row stood after a write: for reads of the past."""
+    if stand is None:
+        assert isinstance(write, Put | Delete)
+        place = {"parent_id": write.owner_id, "name": write.name}
+        if isinstance(write, Delete):
+            return {**place, "state": DROPPED}
+        return {**place, "state": LIVE, "family": write.kind, "key": write.name}
+    place = {"parent_id": stand.parent_id, "name": stand.name, "fold": stand.fold, "state": stand.state}
+    takes = stand.state == LIVE and (isinstance(write, Insert) or write.scope_version is not None)  # type: ignore[union-attr]
+    return {**place, "family": stand.family, "key": stand.key} if takes else place
+
+
 class _Applying:
     """Performs the writes of one commit, whose guards and reads hold."""
 
@@ -280,6 +304,7 @@ class _Applying:
         """Note a write; ``where`` an entity stands, or the id of a row's owner."""
         event, commit = write.event, self._commit
         stand, owner_id = (where, None) if isinstance(where, Stand) else (None, where)
+        place = _stood(write, stand)
         step = Step(
             operation_id=commit.operation_id,
             ordinal=self._ordinal,
@@ -303,6 +328,7 @@ class _Applying:
             fences=fences(commit.leases) if commit.leases else None,
             other_id=other_id,
             other_path=event.other_path,
+            **place,
         )
         self._ordinal += 1
         self._tables.steps.append(step)

@@ -82,6 +82,10 @@ def _resolve(tables: Tables, help_: Help, one: Resolution, now: int) -> Result:
         path_after=help_.path,
         scope_version=stand.scope_version,
         in_use=stand.in_use,
+        parent_id=stand.parent_id,
+        name=stand.name,
+        fold=stand.fold,
+        state=stand.state,
         doc=doc,
         changes=intent.changes if one.changes is None else one.changes,
     )

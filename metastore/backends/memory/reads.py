@@ -35,6 +35,7 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Related, Relating, RelationRecord
 from metastore.port.rights import RightRows, Whose
+from metastore.port.touched import Touch, Touched
 from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = ["MemoryReads"]
@@ -179,6 +180,12 @@ class MemoryReads:
         with self._lock:
             later = [s for s in self._tables.steps if s.seq is not None and s.seq > after]
             return RowPage(True, [self._shown(s) for s in later[:limit]])
+
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        with self._lock:
+            rows = [Touch(s.seq, s.entity_id, s.action, s.path_after) for s in self._tables.steps if s.seq is not None]
+            later = [row for row in rows if row.seq > after][: limit + 1]
+            return Touched(self._epoch, self._collected, 1, later + [row for row in rows if row.seq in gaps])
 
     def feed_start(self) -> tuple[str, int]:
         with self._lock:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from metastore.backends.memory.tables import Body, Stand, Tables
+from metastore.port.commit import LIVE
 from metastore.port.records import OwnedRecord, Step
+from metastore.port.relations import RelationRecord
 from metastore.port.restore import COLUMNS, Ending, Row, Rows, raise_not_empty, raise_overtaken
 
 __all__ = ["MemoryRestorer", "require_empty"]
@@ -45,7 +47,28 @@ class MemoryRestorer:
         self.write(token, last, last, {"guard": ending.top})
         self._tables.drawn["forgotten"] = ending.forgotten
         self._tables.steps.sort(key=lambda step: step.seq or 0)
+        steps = [
+            step for step in self._tables.steps if step.seq is not None and step.kind != "lease" and not step.other_id
+        ]
+        if ending.collected_seq or any(step.parent_id is None for step in steps):
+            self._tables.drawn["past_from"] = max((step.seq or 0 for step in steps), default=0)
+            self._tables.steps[:] = [self._completed(step) for step in self._tables.steps]
         self._take(self._tables, ending.collected_seq, ending.epoch)
+
+    def _completed(self, step: Step) -> Step:
+        """Return the newest step of a row with where the row stands: the past begins with the restore."""
+        if step.parent_id is not None:
+            return step
+        stand, body = self._tables.stands.get(step.entity_id or -1), self._tables.bodies.get(step.entity_id or -1)
+        if stand is not None and body is not None and body.version == step.version:
+            place = step._replace(parent_id=stand.parent_id, name=stand.name, fold=stand.fold, state=stand.state)
+            return place._replace(family=stand.family, key=stand.key) if stand.state == LIVE else place
+        row = next(
+            (r for r in self._tables.owned.values() if (r.id, r.version) == (step.entity_id, step.version)), None
+        )
+        if row is None:
+            return step
+        return step._replace(parent_id=row.owner_id, name=row.name, state=LIVE, family=row.kind, key=row.name)
 
     def _add(self, table: str, row: Row) -> None:
         values = dict(zip(COLUMNS[table], row, strict=True))
@@ -57,6 +80,9 @@ class MemoryRestorer:
             self._tables.bodies[row_id] = Body(**values)
         elif table == "owned":
             self._tables.owned[values["owner_id"], values["kind"], values["name"]] = OwnedRecord(**values)
+        elif table == "relation":
+            relation = RelationRecord(**values)
+            self._tables.relations[relation.key] = relation
         else:
             values["operation_id"] = UUID(values["operation_id"])
             self._tables.steps.append(Step(**values, created_by=None, created_at=None))

@@ -14,6 +14,7 @@ from uuid import UUID
 from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
 from metastore.port.leases import LeaseRow, Staged
+from metastore.port.past import ConsumerRow, PinRow
 from metastore.port.records import OwnedRecord, Step
 from metastore.port.relations import RelationKey, RelationRecord
 
@@ -82,7 +83,9 @@ class Tables:
     waiters: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     """By lease and ticket: the owner, and until when the waiter counts as alive."""
     staged: dict[UUID, Staged] = field(default_factory=dict)
-    drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0})
+    pins: dict[str, PinRow] = field(default_factory=dict)
+    consumers: dict[str, ConsumerRow] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0})
 
     def copy(self) -> Tables:
         """Return tables that can be changed without changing these."""
@@ -96,6 +99,8 @@ class Tables:
             leases=dict(self.leases),
             waiters=dict(self.waiters),
             staged=dict(self.staged),
+            pins=dict(self.pins),
+            consumers=dict(self.consumers),
             drawn=dict(self.drawn),
         )
 
@@ -165,7 +170,16 @@ class MemorySnapshot:
                 {"name": n, "ticket": t, "owner": owner, "alive_until": u} for (n, t), (owner, u) in waiters
             ],
             "staged": lambda: [row._asdict() for row in tables.staged.values()],
-            "info": lambda: [{"id": 1, "collected_seq": self._collected_seq, "forgotten": tables.drawn["forgotten"]}],
+            "pin": lambda: [row._asdict() for row in tables.pins.values()],
+            "consumer": lambda: [row._asdict() for row in tables.consumers.values()],
+            "info": lambda: [
+                {
+                    "id": 1,
+                    "collected_seq": self._collected_seq,
+                    "forgotten": tables.drawn["forgotten"],
+                    "past_from": tables.drawn["past_from"],
+                }
+            ],
         }
         return found[table]()
 

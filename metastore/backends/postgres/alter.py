@@ -27,8 +27,8 @@ def _alter(lease: LeaseParts) -> str:
     # the order of the CTEs is the order of the locks: guards, leases, then the entity's row, then the position
     return without_comments(f"""WITH {GUARDED},{lease.cte}
 -- The entity's own guard, read without a lock: an exclusive operation on it updates the entity's row too, and so meets
--- the compare-and-swap below. The history needs its scope version; another operation's mark lets the statement stop.
-own AS MATERIALIZED (SELECT scope_version, in_use FROM guard WHERE id = %(id)s::bigint
+-- the compare-and-swap below. The history needs where it stands; another operation's mark lets the statement stop.
+own AS MATERIALIZED (SELECT scope_version, in_use, parent_id, name, fold, state FROM guard WHERE id = %(id)s::bigint
   AND (mark IS NULL OR mark = %(operation_id)s::uuid)),
 -- The compare-and-swap. The row's lock makes another writer wait; after the wait its WHERE is evaluated again, finds
 -- another version, and so no row: no update is lost. A pending intent must be resolved first, by a commit that helps;
@@ -44,7 +44,8 @@ logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}{lease.column})
   SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
-    %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text{lease.value}
+    %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text,
+    own.parent_id, own.name, own.fold, own.state{lease.value}
   FROM altered, own WHERE {DURABLE})
 -- One row, always. It returns no document: a client that stops while it reads a large answer keeps its row locks.
 SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at,

@@ -8,9 +8,8 @@ Each of these files has a statement's SQL, its parameters, and what its rows mea
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -22,16 +21,19 @@ from metastore.backends.postgres.leases import PostgresLeases
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres.preludes import preludes
-from metastore.backends.postgres.reads import PostgresReads
+from metastore.backends.postgres.readers import PostgresReaders
+from metastore.backends.postgres.reads import PAST, PostgresReads
 from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.settings import ARRAYS
+from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
+from metastore.backends.sql.past import SqlPast
 from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
-from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Limits
 from metastore.port.batches import Altered, AlterTogether, Below, Results, Single
 from metastore.port.commit import (
     Commit,
@@ -45,6 +47,7 @@ from metastore.port.commit import (
     Update,
 )
 from metastore.port.leases import LeaseRows
+from metastore.port.past import PastRows, Readers
 from metastore.port.records import Marked, Origin, Pending, Record, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
@@ -52,13 +55,15 @@ from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = ["PostgresBackend"]
 
-_NAMED = re.compile(r"%\((\w+)\)s")
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW, "%(name)s")
 _SWEEP = relations.READ_RELATIONS.sweep()
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
+_RAISE_PAST = f"""UPDATE info SET past_from = %(since)s::bigint
+  WHERE past_from < %(since)s::bigint AND {DURABLE} RETURNING 1"""
+_FORGET_PINS = from_named(collect_sql.FORGET_PINS, "%(name)s") + f" AND {DURABLE} RETURNING 1"
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
   FROM info"""
 _FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
@@ -103,10 +108,9 @@ class PostgresBackend(PostgresReads):
         if len(statements) > 1:
             return self._all(statements, lambda rows: outcome(rows[0]))
         try:
-            row = self.pool.fetch_one(statements[0].text, statements[0].parameters)
+            (row,) = self.pool.fetch(statements[0].text, statements[0].parameters)
         except psycopg.Error as error:
             return self._failed(error)
-        assert row is not None
         return outcome(row)
 
     def _failed(self, error: psycopg.Error) -> Conflicted | Unknown:
@@ -131,7 +135,7 @@ class PostgresBackend(PostgresReads):
     # --- requests that travel together
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
-        return together.found(wanted, self._rows(together.FIND_BELOW, together.find_parameters(wanted)))
+        return together.found(wanted, self._fetch(together.FIND_BELOW, together.find_parameters(wanted)))
 
     def alter_together(
         self, alters: Sequence[AlterTogether], patience: int | None
@@ -149,8 +153,8 @@ class PostgresBackend(PostgresReads):
 
     def _together(self, statement: Statement, patience: int | None) -> list[Row] | Conflicted | Unknown:
         try:
-            with self.pool.connection() as connection:
-                return _rows_of_writes(connection, [statement])
+            pooled = partial(_rows_of_writes, statements=[statement])
+            return self.pool.fetch(statement.text, statement.parameters, pooled)
         except psycopg.errors.LockNotAvailable as error:
             return self._failed(error) if patience is None else Conflicted("busy")
         except psycopg.Error as error:
@@ -168,13 +172,10 @@ class PostgresBackend(PostgresReads):
         return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1])
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
-        try:
-            row = self.pool.fetch_one(intents.TURN, {"id": entity_id, "own": operation_id})
-        except psycopg.Error:  # rarely a dead connection: ask again, with all that a read knows of those
-            rows = self._rows(intents.TURN, {"id": entity_id, "own": operation_id})
-            row = rows[0] if rows else None
-        if row is None:
+        rows = self._fetch(intents.TURN, {"id": entity_id, "own": operation_id})
+        if not rows:
             return Turn(None, 0)
+        (row,) = rows
         return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0])
 
     def help(self, help: Help) -> Outcome:
@@ -251,11 +252,20 @@ class PostgresBackend(PostgresReads):
         """Wait for the commits in flight that have checked that their id is not forgotten, then forget."""
         self._rows(_FORGET_UNTIL, {"before": before})
 
-    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
-        parameters = {"before": before, "keep": keep, "after": after, "limit": limit}
-        ((last, versions, others),) = self._rows(collect_sql.POSTGRES_DELETE_STEPS, parameters)
+    def forget_pins(self) -> None:
+        self._rows(_FORGET_PINS, {"now": self.now()})
+
+    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
+        parameters = {**limits._asdict(), "after": after, "page_size": limit}
+        ((last, since),) = self._rows(collect_sql.POSTGRES_PAST_FROM, parameters)
+        versions = others = 0
+        if since is not None:
+            # Committed before the deletion, so that a read of the past never misses rows without notice. It waits for
+            # pins that are being inserted; later ones are refused.
+            self._rows(_RAISE_PAST, {"since": since})
+            ((last, versions, others),) = self._rows(collect_sql.POSTGRES_DELETE_STEPS, parameters)
         if after == 0:
-            others += len(self._rows(_FORGET, {"before": before - TOMBSTONES_STAY}))
+            others += len(self._rows(_FORGET, {"before": limits.before - TOMBSTONES_STAY}))
         return last, versions, others
 
     @property
@@ -264,6 +274,14 @@ class PostgresBackend(PostgresReads):
             return self._read(lambda connection: _rows_of_writes(connection, statements))
 
         return PostgresLeases(self.pool, self._rows, send)
+
+    @property
+    def past(self) -> PastRows:
+        return SqlPast(PAST, self._rows, list)
+
+    @property
+    def readers(self) -> Readers:
+        return PostgresReaders(self._rows)
 
     def restorer(self) -> Restorer:
         return PostgresRestorer(self.pool)
@@ -330,15 +348,7 @@ def _is_rare(commit: Commit) -> bool:
     """Whether a commit has what only the general form of the statement knows."""
     if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
         return True
-    return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes)
-
-
-@cache
-def _numbered(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a statement with numbered parameters, and their names; psycopg parses long ones again at each call."""
-    numbers: dict[str, int] = {}
-    numbered = _NAMED.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", text)
-    return numbered.replace("%%", "%"), tuple(numbers)
+    return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes or commit.advance)
 
 
 def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:
@@ -350,7 +360,7 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
     if connection.prepare_threshold is None:  # behind a pooler: the session may be set otherwise
         statements = [Statement(ARRAYS, {}), *statements]
     if len(statements) == 1 and not statements[0].many:
-        text, names = _numbered(statements[0].text)
+        text, names = numbered(statements[0].text)
         parameters = [statements[0].parameters[name] for name in names]
         return psycopg.RawCursor(connection).execute(text, parameters).fetchall()
     composer = psycopg.ClientCursor(connection)

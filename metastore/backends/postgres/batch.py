@@ -8,11 +8,12 @@ is taken after the locks, then one statement that writes for each stage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from metastore.backends.postgres import parameters
 from metastore.backends.postgres import relations as relation_parts
-from metastore.backends.postgres.batch_sql import BUMP, RELEASE, Shape, batch
+from metastore.backends.postgres.batch_sql import ADVANCE, BUMP, RELEASE, THROUGH, Shape, batch
 from metastore.backends.postgres.checks import checks
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
@@ -74,6 +75,8 @@ def statements(commit: Commit) -> list[Statement]:
     if len(ordinals) > 1 or mixed(read_ids, written):
         before += lock_in_order(LOCK_ENTITIES, read_ids, written)
     before += checked
+    if commit.advance is not None:
+        before.append(Statement(ADVANCE, asdict(commit.advance)))
     if before and commit.patience is not None:
         before.insert(0, Statement(PATIENCE, {"patience": parameters.patience(commit)}))
     # in one statement, an exclusive update of the marked guard takes the mark away itself
@@ -83,9 +86,12 @@ def statements(commit: Commit) -> list[Statement]:
         stages = list(_in_stages(commit, shared, barred, reads, ordinals))
     else:
         # what is sent with a statement that finds nothing to do must not be applied either
-        stages = [_Stage(ordinals[0], shared, barred, reads, must=release or bool(bumped) or commit.claim > 0)]
+        must = release or bool(bumped) or commit.claim > 0 or commit.advance is not None
+        stages = [_Stage(ordinals[0], shared, barred, reads, must)]
     after = [Statement(RELEASE, {"held": commit.held, "operation_id": commit.operation_id})] if release else []
     after += [Statement(BUMP, {"ids": plain(bumped)})] if bumped else []
+    if len(ordinals) > 1:
+        after.append(Statement(THROUGH, {"operation_id": commit.operation_id}))
     return [*before, *[_statement(commit, stage) for stage in stages], *after]
 
 

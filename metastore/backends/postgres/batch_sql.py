@@ -29,7 +29,7 @@ from metastore.backends.postgres.relations import DONE_RELATIONS, LOCKED_RELATIO
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import FORMAT
 
-__all__ = ["BUMP", "RELEASE", "Shape", "batch"]
+__all__ = ["ADVANCE", "BUMP", "RELEASE", "THROUGH", "Shape", "batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,18 @@ RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NUL
 WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 """Removes the operation's own mark."""
 
+# Before the statements that write. The logarithm of 0 raises READ, which aborts the commit, where another process has
+# moved the consumer.
+ADVANCE = f"""WITH moved AS (
+  UPDATE consumer SET seq = %(to)s::bigint, moved_at = {NOW}
+  WHERE name = %(name)s::text AND seq = %(seq)s::bigint AND {DURABLE} RETURNING 1)
+SELECT ln(CASE WHEN EXISTS (SELECT FROM moved) THEN 1 ELSE 0 END)"""
+"""Moves a consumer of the feed, by compare-and-swap."""
+
+THROUGH = f"""UPDATE operation
+SET through = (SELECT max(seq) FROM operation WHERE operation_id = %(operation_id)s::uuid)
+WHERE operation_id = %(operation_id)s::uuid AND {DURABLE}"""
+"""After several statements of one commit: notes its last position on all its rows."""
 # After the statements of a commit that takes a right away. They hold these guards exclusively, and fail where anything
 # does not hold, so that nothing is counted up without them.
 BUMP = f"UPDATE guard SET scope_version = scope_version + 1 WHERE id = ANY(%(ids)s::bigint[]) AND {DURABLE}"
@@ -187,7 +199,7 @@ stands AS (
     marked_until = CASE WHEN %(keep)s::boolean THEN g.marked_until END,
     quiet_until = CASE WHEN g.mark IS NOT NULL THEN {quiet("g")} END
   FROM wanted w, go WHERE w.id = g.id AND g.id = ANY(%(u_ids)s::bigint[]) AND w.exclusive
-  RETURNING g.id, g.scope_version, g.in_use),
+  RETURNING g.*),
 -- Intents that the commit sends away: their owners decide again. The attempt counts, so that a late claim fails. An
 -- exclusive update sends away those of a newer format too, because the path that they meant is gone.
 withdrawn AS (
@@ -254,11 +266,16 @@ owned_deleted AS (
 # every exclusive operation raises as well.
 _DONE_UPDATES = """SELECT a.ordinal, a.id, a.version, NULL::bigint AS owner_id,
     coalesce(s.scope_version, g.scope_version) AS scope_version, coalesce(s.in_use, g.in_use) AS in_use, a.doc,
-    a.modified_at AS time
+    a.modified_at AS time, coalesce(s.parent_id, g.parent_id) AS parent_id, coalesce(s.name, g.name) AS name,
+    coalesce(s.fold, g.fold) AS fold, coalesce(s.state, g.state) AS state,
+    CASE WHEN s.state = 0 THEN s.family END AS family, CASE WHEN s.state = 0 THEN s.key END AS key
   FROM altered a JOIN guard g ON g.id = a.id AND g.id = ANY(%(u_ids)s::bigint[]) LEFT JOIN stands s ON s.id = a.id"""
-_DONE_INSERTS = """SELECT f.ordinal, m.id, 1::bigint, NULL::bigint, 1::bigint, true, f.doc, m.created_at
+_DONE_INSERTS = """SELECT f.ordinal, m.id, 1::bigint, NULL::bigint, 1::bigint, true, f.doc, m.created_at,
+    f.parent_id, f.name, f.fold, 0::smallint, f.family, f.key
   FROM made m JOIN fresh f ON f.id = m.id"""
-_DONE_OWNED = """SELECT w.ordinal, o.id, o.version, o.owner_id, NULL::bigint, NULL::boolean, o.doc, o.modified_at
+_DONE_OWNED = """SELECT w.ordinal, o.id, o.version, o.owner_id, NULL::bigint, NULL::boolean, o.doc, o.modified_at,
+    o.owner_id, o.name, NULL::boolean, CASE WHEN w.doc IS NULL THEN 1 ELSE 0 END::smallint,
+    CASE WHEN w.doc IS NOT NULL THEN o.kind END, CASE WHEN w.doc IS NOT NULL THEN o.name END
   FROM (SELECT * FROM owned_made UNION ALL SELECT * FROM owned_altered UNION ALL SELECT * FROM owned_deleted) o
   JOIN owned_wanted w ON w.owner_id = o.owner_id AND w.kind = o.kind AND w.name = o.name"""
 
@@ -266,14 +283,19 @@ _LOGGED = without_comments(f"""
 -- What was written, in the order of the commit's writes. Sorting is a barrier: it reads all
 -- writes before it gives the first row, so that no position is drawn before the last row was locked and written.
 done AS MATERIALIZED (
-  SELECT * FROM ({{parts}}) AS d(ordinal, id, version, owner_id, scope_version, in_use, doc, time) ORDER BY ordinal),
+  SELECT * FROM ({{parts}}) AS d(ordinal, id, version, owner_id, scope_version, in_use, doc, time,
+    parent_id, name, fold, state, family, key) ORDER BY ordinal),
+-- The positions, drawn in this order. Materialized: each is drawn once, and the last one is known to all rows.
+numbered AS MATERIALIZED (SELECT nextval('change_seq') AS seq, d.* FROM done d),
 -- One row for each write: history, change event and result. The operation id is in its key, so that a repeat fails.
 logged AS (
-  INSERT INTO operation ({OPERATION_COLUMNS}{{column}})
-  SELECT %(operation_id)s::uuid, {{ordinal}}, nextval('change_seq'), d.id, d.version, d.owner_id, ev.kind, ev.action,
+  INSERT INTO operation ({OPERATION_COLUMNS}, family, key, through{{column}})
+  SELECT %(operation_id)s::uuid, {{ordinal}}, d.seq, d.id, d.version, d.owner_id, ev.kind, ev.action,
     %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc,
-    CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END{{fences}}
-  FROM done d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
+    CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END, d.parent_id, d.name, d.fold, d.state, d.family, d.key,
+    -- the past shows the rows of a commit together, from its last position on
+    CASE WHEN count(*) OVER () > 1 THEN max(d.seq) OVER () END{{fences}}
+  FROM numbered d JOIN unnest(%(e_kinds)s::text[], %(e_actions)s::text[], %(e_before)s::text[], %(e_after)s::text[],
       %(e_changes)s::text[], %(e_ordinals)s::int[]{{others}})
       AS ev(kind, action, path_before, path_after, changes, ordinal{{other_columns}})
     ON ev.ordinal = d.ordinal

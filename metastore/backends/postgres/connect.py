@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -25,6 +25,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection
 
 from metastore.backends.postgres.settings import ASKED, SESSION, check_session, options_of
+from metastore.backends.postgres.wire import Wire
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
 from metastore.clock import SYSTEM
@@ -44,6 +45,7 @@ from metastore.retry.classify import Verdict, of_sqlstate
 __all__ = ["OutOfTime", "Pool", "raise_read_error"]
 
 T = TypeVar("T")
+Rows = list[tuple[Any, ...]]
 
 _DEFAULTS: dict[str, Any] = {
     "keepalives": 1,
@@ -252,19 +254,37 @@ class Pool:
         """Let what is asked in the block be over after the store's timeout together, or by an earlier deadline."""
         return until(SYSTEM.monotonic() + self._timeout)
 
-    def fetch_one(self, text: str, parameters: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """Run one statement and return its first row: the hot path, on a cursor that the connection keeps."""
+    def fetch(
+        self, text: str, parameters: Mapping[str, Any], pooled: Callable[[_Connection], Rows] | None = None
+    ) -> Rows:
+        """Run one statement, a transaction of its own, and return its rows: the hot path.
+
+        ``pooled``: how to run it behind a pooler, where a session is set otherwise, if that matters.
+        """
         lent = self._lend()
         try:
-            cursor = lent.info.get("cursor")
-            if cursor is None:
-                cursor = lent.info["cursor"] = cast(Any, lent.driver_connection).cursor()
-            row = cursor.execute(text, parameters).fetchone()
+            rows = self._fetched(lent, text, parameters, pooled)
         except BaseException:
             self._take_back_after_error(lent)
             raise
         self._take_back(lent)
-        return cast("tuple[Any, ...] | None", row)
+        return rows
+
+    def _fetched(
+        self,
+        lent: PoolProxiedConnection,
+        text: str,
+        parameters: Mapping[str, Any],
+        pooled: Callable[[_Connection], Rows] | None,
+    ) -> Rows:
+        connection = cast(_Connection, lent.driver_connection)
+        if connection.prepare_threshold is None:
+            return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
+        wire = lent.info.get("wire")
+        if wire is None:
+            wire = lent.info["wire"] = Wire(connection)
+        rows: Rows = wire.rows(text, parameters)
+        return rows
 
     def _lend(self) -> PoolProxiedConnection:
         if self._closed:

@@ -46,10 +46,11 @@ made AS (
 -- History, change event and result. Its position is drawn here, from the row that was made: after the last lock, so
 -- that the feed's order is the order of commits on the same rows. The operation id is its key: a repeat fails.
 logged AS (
-  INSERT INTO operation ({OPERATION_COLUMNS}{lease.column})
+  INSERT INTO operation ({OPERATION_COLUMNS}, family, key{lease.column})
   SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), id, 1, NULL, %(kind)s::text, %(action)s::text,
     %(principal)s::text, created_at, NULL, %(path_after)s::text, %(changes)s::text, 1, true, %(doc)s::text,
-    %(digest)s::text{lease.value}
+    %(digest)s::text, %(parent_id)s::bigint, %(name)s::text, %(fold)s::boolean, 0, %(family)s::text,
+    %(key)s::text{lease.value}
   FROM made WHERE {DURABLE})
 -- one row, always: it says what was made, or which precondition did not hold
 SELECT (SELECT count(*) FROM guarded) AS held, made.id, made.created_at,

@@ -48,7 +48,7 @@ stands AS (
     in_use = coalesce(%(in_use)s::boolean, g.in_use), quiet_until = NULL,
     dropped_at = CASE %(state)s::smallint WHEN 0 THEN NULL WHEN 1 THEN {NOW} ELSE g.dropped_at END
   FROM altered WHERE g.id = altered.id AND g.id = %(id)s::bigint
-  RETURNING g.scope_version, g.in_use),
+  RETURNING g.*),
 -- The intents on the entity are sent away: their owners decide again, by the new path. The attempt counts, so that a
 -- late claim of such a row fails.
 withdrawn AS (
@@ -56,10 +56,13 @@ withdrawn AS (
   FROM altered WHERE o.entity_id = %(id)s::bigint AND o.action = 'pending'),
 -- History, change event and result; the position is drawn from the rows that were written, after the last lock.
 logged AS (
-  INSERT INTO operation ({OPERATION_COLUMNS})
+  INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
   SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
-    %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text
+    %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text,
+    stands.parent_id, stands.name, stands.fold, stands.state,
+    -- the name, for reads of the past that look for who had it: only if the entity has it now
+    CASE WHEN stands.state = 0 THEN stands.family END, CASE WHEN stands.state = 0 THEN stands.key END
   FROM altered, stands)
 -- one row, always: it says what was written, or which precondition did not hold
 SELECT (SELECT count(*) FROM guarded) + (SELECT count(*) FROM own) AS held, altered.version, altered.modified_at,

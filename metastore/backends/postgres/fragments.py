@@ -115,8 +115,8 @@ UNDER_LEASES = LeaseParts(
 )
 
 OPERATION_COLUMNS = """operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal, time,
-    path_before, path_after, changes, scope_version, in_use, doc, digest"""
-"""The columns of a row that is history, change event and result at once."""
+    path_before, path_after, changes, scope_version, in_use, doc, digest, parent_id, name, fold, state"""
+"""The columns of a row that is history, change event and result at once. The last four say where the entity stood."""
 
 # --- marks and intents
 

@@ -228,6 +228,7 @@ resolved AS (
     path_after = CASE WHEN w.seq IS NULL THEN NULL ELSE %(path)s::text END,
     scope_version = CASE WHEN w.seq IS NULL THEN NULL ELSE g.scope_version END,
     in_use = CASE WHEN w.seq IS NULL THEN NULL ELSE g.in_use END,
+    parent_id = g.parent_id, name = g.name, fold = g.fold, state = g.state,
     doc = w.doc, result = w.result, changes = coalesce(w.changes, o.changes),
     attempt = coalesce(o.attempt, 0) + (w.action IN ('moved', 'expired'))::int
   FROM wanted w, {each("guard", "g", "g.id = %(id)s::bigint")}

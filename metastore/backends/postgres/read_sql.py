@@ -34,6 +34,22 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
             self.parameter,
         )
 
+    def resolve_many(self, depth: int) -> str:
+        """Many paths through the same families, in their order: for each its nodes, and the entity of the last."""
+        nodes = ", ".join(NODE.format(f"g{n}") for n in range(1, depth + 1))
+        arrays = ["%(n1)s::text[]", *[f"%({which}{n})s::text[]" for n in range(2, depth + 1) for which in "nk"]]
+        columns = ["n1", *[f"{which}{n}" for n in range(2, depth + 1) for which in "nk"]]
+        first = "g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = w.n1"
+        levels = "".join(f"LEFT JOIN {_level(n, 'w.')} ON true\n" for n in range(2, depth + 1))
+        return from_named(
+            f"""SELECT {nodes}, {ENTITY}
+FROM unnest({", ".join(arrays)}) WITH ORDINALITY AS w({", ".join(columns)}, n)
+LEFT JOIN {each("guard", "g1", first)} ON true
+{levels}LEFT JOIN {each("entity", "e", f"e.id = g{depth}.id")} ON true
+ORDER BY w.n""",
+            self.parameter,
+        )
+
     @cached_property
     def by_id(self) -> str:
         columns = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
@@ -76,13 +92,13 @@ def _children(state: int) -> str:
   CROSS JOIN {each("entity", "e", "e.id = g.id")}"""
 
 
-def _level(n: int) -> str:
+def _level(n: int, names: str = ":") -> str:
     above = f"g{n - 1}"
     return each(
         "guard",
         f"g{n}",
         f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
-        f" AND g{n}.key = CASE WHEN {above}.fold THEN :k{n} ELSE :n{n} END",
+        f" AND g{n}.key = CASE WHEN {above}.fold THEN {names}k{n} ELSE {names}n{n} END",
     )
 
 

@@ -39,20 +39,26 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, like_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.touched import touched_sql
 from metastore.deadlines import until
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Related, Relating, RelationRecord
 from metastore.port.rights import RightRows, Whose
+from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Verdict, of_sqlstate
 
-__all__ = ["PostgresReads"]
+__all__ = ["PAST", "PostgresReads"]
 
 T = TypeVar("T")
 
 _resolve = cache(_READ.resolve)
+_resolve_in_one = cache(_READ.resolve_many)
+_MANY = 8
+"""With more paths, one statement for all of them is faster than one for each."""
 _FIND = FindSql(
     parameter="%(name)s",
     fits="g.name LIKE %(pattern)s::text",
@@ -70,6 +76,14 @@ def _rights(*, below: bool) -> str:
 
 _PLACES = "(SELECT unnest(:places::bigint[]))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
+PAST = PastSql(
+    parameter="%(name)s",
+    ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
+    join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
+    left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
+    distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
+    read=_READ,
+)
 
 
 class PostgresReads:
@@ -105,6 +119,15 @@ class PostgresReads:
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return self._read(lambda connection: connection.execute(text, parameters).fetchall())
 
+    def _fetch(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Do the same on the hot path; after an error, with all that a read knows of those."""
+        try:
+            return self.pool.fetch(text, parameters)
+        except psycopg.Error as error:
+            if isinstance(error, OutOfTime):
+                raise_read_error(error)
+            return self._rows(text, parameters)
+
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
         named = {"lake": whose.lake, "name": whose.user, "places": list(places)}
         return rights_sql.decoded(
@@ -116,9 +139,18 @@ class PostgresReads:
             return [resolve_deep(self.resolve, self.hold, w) for w in lookups]
         if len(lookups) == 1:
             depth = len(lookups[0].names)
-            rows = self._rows(_resolve(depth), lookup_parameters(lookups[0]))
+            rows = self._fetch(_resolve(depth), lookup_parameters(lookups[0]))
             return [resolved(rows[0] if rows else None, depth)]
+        if len(lookups) > _MANY and len({(w.families, w.start) for w in lookups}) == 1:
+            return self._resolve_alike(lookups)
         return self._read(lambda connection: _resolve_many(connection, lookups))
+
+    def _resolve_alike(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        """Follow paths through the same families in one statement: one for each would take ten times as long."""
+        depth, rows = len(lookups[0].names), [lookup_parameters(w) for w in lookups]
+        names = [name for name in rows[0] if name[0] in "nk"]
+        where = {**rows[0], **{name: [row[name] for row in rows] for name in names}}
+        return [resolved(row, depth) for row in self._rows(_resolve_in_one(depth), where)]
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         return entities_by_id(self._rows(_READ.by_id, {"ids": list(ids)}), ids)
@@ -226,6 +258,12 @@ class PostgresReads:
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
         return bool(oldest > watermark.transaction)
 
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        named = {"after": after, "gaps": list(gaps), "page_size": limit + 1}
+        (epoch, noted, collected, oldest, *_), *_ = rows = self._rows(_TOUCHED, named)
+        steps = [Touch(*row[4:]) for row in rows if row[4] is not None]
+        return Touched(epoch_at(self._here, epoch, noted), collected, oldest, steps)
+
     def feed_start(self) -> tuple[str, int]:
         ((epoch, noted, collected),) = self._rows("SELECT epoch, origin, collected_seq FROM info", {})
         return epoch_at(self._here, epoch, noted), collected
@@ -250,6 +288,11 @@ class PostgresReads:
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
 
+_TOUCHED = touched_sql(
+    "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
+    "%(name)s",
+    "= ANY(%(gaps)s::bigint[])",
+)
 _AMONG = "= ANY(%(ids)s::bigint[])"
 
 

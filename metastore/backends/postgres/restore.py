@@ -15,6 +15,7 @@ import psycopg
 from metastore.backends.postgres.connect import Pool, raise_read_error
 from metastore.backends.postgres.fragments import DURABLE
 from metastore.backends.postgres.settings import LASTING
+from metastore.backends.sql.newest import COMPLETE_NEWEST
 from metastore.errors import InvalidArgument
 from metastore.port.restore import (
     COLUMNS,
@@ -80,6 +81,8 @@ class PostgresRestorer:
                 "UPDATE info SET epoch = %s, compatible_from = %s, collected_seq = %s, forgotten = %s",
                 (ending.epoch, there.compatible_from, ending.collected_seq, ending.forgotten),
             )
+            for statement in COMPLETE_NEWEST:
+                connection.execute(statement)
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.reads import from_named
 from metastore.port.commit import DROPPED, PURGING
 
 __all__ = [
     "BELOW",
     "DROPPED_BEFORE",
+    "FORGET_PINS",
     "POSTGRES_DELETE_ENTITIES",
     "POSTGRES_DELETE_STEPS",
+    "POSTGRES_PAST_FROM",
     "PURGING_ROOTS",
     "SQLITE_DOOMED",
     "SQLITE_LOOKED_AT",
+    "SQLITE_NAMED",
     "SQLITE_NEEDLESS",
 ]
 
@@ -40,37 +44,86 @@ SELECT count(*) FROM gone""")
 
 SQLITE_DOOMED = f"SELECT id FROM guard WHERE id IN (SELECT value FROM json_each(:ids)) AND {_CHILDLESS}"
 
-_LOOKED_AT = """SELECT seq, operation_id, ordinal, entity_id, version, time FROM operation
-  WHERE seq > {after} ORDER BY seq LIMIT {limit}"""
-# the newest step stays, so that a consumer that reads all of the feed ends after what was collected
-# (a version stays needed while one that is older, and younger than the retention, is kept: no gap in a history)
-_NEEDLESS = """SELECT b.seq, b.operation_id, b.ordinal, coalesce(e.version, w.version, r.version) IS NOT NULL AS alive
+_NEVER = 1 << 62
+
+# The newest step stays, so that a consumer that reads all of the feed ends after what was collected. A version stays
+# needed while one that is older, and younger than the retention, is kept: no gap in a history.
+_NEEDLESS = """batch AS {materialized} (
+  SELECT operation_id, ordinal, seq, through, entity_id, version, time, state, parent_id, name, family, key
+  FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size),
+-- Each step with the version that its row has today, and with the step that replaced it. "seen" is the position from
+-- which on the past shows a step.
+judged AS {materialized} (
+  SELECT b.operation_id, b.ordinal, b.seq, b.entity_id, b.version, b.time, b.state, b.parent_id, b.name, b.family,
+    b.key, coalesce(b.through, b.seq) AS seen, coalesce(e.version, w.version, r.version) AS current,
+    (SELECT coalesce(n.through, n.seq) FROM operation n WHERE n.entity_id = b.entity_id AND n.version > b.version
+      AND n.seq IS NOT NULL ORDER BY n.version LIMIT 1) AS next
   FROM batch b LEFT JOIN entity e ON e.id = b.entity_id LEFT JOIN owned w ON w.id = b.entity_id
-    LEFT JOIN relation r ON r.id = b.entity_id
-  WHERE b.time < {before} AND coalesce(b.version <= coalesce(e.version, w.version, r.version) - {keep}, true)
-    AND b.seq < (SELECT max(seq) FROM operation)
+    LEFT JOIN relation r ON r.id = b.entity_id),
+-- The last steps of what went with something above it, and from there upwards to a step that dropped or purged it.
+up(seq, height, seen, state, parent_id) AS (
+  SELECT seq, 0, seen, state, parent_id FROM judged WHERE current IS NULL AND next IS NULL AND state = 0
+  UNION ALL
+  SELECT up.seq, up.height + 1, coalesce(n.through, n.seq), n.state, n.parent_id FROM up
+  {newest_above}
+  WHERE up.state = 0 AND up.height < 1000),
+-- When each of these was gone: 0, long ago, if there is no step above it any more.
+ended AS (
+  SELECT seq, max(CASE WHEN state <> 0 THEN seen WHEN parent_id = 0 THEN {never} ELSE 0 END) AS at
+  FROM up GROUP BY seq),
+-- From where to where the past shows a step, or would show it as the newest if only older ones went.
+spans AS {materialized} (
+  SELECT j.*, CASE WHEN j.state IS NULL THEN 0 WHEN j.next IS NOT NULL THEN j.next WHEN j.state <> 0 THEN j.seen
+      WHEN j.current IS NOT NULL THEN {never} ELSE coalesce(d.at, 0) END AS until,
+    CASE WHEN j.next IS NULL AND j.state <> 0 THEN (SELECT min(coalesce(o.through, o.seq)) FROM operation o
+      WHERE o.entity_id = j.entity_id AND o.version <= j.version AND o.seq IS NOT NULL) ELSE j.seen END AS since
+  FROM judged j LEFT JOIN ended d ON d.seq = j.seq),
+needless AS {materialized} (
+  SELECT s.* FROM spans s
+  WHERE s.time < :before AND s.seq <= :unread AND s.until <= :horizon
+    AND (s.current IS NULL OR s.version IS NULL OR s.version <= s.current - :keep)
+    AND s.seq < (SELECT max(seq) FROM operation)
     AND NOT EXISTS (SELECT 1 FROM operation o
-      WHERE o.entity_id = b.entity_id AND o.version < b.version AND o.time >= {before})"""
+      WHERE o.entity_id = s.entity_id AND o.version < s.version AND o.time >= :before)
+    AND NOT EXISTS (SELECT 1 FROM pin p WHERE p.seq >= s.since AND p.seq < s.until))"""
 
 
-def _parts(parameter: str) -> tuple[str, str]:
-    names = {n: parameter.replace("name", n) for n in ("after", "limit", "before", "keep")}
-    return _LOOKED_AT.format(**names), _NEEDLESS.format(**names)
+def _needless(parameter: str, materialized: str, newest_above: str) -> str:
+    sql = _NEEDLESS.format(materialized=materialized, newest_above=newest_above, never=_NEVER)
+    return without_comments(from_named(sql, parameter))
 
 
-_pg_batch, _pg_needless = _parts("%(name)s::bigint")
+_pg_needless = _needless(
+    "%(name)s::bigint",
+    "MATERIALIZED",
+    """CROSS JOIN LATERAL (SELECT * FROM operation n WHERE n.entity_id = up.parent_id AND n.version > 0
+    AND n.seq IS NOT NULL ORDER BY n.version DESC LIMIT 1) n""",
+)
+POSTGRES_PAST_FROM = f"""WITH RECURSIVE {_pg_needless}
+SELECT (SELECT max(seq) FROM batch), max(until) FROM needless"""
+"""The last step that was looked at, and from where on the past is whole if the needless ones go."""
+
 POSTGRES_DELETE_STEPS = without_comments(f"""
--- The next steps in the feed's order, then those among them that nothing needs any more. Both only read.
-WITH batch AS MATERIALIZED ({_pg_batch}),
-needless AS MATERIALIZED ({_pg_needless}),
--- Locked in the feed's order, before the first deletion: two runs of gc wait for each other and do not deadlock.
+-- The next steps in the feed's order, then those among them that nothing needs any more. All this only reads.
+WITH RECURSIVE {_pg_needless},
+-- Locked in the feed's order, before the first deletion: two runs of gc wait for each other and do not deadlock. What
+-- became needless only now is left to the next run: past_from does not cover it.
 doomed AS MATERIALIZED (
-  SELECT o.operation_id, o.ordinal, n.alive FROM operation o JOIN needless n USING (operation_id, ordinal)
-  ORDER BY o.seq FOR UPDATE OF o),
+  SELECT o.operation_id, o.ordinal, n.seq, n.entity_id, n.version, n.parent_id, n.name, n.family, n.key,
+    n.current IS NOT NULL AS alive
+  FROM operation o JOIN needless n USING (operation_id, ordinal)
+  WHERE n.until <= (SELECT past_from FROM info) ORDER BY o.seq FOR UPDATE OF o),
 -- Deletes by the primary key; it counts versions of what still lives apart from the rest.
 gone AS (
   DELETE FROM operation o USING doomed d WHERE o.operation_id = d.operation_id AND o.ordinal = d.ordinal
   RETURNING o.seq, d.alive),
+-- The first step that stays stands for the one that took the name, for reads of the past that look for who had it.
+named AS (
+  UPDATE operation o SET family = d.family, key = d.key FROM doomed d
+  WHERE d.key IS NOT NULL AND o.entity_id = d.entity_id AND o.version = (SELECT min(n.version) FROM operation n
+    WHERE n.entity_id = d.entity_id AND n.version > d.version AND n.seq IS NOT NULL
+      AND n.seq NOT IN (SELECT seq FROM doomed))
+    AND o.key IS NULL AND o.state = 0 AND o.parent_id = d.parent_id AND o.name = d.name),
 -- Notes the last position that was deleted, so that a consumer which resumes before it learns that it is too late.
 noted AS (
   UPDATE info SET collected_seq = greatest(collected_seq, g.last)
@@ -78,6 +131,18 @@ noted AS (
 SELECT (SELECT max(seq) FROM batch), (SELECT count(*) FROM gone WHERE alive),
   (SELECT count(*) FROM gone WHERE NOT alive)""")
 
-_sqlite_batch, _sqlite_needless = _parts(":name")
-SQLITE_LOOKED_AT = f"SELECT max(seq) FROM ({_sqlite_batch})"
-SQLITE_NEEDLESS = f"WITH batch AS ({_sqlite_batch}) {_sqlite_needless}"
+FORGET_PINS = "DELETE FROM pin WHERE expires_at < :now"
+
+_sqlite_needless = _needless(
+    ":name",
+    "MATERIALIZED",
+    """JOIN operation n ON n.entity_id = up.parent_id AND n.version = (SELECT max(v.version) FROM operation v
+    WHERE v.entity_id = up.parent_id AND v.seq IS NOT NULL)""",
+)
+SQLITE_LOOKED_AT = "SELECT max(seq) FROM (SELECT seq FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size)"
+SQLITE_NEEDLESS = f"""WITH RECURSIVE {_sqlite_needless}
+SELECT seq, current IS NOT NULL, until, entity_id, version, parent_id, name, family, key FROM needless"""
+SQLITE_NAMED = """UPDATE operation SET family = :family, key = :key
+WHERE entity_id = :entity_id AND key IS NULL AND state = 0 AND parent_id = :parent_id AND name = :name
+  AND version = (SELECT min(n.version) FROM operation n
+    WHERE n.entity_id = :entity_id AND n.version > :version AND n.seq IS NOT NULL)"""

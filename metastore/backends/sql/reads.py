@@ -24,7 +24,8 @@ OWNED = "o.id, o.owner_id, o.kind, o.name, " + _VERSIONED.format("o")
 STEPS = """SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
   o.principal, o.time, o.path_before, o.path_after, o.changes, o.scope_version, o.in_use, o.doc,
   coalesce(e.created_by, w.created_by) AS created_by, coalesce(e.created_at, w.created_at) AS created_at,
-  o.attempt, o.deadline, o.digest, o.result, o.format, o.fences, o.other_id, o.other_path
+  o.attempt, o.deadline, o.digest, o.result, o.format, o.fences, o.other_id, o.other_path,
+  o.parent_id, o.name, o.fold, o.state, NULL AS family, NULL AS key, o.through
 FROM operation o {} """
 
 

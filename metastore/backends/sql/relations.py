@@ -27,6 +27,7 @@ COLUMNS += ", r.modified_by, r.modified_at"
 
 _NODE = "u.height, u.id, u.kind, u.name, u.scope_version, u.in_use, u.fold, u.state"
 _OF_GUARD = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
+_COLUMNS_OF_NODE = ("id", "kind", "name", "scope_version", "in_use", "fold", "state")
 Row = Sequence[Any]
 
 
@@ -46,6 +47,8 @@ class RelationSql:
     """What is written behind JSON, so that it comes as a text."""
     each: str
     """The join with ``{table} {alias}`` by ``{condition}``, for each row to the left."""
+    maybe: str
+    """Likewise, where there may be no such row."""
     slots: str
     """A table ``w`` of (from_id, slot) from the parameters."""
 
@@ -64,39 +67,56 @@ class RelationSql:
         return f"""(WITH RECURSIVE u AS ({self._up(f"(SELECT {entity_id} AS id)")})
     SELECT {self.gathered}({self.array}({_NODE})) FROM u WHERE u.id <> 0)"""
 
-    def _target(self, depth: int) -> str:
-        """The entity at a path of ``depth`` names; 0: the one with an id."""
-        if depth == 0:
-            return "SELECT g.id FROM guard g WHERE g.id = :id"
-        levels = ""
-        for n in range(2, depth + 1):
-            above = f"g{n - 1}"
-            levels += " " + self._each(
-                "guard",
-                f"g{n}",
-                f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
-                f" AND g{n}.key = CASE WHEN {above}.fold THEN :k{n} ELSE :n{n} END",
-            )
-        return f"""SELECT g{depth}.id FROM guard g1{levels}
-  WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1"""
+    def _far(self) -> str:
+        """A scalar: the nodes from the relation's other end up. Most ends stand below a metalake: no walk for them."""
+        two = [
+            f"{self.array}({height}, {', '.join(f'{g}.{c}' for c in _COLUMNS_OF_NODE)})"
+            for height, g in ((0, "t"), (1, "m"))
+        ]
+        walk = f"{self.nested}({self._end('r.to_id')})"
+        return f"CASE WHEN m.parent_id = 0 THEN {self.array}({', '.join(two)}) ELSE {walk} END"
+
+    def _rows(self, source: str, condition: str) -> str:
+        """A scalar: the relations that fit, each with its other end."""
+        joined = " ".join(
+            [
+                self._each("relation", "r", condition),
+                self._each("guard", "t", "t.id = r.to_id"),
+                self._each("guard", "m", "m.id = t.parent_id"),
+            ]
+        )
+        return f"""(SELECT {self.gathered}({self.array}({COLUMNS}, {self.nested}({self._far()})))
+    FROM {source} {joined})"""
 
     def related(self, depth: int, *, above: bool, doc: bool) -> str:
         """One entity, and the relations that go from it, each with its other end."""
-        nodes = f"{self.gathered}({self.array}({_NODE}))"
-        rows = f"{self.gathered}({self.array}({COLUMNS}, {self.nested}({self._end('r.to_id')})))"
-        condition = "r.from_id = u.id AND r.kind = :kind"
-        return from_named(
-            without_comments(f"""WITH RECURSIVE target AS ({self._target(depth)}),
--- the entity and all that is above it
-u AS ({self._up("target")})
-SELECT (SELECT {nodes} FROM u WHERE u.id <> 0){self.text},
-  {"(SELECT e.doc FROM entity e WHERE e.id = target.id)" if doc else "NULL"},
+        text = self._related_by_path(depth, above, doc) if depth else self._related_by_id(above, doc)
+        return from_named(without_comments(text), self.parameter)
+
+    def _related_by_path(self, depth: int, above: bool, doc: bool) -> str:
+        columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
+        levels = "".join(" " + self._each("guard", f"g{n}", _level(n)) for n in range(2, depth + 1))
+        nodes = [
+            f"{self.array}({depth - n}, {', '.join(f'p.{c}{n}' for c in _COLUMNS_OF_NODE)})"
+            for n in range(1, depth + 1)
+        ]
+        froms = ", ".join(f"p.id{n}" for n in (range(1, depth + 1) if above else [depth]))
+        return f"""-- the entity and all that is above it, in one row
+WITH p AS (SELECT {columns} FROM guard g1{levels}
+  WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1)
+SELECT {self.array}({", ".join(nodes)}){self.text}, {_doc(doc, f"p.id{depth}")},
   -- the relations of each of them, with the chain of the other end
-  (SELECT {rows} FROM u {self._each("relation", "r", condition)}
-    WHERE u.id <> 0{"" if above else " AND u.height = 0"}){self.text}
-FROM target"""),
-            self.parameter,
-        )
+  {self._rows("(SELECT 1 AS one) o", f"r.from_id IN ({froms}) AND r.kind = :kind")}{self.text}
+FROM p"""
+
+    def _related_by_id(self, above: bool, doc: bool) -> str:
+        only = "" if above else " AND u.height = 0"
+        return f"""-- the entity and all that is above it, one row for each
+WITH RECURSIVE u AS ({self._up("(SELECT g.id FROM guard g WHERE g.id = :id)")})
+SELECT (SELECT {self.gathered}({self.array}({_NODE})) FROM u WHERE u.id <> 0){self.text}, {_doc(doc, "s.id")},
+  -- the relations of each of them, with the chain of the other end
+  {self._rows(f"(SELECT u.id FROM u WHERE u.id <> 0{only}) f", "r.from_id = f.id AND r.kind = :kind")}{self.text}
+FROM guard s WHERE s.id = :id"""
 
     def relating(self, *, valued: bool) -> str:
         """A page of the relations that lead to an entity, each with the end that it comes from."""
@@ -110,7 +130,7 @@ FROM target"""),
 -- where each of them comes from
 placed AS (SELECT r.*, g.id AS node_id, g.parent_id, g.kind AS node_kind, g.name AS node_name, g.scope_version,
     g.in_use, g.fold, g.state
-  FROM page r LEFT JOIN guard g ON g.id = r.from_id),
+  FROM page r {self.maybe.format(table="guard", alias="g", condition="g.id = r.from_id")}),
 -- the chain above, once for each parent
 parents AS (SELECT p.parent_id, {self._end("p.parent_id")}{self.text} AS nodes
   FROM (SELECT DISTINCT parent_id FROM placed WHERE parent_id <> 0) p)
@@ -140,6 +160,22 @@ LEFT JOIN entity e ON e.id = r.from_id AND r.column_id <> 0
 ORDER BY r.id""",
             self.parameter,
         )
+
+
+def _columns(before: str, after: str = "") -> str:
+    return ", ".join(f"{before}{column}{after}" for column in _COLUMNS_OF_NODE)
+
+
+def _level(n: int) -> str:
+    above = f"g{n - 1}"
+    return (
+        f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
+        f" AND g{n}.key = CASE WHEN {above}.fold THEN :k{n} ELSE :n{n} END"
+    )
+
+
+def _doc(wanted: bool, entity_id: str) -> str:
+    return f"(SELECT e.doc FROM entity e WHERE e.id = {entity_id})" if wanted else "NULL"
 
 
 # --- from rows to values

@@ -11,6 +11,7 @@
                expired, cancelled).
 ``lease``      one row per lease, never deleted: its token, its holder and until when. ``lease_waiter``: the
                clients that wait for it; ``staged``: what was produced under it and is not visible yet.
+``pin``        positions whose past gc keeps, by name. ``consumer``: how far named readers of the feed are.
 ``info``       one row about the database itself.
 
 Times are microseconds since 1970, UTC, by the database's clock. No foreign keys: they would
@@ -35,7 +36,20 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["entity", "guard", "info", "lease", "lease_waiter", "metadata", "operation", "owned", "relation", "staged"]
+__all__ = [
+    "consumer",
+    "entity",
+    "guard",
+    "info",
+    "lease",
+    "lease_waiter",
+    "metadata",
+    "operation",
+    "owned",
+    "pin",
+    "relation",
+    "staged",
+]
 
 metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default
@@ -165,9 +179,28 @@ operation = Table(
     Column("fences", Text),  # under which leases it was committed: JSON, pairs of id and token
     Column("other_id", _Id),  # of a relation: the end that it leads to; owner_id is the end that it goes from
     Column("other_path", Text),  # of a relation: the other end's path
+    # How the row stood after the step, for reads of the past. An owned row stands below its owner.
+    Column("parent_id", _Id),
+    Column("name", _Name),
+    Column("fold", Boolean),
+    Column("state", SmallInteger),
+    Column("family", _Name),  # this and the key: only where the step took the name, or gc removed the step that did
+    Column("key", _Name),
+    Column("through", _Id),  # of a commit with several rows: its last position; before that the past shows none of them
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
     UniqueConstraint("seq", name="operation_seq"),
-    UniqueConstraint("entity_id", "version", name="operation_version"),
+    # the included columns answer "which version was the newest then" without a look at the rows
+    UniqueConstraint("entity_id", "version", name="operation_version", postgresql_include=["seq", "through"]),
+    # who had a name, and what stood below a parent, at a position
+    Index(
+        "operation_name",
+        "parent_id",
+        "family",
+        "key",
+        "seq",
+        postgresql_where=text("key IS NOT NULL"),
+        sqlite_where=text("key IS NOT NULL"),
+    ),
     Index(
         "operation_pending",
         "entity_id",
@@ -238,4 +271,27 @@ info = Table(
     Column("last_id", _Id, nullable=False),  # SQLite only: PostgreSQL has sequences
     Column("last_seq", _Id, nullable=False),
     Column("forgotten", _Id, nullable=False, server_default="0"),  # gc removed operations that are older
+    Column("past_from", _Id, nullable=False, server_default="0"),  # the first position at which the past is whole
+)
+
+pin = Table(
+    "pin",
+    metadata,
+    Column("name", _Name, nullable=False),
+    Column("seq", _Id, nullable=False),
+    Column("principal", Text),
+    Column("created_at", _Id, nullable=False),
+    Column("expires_at", _Id),  # none: it stays until it is removed
+    PrimaryKeyConstraint("name", name="pin_pkey"),
+    Index("pin_seq", "seq"),
+)
+
+consumer = Table(
+    "consumer",
+    metadata,
+    Column("name", _Name, nullable=False),
+    Column("seq", _Id, nullable=False),  # it has read the feed up to this position
+    Column("created_at", _Id, nullable=False),
+    Column("moved_at", _Id, nullable=False),
+    PrimaryKeyConstraint("name", name="consumer_pkey"),
 )

@@ -15,25 +15,28 @@ from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql import gc as collect_sql
+from metastore.backends.sql import limits as own_limits
 from metastore.backends.sql.decode import (
     pending,
     step,
 )
-from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.past import SqlPast, ids_as_json
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents, relations
 from metastore.backends.sqlite.commit import UNMARK, apply
 from metastore.backends.sqlite.connect import DRIVER, raise_read_error
 from metastore.backends.sqlite.leases import SqliteLeases
-from metastore.backends.sqlite.reads import READ, SqliteReads
+from metastore.backends.sqlite.readers import SqliteReaders
+from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
 from metastore.backends.sqlite.restore import SqliteRestorer
 from metastore.backends.sqlite.text import all_rows
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
-from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Limits
 from metastore.port.commit import Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Result, Unknown
 from metastore.port.leases import LeaseRows
+from metastore.port.past import PastRows, Readers
 from metastore.port.records import (
     Marked,
     Origin,
@@ -51,11 +54,15 @@ _SWEEP = relations.READ_RELATIONS.sweep()
 
 T = TypeVar("T")
 
+_DOOMED = ("entity_id", "version", "parent_id", "name", "family", "key")
+
 
 class SqliteBackend(SqliteReads):
     """Keeps the promises of :class:`metastore.port.backend.Backend` on SQLite."""
 
-    def __init__(self, database: str | None, timeout: float, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(
+        self, database: str | None, timeout: float, clock: Clock, limits: own_limits.Limits | None = None
+    ) -> None:
         super().__init__(database, timeout, clock, limits)
         self._origin: Origin | None = None
 
@@ -199,26 +206,42 @@ class SqliteBackend(SqliteReads):
           WHERE forgotten < :before OR forgotten > :now + {MOST_AHEAD}"""
         self._written(lambda connection, now: connection.execute(sql, {"before": before, "now": now}).rowcount)
 
-    def delete_steps(self, before: int, keep: int, after: int, limit: int) -> tuple[int | None, int, int]:
-        parameters = {"before": before, "keep": keep, "after": after, "limit": limit}
+    def forget_pins(self) -> None:
+        self._written(lambda connection, now: connection.execute(collect_sql.FORGET_PINS, {"now": now}))
+
+    def delete_steps(self, limits: Limits, after: int, limit: int) -> tuple[int | None, int, int]:
+        parameters = {**limits._asdict(), "after": after, "page_size": limit}
         try:
             with self._writer() as connection:
                 ((last,),) = connection.execute(collect_sql.SQLITE_LOOKED_AT, parameters).fetchall()
                 doomed = connection.execute(collect_sql.SQLITE_NEEDLESS, parameters).fetchall()
                 connection.executemany("DELETE FROM operation WHERE seq = ?", [row[:1] for row in doomed])
-                highest = max((row[0] for row in doomed), default=0)
-                connection.execute("UPDATE info SET collected_seq = max(collected_seq, ?)", (highest,))
+                names = [row for row in doomed if row[8] is not None]
+                connection.executemany(
+                    collect_sql.SQLITE_NAMED, [dict(zip(_DOOMED, row[3:], strict=True)) for row in names]
+                )
+                highest, since = (max((row[n] for row in doomed), default=0) for n in (0, 2))
+                numbers = "UPDATE info SET collected_seq = max(collected_seq, ?), past_from = max(past_from, ?)"
+                connection.execute(numbers, (highest, since))
                 forget = "DELETE FROM operation WHERE seq IS NULL AND time < ? AND coalesce(deadline, 0) < ?"
-                long_ago = (before - TOMBSTONES_STAY, self._clock.micros())
+                long_ago = (limits.before - TOMBSTONES_STAY, self._clock.micros())
                 others = connection.execute(forget, long_ago).rowcount if after == 0 else 0
         except DRIVER.Error as error:
             raise_read_error(error)
-        versions = sum(row[3] for row in doomed)
+        versions = sum(row[1] for row in doomed)
         return last, versions, others + len(doomed) - versions
 
     @property
     def leases(self) -> LeaseRows:
         return SqliteLeases(self._written, self._rows, self._clock)
+
+    @property
+    def past(self) -> PastRows:
+        return SqlPast(PAST, self._rows, ids_as_json)
+
+    @property
+    def readers(self) -> Readers:
+        return SqliteReaders(self._written, self._rows)
 
     def restorer(self) -> Restorer:
         return SqliteRestorer(self._written)

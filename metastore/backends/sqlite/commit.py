@@ -72,11 +72,19 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
         raise PreconditionFailed("marked", commit.held)
     for read in in_time(commit.reads):
         _check_read(connection, read)
+    if commit.advance is not None:
+        one = commit.advance
+        sql = "UPDATE consumer SET seq = ?, moved_at = ? WHERE name = ? AND seq = ? RETURNING 1"
+        if not connection.execute(sql, (one.to, now, one.name, one.seq)).fetchall():
+            raise PreconditionFailed("read")
     for guard in commit.guards:
         if guard.bump:
             connection.execute("UPDATE guard SET scope_version = scope_version + 1 WHERE id = ?", (guard.id,))
     writer = _Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in in_time(commit.writes)])
+    if sum(result is not None for result in results) > 1:  # the past shows its rows together
+        last = "(SELECT last_seq FROM info)"
+        connection.execute(f"UPDATE operation SET through = {last} WHERE operation_id = ?", (str(commit.operation_id),))
     if commit.claim and not any(results):  # nothing takes the tombstone's place: it stays
         sql = "INSERT INTO operation (operation_id, ordinal, action, time, attempt) VALUES (?, 0, 'forbidden', ?, ?)"
         connection.execute(sql, (str(commit.operation_id), now, commit.claim))
@@ -111,6 +119,9 @@ _MEMBERS = """SELECT g.id, e.version FROM guard g JOIN entity e ON e.id = g.id
 # What a restore by name means.
 _NEWEST = f"""SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND family = ? AND key = ? AND state = {DROPPED}
   ORDER BY dropped_at DESC, id DESC LIMIT 1"""
+
+
+_STANDS = """SELECT scope_version, in_use, parent_id, name, fold, state, family, key FROM guard WHERE id = ?"""
 
 
 def _mark(connection: Any, entity_id: int) -> str | None:
@@ -264,7 +275,8 @@ class _Writer:
         )
         by, now = self._commit.principal, self._now
         self._run("INSERT INTO entity VALUES (?, 1, ?, ?, ?, ?, ?)", (row_id, write.doc, by, now, by, now))
-        return self._log(write, row_id, 1, None, (1, True, write.doc))
+        place = (write.parent_id, write.name, write.fold, LIVE, write.family, write.key)
+        return self._log(write, row_id, 1, None, (1, True, write.doc, *place))
 
     def _update(self, write: Update) -> Result:
         if write.scope_version is not None:
@@ -282,8 +294,10 @@ class _Writer:
             WHERE id = ? RETURNING doc""",
             (write.doc, self._commit.principal, self._now, write.id),
         )
-        scope, in_use = self._run("SELECT scope_version, in_use FROM guard WHERE id = ?", (write.id,)).fetchone()
-        return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc))
+        scope, in_use, *place = self._run(_STANDS, (write.id,)).fetchone()
+        if write.scope_version is None or place[3] != LIVE:
+            place[4:] = None, None  # it does not take the name: it has it already, or gave it up
+        return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc, *place))
 
     def _returned(self, write: Update | Delete, row_id: int, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
         """Run a write of one row; return what it returns. Raises UnreadableRow."""
@@ -338,14 +352,16 @@ class _Writer:
                 "INSERT INTO owned VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
                 (write.owner_id, write.kind, write.name, row_id, write.doc, by, now, by, now),
             )
-        return self._log(write, row_id, version + 1, write.owner_id, (None, None, write.doc))
+        place = (write.owner_id, write.name, None, LIVE, write.kind, write.name)
+        return self._log(write, row_id, version + 1, write.owner_id, (None, None, write.doc, *place))
 
     def _delete(self, write: Delete) -> Result:
         known = self._owned(write)
         assert known is not None
         row_id, version = known
         ((doc,),) = self._returned(write, row_id, "DELETE FROM owned WHERE id = ? RETURNING doc", (row_id,))
-        return self._log(write, row_id, version + 1, write.owner_id, (None, None, doc))
+        place = (write.owner_id, write.name, None, DROPPED, None, None)
+        return self._log(write, row_id, version + 1, write.owner_id, (None, None, doc, *place))
 
     def _relate(self, write: Relate) -> Result | None:
         commit = self._commit
@@ -375,7 +391,7 @@ class _Writer:
         row_id: int,
         version: int,
         owner_id: int | None,
-        after: tuple[Any, Any, Any],
+        after: tuple[Any, ...],
         other_id: int | None = None,
     ) -> Result:
         """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
@@ -385,8 +401,9 @@ class _Writer:
         held = fences(commit.leases) if commit.leases else None
         self._run(
             """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
-            time, path_before, path_after, changes, scope_version, in_use, doc, digest, fences,
-            other_id, other_path) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            time, path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold,
+            state, family, key, digest, fences, other_id, other_path)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
                 *(

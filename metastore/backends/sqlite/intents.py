@@ -91,14 +91,14 @@ def help_intents(connection: Any, help_: Help, now: int) -> tuple[Result, ...]:
     row = connection.execute("SELECT version FROM entity WHERE id = ?", (help_.id,)).fetchone()
     if row is None or row[0] != help_.version:
         raise PreconditionFailed("self", help_.id, row and row[0])
-    sql = "SELECT scope_version, in_use, mark FROM guard WHERE id = ?"
-    scope, in_use, mark = connection.execute(sql, (help_.id,)).fetchone()
+    sql = "SELECT mark, scope_version, in_use, parent_id, name, fold, state FROM guard WHERE id = ?"
+    mark, *stands = connection.execute(sql, (help_.id,)).fetchone()
     if mark is not None:
         raise PreconditionFailed("marked", help_.id)
     version = help_.version
     for one in help_.resolutions:
         version += one.action == "alter"
-        _resolve(connection, help_, one, (version, scope, in_use), now)
+        _resolve(connection, help_, one, (version, *stands), now)
     applied = [one for one in help_.resolutions if one.action == "alter"]
     if applied:
         sql = "UPDATE entity SET version = ?, doc = coalesce(?, doc), modified_by = ?, modified_at = ? WHERE id = ?"
@@ -106,13 +106,14 @@ def help_intents(connection: Any, help_: Help, now: int) -> tuple[Result, ...]:
     return help_.results(now)
 
 
-def _resolve(connection: Any, help_: Help, one: Resolution, after: tuple[int, int, Any], now: int) -> None:
+def _resolve(connection: Any, help_: Help, one: Resolution, after: tuple[Any, ...], now: int) -> None:
     key = str(one.operation_id)
     if one.action == "alter":
         ((seq,),) = connection.execute("UPDATE info SET last_seq = last_seq + 1 RETURNING last_seq").fetchall()
         rows = connection.execute(
             f"""UPDATE operation SET action = 'alter', seq = ?, version = ?, time = ?, path_before = ?, path_after = ?,
-            scope_version = ?, in_use = ?, doc = ?, changes = coalesce(?, changes)
+            scope_version = ?, in_use = ?, parent_id = ?, name = ?, fold = ?, state = ?, doc = ?,
+            changes = coalesce(?, changes)
             WHERE operation_id = ? AND ordinal = 0 AND action = '{PENDING}' RETURNING 1""",
             (seq, after[0], now, help_.path, help_.path, *after[1:], one.doc, one.changes, key),
         ).fetchall()

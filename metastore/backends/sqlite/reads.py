@@ -26,7 +26,9 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql, glob_of
 from metastore.backends.sql.limits import Limits
+from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import ReadSql
+from metastore.backends.sql.touched import touched_sql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.backends.sqlite.relations import READ_RELATIONS
 from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
@@ -44,8 +46,9 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Related, Relating, RelationRecord
 from metastore.port.rights import RightRows, Whose
+from metastore.port.touched import Touch, Touched
 
-__all__ = ["READ", "SqliteReads"]
+__all__ = ["PAST", "READ", "SqliteReads"]
 
 READ = ReadSql(
     parameter=":name",
@@ -66,6 +69,14 @@ _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relati
 _RELATIONS = READ_RELATIONS.relations()
 _PLACES = "(SELECT value FROM json_each(:places))"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
+PAST = PastSql(
+    parameter=":name",
+    ids="(SELECT value AS id FROM json_each(:ids)) AS w",
+    join="JOIN {table} {alias} ON {condition}",
+    left_join="LEFT JOIN {table} {alias} ON {condition}",
+    distinct="DISTINCT",
+    read=READ,
+)
 
 
 class SqliteReads:
@@ -175,6 +186,11 @@ class SqliteReads:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
         return RowPage(True, [step(row) for row in self._rows(READ.feed, {"after": after, "page_size": limit})])
 
+    def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
+        named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}
+        (epoch, collected, *_), *_ = rows = self._rows(_TOUCHED, named)
+        return Touched(epoch, collected, 1, [Touch(*row[2:]) for row in rows if row[2] is not None])
+
     def feed_start(self) -> tuple[str, int]:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
         return epoch, collected
@@ -208,6 +224,7 @@ def _first(connection: Any, text: str, parameters: dict[str, Any]) -> tuple[Any,
     return rows[0] if rows else None
 
 
+_TOUCHED = touched_sql("i.epoch, i.collected_seq", ":name", "IN (SELECT value FROM json_each(:gaps))")
 _AMONG = "IN (SELECT value FROM json_each(:ids))"
 
 

@@ -19,6 +19,7 @@ READ_RELATIONS = RelationSql(
     nested="json",
     text="",
     each="JOIN {table} {alias} ON {condition}",
+    maybe="LEFT JOIN {table} {alias} ON {condition}",
     slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
     FROM json_each(:wanted)) AS w""",
 )

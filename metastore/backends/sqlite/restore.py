@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from metastore.backends.sql.newest import COMPLETE_NEWEST
 from metastore.backends.sqlite.connect import DRIVER
 from metastore.errors import InvalidArgument
 from metastore.port.restore import (
@@ -76,6 +77,8 @@ class SqliteRestorer:
                 "UPDATE info SET epoch = ?, compatible_from = ?, collected_seq = ?, forgotten = ?",
                 (ending.epoch, there.compatible_from, ending.collected_seq, ending.forgotten),
             )
+            for statement in COMPLETE_NEWEST:
+                connection.execute(statement)
 
         self._done(work)
 

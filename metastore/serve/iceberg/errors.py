@@ -23,7 +23,15 @@ from pyiceberg.exceptions import (
     ViewAlreadyExistsError,
 )
 
-from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError, OutcomeUnknown
+from metastore.errors import (
+    EntityNotFound,
+    InvalidArgument,
+    MetastoreError,
+    OperationIdReused,
+    OutcomeUnknown,
+    PermissionDenied,
+    StoreClosed,
+)
 from metastore.serve.web import Answer, BadRequest, TooLarge
 
 __all__ = ["NotSupported", "Overlap", "failed", "unknown_route"]
@@ -55,10 +63,16 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (Overlap, 422, "UnprocessableEntityException"),
     (TooLarge, 413, "BadRequestException"),
     (EntityNotFound, 404, "NotFoundException"),
+    (PermissionDenied, 403, "ForbiddenException"),
+    (OperationIdReused, 422, "UnprocessableEntityException"),
+    (StoreClosed, 503, "ServiceUnavailableException"),
     (OutcomeUnknown, 500, "CommitStateUnknownException"),
     (InvalidArgument, 400, "BadRequestException"),
     (BadRequest, 400, "BadRequestException"),
     (ValueError, 400, "BadRequestException"),
+    (FileNotFoundError, 400, "BadRequestException"),
+    (OSError, 503, "ServiceUnavailableException"),
+    (MetastoreError, 503, "ServiceUnavailableException"),
 )
 """The first class that fits decides."""
 
@@ -70,14 +84,15 @@ def failed(error: Exception) -> Answer:
     for cls, code, name in _CODES:
         if isinstance(error, cls):
             headers = {"Retry-After": "1"} if code == 503 else {}
-            return _answer(code, name, str(error), headers)
-    if isinstance(error, MetastoreError):
-        headers = {"Retry-After": "1"} if error.http_status == 503 else {}
-        return _answer(error.http_status, type(error).__name__, str(error), headers)
-    if isinstance(error, FileNotFoundError):
-        return _answer(400, "BadRequestException", f"a file of the table is not there: {error}")
+            return _answer(code, name, _message(error), headers)
     _LOG.error("a request failed by a defect of the server", exc_info=error)
     return _answer(500, "InternalServerError", "the server failed; its log says how")
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"a file of the table cannot be read or written: {error}"
+    return str(error) or type(error).__name__
 
 
 def unknown_route(method: str, path: str, other_method: bool) -> Answer:

@@ -45,6 +45,8 @@ _ROUTES: Final[tuple[tuple[str, str, OfCatalog], ...]] = (
     ("DELETE", _VIEW, views.drop),
     ("POST", "/views/rename", views.rename),
 )
+_REMEMBERED: Final = "P1D"
+"""How long a repeat under its Idempotency-Key is told from a new request: gc keeps operations for longer."""
 _PLANS: Final = (
     ("POST", f"{_TABLE}/plan"),
     ("GET", f"{_TABLE}/plan/{{plan}}"),
@@ -57,7 +59,7 @@ def iceberg_protocol(warehouses: Warehouses) -> Protocol:
     """Return the protocol of these warehouses."""
 
     def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
-        return lambda call: handler(warehouses.catalog(call.names["prefix"], call.principal), call)
+        return lambda call: handler(warehouses.catalog(call), call)
 
     routes: list[Route] = [route("GET", "/v1/config", lambda call: _config(warehouses, call))]
     routes += [route(method, f"/v1/{{prefix}}{path}", bound(handler)) for method, path, handler in _ROUTES]
@@ -69,7 +71,10 @@ def _config(warehouses: Warehouses, call: Call) -> Answer:
     """Tell a client its prefix, and which endpoints there are."""
     endpoints = [f"{method} /v1/{{prefix}}{path}" for method, path, _ in _ROUTES]
     prefix = warehouses.prefix(call.query.get("warehouse"))
-    return Answer({"defaults": {}, "overrides": {"prefix": prefix}, "endpoints": endpoints})
+    overrides = {"prefix": prefix}
+    return Answer(
+        {"defaults": {}, "overrides": overrides, "endpoints": endpoints, "idempotency-key-lifetime": _REMEMBERED}
+    )
 
 
 def _plan(_: Call) -> Answer:

@@ -16,6 +16,7 @@ from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.pyiceberg.files import make_folders
 from metastore.serve.iceberg import reading
 from metastore.serve.web import Answer, BadRequest, Call
 
@@ -94,7 +95,7 @@ def page(catalog: MetastoreCatalog, call: Call) -> Answer:
 
 
 def create(catalog: MetastoreCatalog, call: Call) -> Answer:
-    """Create a table; with ``stage-create``, return its metadata and write nothing."""
+    """Create a table; with ``stage-create``, return its metadata and write no file."""
     wanted = reading.body(call, _CREATE)
     names = (*reading.namespace(call.names["namespace"]), wanted.name)
     arguments: dict[str, Any] = {
@@ -105,7 +106,9 @@ def create(catalog: MetastoreCatalog, call: Call) -> Answer:
         "properties": wanted.properties or {},
     }
     if wanted.stage_create:
-        return Answer(_loaded(catalog.stage_table(names, **arguments).metadata, None))
+        metadata = catalog.stage_table(names, **arguments).metadata
+        make_folders(metadata.location)
+        return Answer(_loaded(metadata, None))
     return _table(catalog.create_table(names, **arguments))
 
 
@@ -123,8 +126,8 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer:
     if mode not in ("all", "refs"):
         raise BadRequest(f"snapshots is all or refs, not {mode[:20]!r}")
     known = call.headers.get("if-none-match")
-    if known is not None and known == _etag(catalog.metadata_location(names), mode):
-        return Answer(status=304, headers={"ETag": known})
+    if known is not None and (etag := _etag(catalog.metadata_location(names), mode)) in _tags(known):
+        return Answer(status=304, headers={"ETag": etag})
     return _table(catalog.load_table(names), mode)
 
 
@@ -146,7 +149,7 @@ def drop(catalog: MetastoreCatalog, call: Call) -> Answer:
 def rename(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Rename or move a table."""
     wanted = reading.body(call, _RENAME)
-    catalog.rename_table(wanted.source.names, wanted.destination.names)
+    catalog.move_table(wanted.source.names, wanted.destination.names)
     return Answer(status=204)
 
 
@@ -204,6 +207,11 @@ def _loaded(metadata: TableMetadata, location: str | None) -> bytes:
     text = metadata.model_dump_json(by_alias=True, exclude_none=True)
     place = "" if location is None else f'"metadata-location":{json.dumps(location)},'
     return f'{{{place}"metadata":{text},"config":{{}}}}'.encode()
+
+
+def _tags(header: str) -> list[str]:
+    """Return the entity tags of If-None-Match; a weak one says as much as a strong one (RFC 9110, section 13.1.2)."""
+    return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 
 def _etag(location: str, mode: str) -> str:

@@ -89,8 +89,7 @@ def replace(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Give a view a new version, location or properties."""
     wanted = reading.body(call, _REPLACE)
     names = reading.view(call)
-    catalog.replace_view(names, wanted.requirements, wanted.updates)
-    return _answer(catalog, names)
+    return Answer(_loaded(*catalog.replace_view(names, wanted.requirements, wanted.updates)))
 
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.names import format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.pyiceberg.once import Once
+from metastore.serve.web import BadRequest, Call
 
 if TYPE_CHECKING:
     from metastore.store import Store
@@ -40,13 +43,26 @@ class Warehouses:
             raise EntityNotFound(warehouse, f"there is no warehouse {warehouse}; create the catalog first")
         return format_path(root)
 
-    def catalog(self, prefix: str, principal: str) -> MetastoreCatalog:
-        """Return the catalog of a prefix, for one request of ``principal``."""
-        root = _root(prefix)
+    def catalog(self, call: Call) -> MetastoreCatalog:
+        """Return the catalog that the request's path names, for this one request."""
+        root = _root(call.names["prefix"])
         properties = dict(self._properties)
         if place := self._places.get(root):
             properties["warehouse"] = place
-        return MetastoreCatalog.of_store(self._store.bind(principal=principal), root, properties)
+        store = self._store.bind(principal=call.principal)
+        once = Once(store, _idempotency_key(call), f"{call.principal} {call.operation}")
+        return MetastoreCatalog.of_store(store, root, properties, once)
+
+
+def _idempotency_key(call: Call) -> str | None:
+    """Return the key of a request that may be repeated; None: it has none."""
+    text = call.headers.get("idempotency-key")
+    if text is None:
+        return None
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise BadRequest(f"the header Idempotency-Key is a UUID, not {text[:40]!r}") from None
 
 
 def _root(warehouse: str) -> tuple[str, str]:

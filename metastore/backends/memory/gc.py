@@ -1,0 +1,72 @@
+"""Which steps of history nothing needs any more, in the memory model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metastore.backends.memory.past import until
+from metastore.backends.memory.tables import Tables
+from metastore.port.backend import Limits
+from metastore.port.commit import LIVE
+from metastore.port.records import Step
+
+__all__ = ["needless", "next_seen", "with_names"]
+
+_NEVER = 1 << 62
+
+
+def needless(tables: Tables, step: Step, limits: Limits) -> bool:
+    """Whether a step may go: it is old, has ``keep`` newer versions or its row is gone, and the past needs it not."""
+    history = [s for s in tables.steps if s.entity_id == step.entity_id and s.seq is not None]
+    older = [s for s in history if (s.version or 0) < (step.version or 0)]
+    if step.time >= limits.before or (step.seq or 0) > limits.unread or any(s.time >= limits.before for s in older):
+        return False
+    current = _current(tables, step.entity_id or 0)
+    if current is not None and (step.version or 0) > current - limits.keep:
+        return False
+    gone_at = next_seen(tables, step)
+    # the last step of what is gone stays as long as an older one does, which would look like the newest otherwise
+    first = min(map(until, [*older, step])) if _is_last(tables, step) and step.state != LIVE else until(step)
+    return gone_at <= limits.horizon and not any(first <= pin.seq < gone_at for pin in tables.pins.values())
+
+
+def next_seen(tables: Tables, step: Step) -> int:
+    """Return the position from which on a step is not what the past shows; 0: it is of no entity."""
+    if step.state is None:
+        return 0
+    later = [s for s in tables.steps if s.entity_id == step.entity_id and (s.version or 0) > (step.version or 0)]
+    later = [s for s in later if s.seq is not None]
+    if later:
+        return until(min(later, key=lambda s: s.version or 0))
+    if step.state != LIVE:
+        return until(step)
+    if _current(tables, step.entity_id or 0) is not None:
+        return _NEVER
+    above = [s for s in tables.steps if s.entity_id == step.parent_id and s.seq is not None]
+    # it went with what stood above it; if that has no steps, long ago
+    return next_seen(tables, max(above, key=lambda s: s.version or 0)) if above else 0
+
+
+def _is_last(tables: Tables, step: Step) -> bool:
+    return not any(s.entity_id == step.entity_id and (s.version or 0) > (step.version or 0) for s in tables.steps)
+
+
+def _current(tables: Tables, row_id: int) -> int | None:
+    """Return the version of what exists under an id."""
+    if row_id in tables.bodies:
+        return tables.bodies[row_id].version
+    return next((row.version for row in tables.owned.values() if row.id == row_id), None)
+
+
+def with_names(kept: Sequence[Step], doomed: Sequence[Step]) -> list[Step]:
+    """Return the steps that stay: the first of an entity stands for the one that took its name, if that goes."""
+    names = {s.entity_id: s for s in doomed if s.key is not None and s.owner_id is None}
+    found = list[Step]()
+    for step in kept:
+        took = names.get(step.entity_id)
+        if took is not None and step.version is not None and step.version > (took.version or 0):
+            del names[step.entity_id]
+            if step.key is None and step.state == LIVE:
+                step = step._replace(family=took.family, key=took.key)  # noqa: PLW2901
+        found.append(step)
+    return found

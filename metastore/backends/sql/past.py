@@ -1,0 +1,311 @@
+"""Read the past, on both SQL databases: rows of the operation table as they stood at a position.
+
+``operation`` has one row for each version of an entity. It says where the entity stood after the step. The rows in
+which an entity took a name also have its key, and an index over (parent, family, key). So a path is followed in two
+looks for each level: who took the name last, and what that entity's newest version was then, which must still have the
+name. A listing goes through all that ever had a name below the parent, and keeps what has it then.
+
+Every statement also says whether the past at the position is whole, or a pin holds it. gc raises ``past_from`` before
+it deletes, so that a snapshot with the old value has all rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.decode import lookup_parameters, resolved, step
+from metastore.backends.sql.deep_paths import DEEP
+from metastore.backends.sql.reads import ReadSql, from_named
+from metastore.port.commit import LIVE, PURGING, ROOT_ID
+from metastore.port.past import NotKept, PastRow
+from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
+from metastore.port.unreadable import DEEPEST, too_deep
+
+__all__ = ["PastSql", "SqlPast", "ids_as_json"]
+
+Row = tuple[Any, ...]
+Fetch = Callable[[str, dict[str, Any]], list[Row]]
+"""Runs a statement with named parameters, and returns its rows."""
+
+_LAST = 1 << 62
+"""An id beyond all others."""
+
+_VISIBLE = "{0}.seq <= :at AND ({0}.through IS NULL OR {0}.through <= :at)"
+_VERSION = f"""(SELECT v.version FROM operation v WHERE v.entity_id = {{}} AND v.version > 0
+    AND {_VISIBLE.format("v")} ORDER BY v.version DESC LIMIT 1)"""
+_KEPT = "(SELECT past_from <= :at OR EXISTS (SELECT 1 FROM pin WHERE seq = :at) FROM info)"
+_NODE = "{0}.entity_id, {0}.kind, {0}.name, {0}.scope_version, {0}.in_use, {0}.fold"
+_BODY = """{0}.version, {0}.doc, CASE WHEN e.id IS NULL THEN f.principal ELSE e.created_by END AS created_by,
+  coalesce(e.created_at, f.time, {0}.time) AS created_at, {0}.principal, {0}.time"""
+
+
+@dataclass(frozen=True)
+class PastSql:
+    """The statements in one dialect."""
+
+    parameter: str
+    """A parameter, with ``name`` for its name."""
+    ids: str
+    """A table ``w`` of the ids in the parameter ``:ids``."""
+    join: str
+    """A join that looks up in ``{table}`` as ``{alias}`` by ``{condition}`` for each row on its left."""
+    left_join: str
+    """The same, which keeps a row for which nothing is found."""
+    distinct: str
+    """The word that selects distinct rows in their order, without reading all of them first."""
+    read: ReadSql
+
+    def _newest(self, alias: str, entity_id: str, condition: str = "", *, left: bool = False) -> str:
+        """Join the newest version that an entity had then."""
+        where = f"{alias}.entity_id = {entity_id} AND {alias}.version = {_VERSION.format(entity_id)}{condition}"
+        return (self.left_join if left else self.join).format(table="operation", alias=alias, condition=where)
+
+    def _made(self, alias: str, table: str = "entity") -> str:
+        """Join who made it: its row as long as there is one, else the first step."""
+        row = self.left_join.format(table=table, alias="e", condition=f"e.id = {alias}.entity_id")
+        first = f"f.entity_id = {alias}.entity_id AND f.version = 1 AND e.id IS NULL"
+        return f"{row} {self.left_join.format(table='operation', alias='f', condition=first)}"
+
+    def resolve(self, depth: int) -> str:
+        """One path of ``depth`` names: its nodes, and the entity of the last."""
+        nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
+        levels = "\n".join(self._level(n) for n in range(1, depth + 1))
+        sql = f"""SELECT {_KEPT} AS kept, {nodes}, {_BODY.format(f"g{depth}")} FROM (SELECT 1 AS one) AS one
+{levels}
+{self._made(f"g{depth}")}"""
+        return from_named(sql, self.parameter)
+
+    def _level(self, n: int) -> str:
+        parent = ":start" if n == 1 else f"g{n - 1}.entity_id"
+        key = f":n{n}" if n == 1 else f"CASE WHEN g{n - 1}.fold THEN :k{n} ELSE :n{n} END"
+        took = f"""c{n}.seq = (SELECT c.seq FROM operation c WHERE c.parent_id = {parent} AND c.family = :f{n}
+    AND c.key = {key} AND c.key IS NOT NULL AND {_VISIBLE.format("c")} ORDER BY c.seq DESC LIMIT 1)"""
+        still = f" AND g{n}.parent_id = {parent} AND g{n}.name = c{n}.name AND g{n}.state = {LIVE}"
+        taker = self.left_join.format(table="operation", alias=f"c{n}", condition=took)
+        return f"{taker} {self._newest(f'g{n}', f'c{n}.entity_id', still, left=True)}"
+
+    @cached_property
+    def by_id(self) -> str:
+        """From the root down to each id: its nodes with their states and parents, the entity beside the last."""
+        columns = "n.entity_id, n.parent_id, n.kind, n.name, n.scope_version, n.in_use, n.fold, n.state, n.version"
+        body = "b.entity_id = up.entity_id AND b.version = up.version AND up.height = 0"
+        return from_named(
+            without_comments(f"""WITH RECURSIVE up AS (
+  -- from each entity up to the root, one level at a time
+  SELECT w.id AS wanted, 0 AS height, {columns} FROM {self.ids} {self._newest("n", "w.id")}
+  UNION ALL
+  SELECT up.wanted, up.height + 1, {columns} FROM up {self._newest("n", "up.parent_id")}
+  WHERE up.parent_id <> {ROOT_ID} AND up.height < {DEEPEST})
+SELECT kept.ok, up.wanted, up.state, up.parent_id, {_NODE.format("up")}, {_BODY.format("b")}
+FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN up ON true
+{self.left_join.format(table="operation", alias="b", condition=body)}
+{self._made("b")}
+ORDER BY up.wanted, up.height DESC"""),
+            self.parameter,
+        )
+
+    def below(self, table: str) -> str:
+        """A page of children, or of owned rows; ``table`` has the rows of today."""
+        return from_named(
+            without_comments(f"""
+-- Who took a name below the parent, by name. Each is kept if its newest version then still has the name there.
+SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
+  SELECT c.key AS k, {_NODE.format("n")}, n.state, {_BODY.format("n")}
+  FROM (SELECT {self.distinct} c.key, c.entity_id, c.name FROM operation c
+    WHERE c.parent_id = :parent_id AND c.family = :family AND c.key >= :after_key AND c.key IS NOT NULL
+      AND c.seq <= :at ORDER BY c.key, c.entity_id, c.name) AS c
+  {self._newest("n", "c.entity_id")} {self._made("n", table)}
+  WHERE n.parent_id = :parent_id AND n.name = c.name AND n.state = :state AND n.kind = :kind
+    AND (c.key, c.entity_id) > (:after_key, :after_id)
+  ORDER BY c.key, c.entity_id LIMIT :page_size) AS page ON true ORDER BY page.k, page.entity_id"""),
+            self.parameter,
+        )
+
+    @cached_property
+    def children(self) -> str:
+        """A page of children."""
+        return self.below("entity")
+
+    @cached_property
+    def owned(self) -> str:
+        """A page of owned rows."""
+        return self.below("owned")
+
+    @cached_property
+    def history(self) -> str:
+        """The steps of one entity up to a position, oldest first."""
+        where = f"WHERE o.entity_id = :id AND o.version > :after AND {_VISIBLE.format('o')} ORDER BY o.version"
+        return from_named(f"{self.read.named_steps}{where} LIMIT :page_size", self.parameter)
+
+    @cached_property
+    def rows(self) -> str:
+        """The newest version then of each entity and owned row in a range of ids, one pass over an index."""
+        gone = "e.id IS NULL AND w.id IS NULL"
+        return from_named(
+            without_comments(f"""
+WITH newest AS (
+  SELECT v.entity_id, max(v.version) AS version FROM operation v
+  WHERE v.entity_id >= :low AND v.entity_id < :high AND v.version > 0 AND {_VISIBLE.format("v")} GROUP BY v.entity_id)
+SELECT kept.ok, n.entity_id, n.owner_id, n.parent_id, n.kind, n.name, n.state, n.version, n.doc,
+  CASE WHEN {gone} THEN f.principal ELSE coalesce(e.created_by, w.created_by) END,
+  coalesce(e.created_at, w.created_at, f.time, n.time), n.principal, n.time
+FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN newest s ON true
+LEFT JOIN operation n ON n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL
+LEFT JOIN entity e ON e.id = n.entity_id LEFT JOIN owned w ON w.id = n.entity_id
+LEFT JOIN operation f ON f.entity_id = n.entity_id AND f.version = 1 AND {gone}
+ORDER BY n.entity_id"""),
+            self.parameter,
+        )
+
+    @cached_property
+    def newest(self) -> str:
+        """The newest step up to a position."""
+        where = "WHERE o.seq <= :until ORDER BY o.seq DESC LIMIT 1"
+        return from_named(self.read.named_steps + where, self.parameter)
+
+    @cached_property
+    def kept(self) -> str:
+        """Whether the past at a position is whole."""
+        return from_named(f"SELECT {_KEPT}", self.parameter)
+
+    @cached_property
+    def times(self) -> str:
+        """When the next steps were made."""
+        return from_named(
+            "SELECT seq, time FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size", self.parameter
+        )
+
+
+class SqlPast:
+    """Keeps the promises of :class:`metastore.port.past.PastRows` on a SQL database."""
+
+    def __init__(self, sql: PastSql, fetch: Fetch, ids: Callable[[Sequence[int]], Any]) -> None:
+        self._sql, self._fetch, self._ids = sql, fetch, ids
+
+    def resolve(self, at: int, lookups: Sequence[Lookup]) -> list[Resolved]:
+        return [self._resolve(at, lookup) for lookup in lookups]
+
+    def _resolve(self, at: int, lookup: Lookup) -> Resolved:
+        nodes: tuple[Node, ...] = ()
+        families, names, start = lookup
+        while True:  # the past does not change: a deep path may be followed in several statements
+            part = Lookup(families[:DEEP], names[:DEEP], start)
+            depth = len(part.names)
+            ((kept, *row),) = self._fetch(_resolve(self._sql, depth), {**lookup_parameters(part), "at": at})
+            self._require(kept)
+            found = resolved(row, depth)
+            if found.record is None or depth == len(names):
+                whole = (*nodes, *found.nodes)
+                return Resolved(whole, found.record and found.record._replace(chain=whole))
+            nodes, start = (*nodes, *found.nodes), found.nodes[-1]
+            families, names = families[DEEP:], names[DEEP:]
+
+    def by_id(self, at: int, ids: Sequence[int]) -> list[Known | None]:
+        rows = self._kept(self._fetch(self._sql.by_id, {"ids": self._ids(list(dict.fromkeys(ids))), "at": at}))
+        found: dict[int, Known | None] = {}
+        for wanted, group in groupby(rows, key=itemgetter(0)):
+            found[wanted] = _known(wanted, list(group))
+        return [found.get(i) for i in ids]
+
+    def children(
+        self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int
+    ) -> list[Child]:
+        after_id = _LAST if state == LIVE and after[0] else after[1]
+        rows = self._below(self._sql.children, at, parent_id, kind, family, state, (after[0], after_id), limit)
+        return [Child(row[0], _node(row, 1), *row[7:]) for row in rows]
+
+    def _below(
+        self,
+        text: str,
+        at: int,
+        parent_id: int,
+        kind: str,
+        family: str,
+        state: int,
+        after: tuple[str, int],
+        limit: int,
+    ) -> list[Row]:
+        names = {"parent_id": parent_id, "kind": kind, "family": family, "state": state, "at": at}
+        values = {**names, "after_key": after[0], "after_id": after[1], "page_size": limit}
+        return self._kept(self._fetch(text, values))
+
+    def owned(self, at: int, owner_id: int, kind: str, after: str, limit: int) -> list[OwnedRecord]:
+        start = (after, _LAST if after else 0)
+        rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, start, limit)
+        return [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
+
+    def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
+        rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, (name, 0), 1)
+        found = [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
+        return next((row for row in found if row.name == name), None)
+
+    def rows(self, at: int, low: int, high: int) -> list[PastRow]:
+        found = self._fetch(self._sql.rows, {"at": at, "low": low, "high": high})
+        return [PastRow(*row) for row in self._kept(found)]
+
+    def last_id(self) -> int:
+        return int(self._fetch("SELECT coalesce(max(entity_id), 0) FROM operation", {})[0][0])
+
+    def history(self, at: int, entity_id: int, after: int, limit: int) -> list[Step]:
+        rows = self._fetch(self._sql.history, {"id": entity_id, "at": at, "after": after, "page_size": limit})
+        self.check(at)
+        return [step(row) for row in rows]
+
+    def check(self, at: int) -> None:
+        self._require(self._fetch(self._sql.kept, {"at": at})[0][0])
+
+    def since(self) -> int:
+        return int(self._fetch("SELECT past_from FROM info", {})[0][0])
+
+    def times(self, after: int, limit: int) -> list[tuple[int, int]]:
+        return [(row[0], row[1]) for row in self._fetch(self._sql.times, {"after": after, "page_size": limit})]
+
+    def newest(self, until: int) -> Step | None:
+        rows = self._fetch(self._sql.newest, {"until": until})
+        return step(rows[0]) if rows else None
+
+    def _kept(self, rows: list[Row]) -> list[Row]:
+        """Return the rows without the word on whether the past is whole, which must say so."""
+        self._require(rows[0][0])
+        return [row[1:] for row in rows if row[1] is not None]
+
+    def _require(self, kept: object) -> None:
+        if not kept:
+            raise NotKept(self.since())
+
+
+def _resolve(sql: PastSql, depth: int) -> str:
+    text = _TEXTS.get((id(sql), depth))
+    if text is None:
+        text = _TEXTS[id(sql), depth] = sql.resolve(depth)
+    return text
+
+
+_TEXTS: dict[tuple[int, int], str] = {}
+
+
+def _node(row: Sequence[Any], at: int) -> Node:
+    return Node(row[at], row[at + 1], row[at + 2], row[at + 3], bool(row[at + 4]), bool(row[at + 5]))
+
+
+def _known(wanted: int, rows: list[Row]) -> Known | None:
+    """Return an entity from the rows that lead down to it; None: something above it is gone, or it is an owned row."""
+    if len(rows) > DEEPEST:
+        raise too_deep(rows[-1][4], wanted)
+    if rows[0][2] != ROOT_ID or rows[-1][6] is None:
+        return None
+    record = Record(tuple([_node(row, 3) for row in rows]), *rows[-1][9:])
+    states = [row[1] for row in rows]
+    return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
+
+
+def ids_as_json(ids: Sequence[int]) -> str:
+    """Return ids as SQLite's parameter."""
+    return json.dumps(list(ids))

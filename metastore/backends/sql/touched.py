@@ -1,0 +1,24 @@
+"""The statement that says what was committed since a position."""
+
+from __future__ import annotations
+
+from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.reads import from_named
+
+__all__ = ["touched_sql"]
+
+_STEP = "o.seq, o.entity_id, o.action, o.path_after"
+
+
+def touched_sql(head: str, parameter: str, in_gaps: str) -> str:
+    """Return the statement, with ``head`` (columns of ``info i``) before each step; one row without a step if none is.
+
+    Everything that it returns is of one instant.
+    """
+    text = f"""SELECT {head}, t.seq, t.entity_id, t.action, t.path_after FROM info i LEFT JOIN (
+  -- what was committed after the position
+  SELECT * FROM (SELECT {_STEP} FROM operation o WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size) l
+  UNION ALL
+  -- what was missing before it, and is there by now
+  SELECT {_STEP} FROM operation o WHERE o.seq {in_gaps}) t ON true"""
+    return from_named(without_comments(text), parameter)

@@ -1,0 +1,85 @@
+"""Pins and consumers on SQLite: what :mod:`metastore.port.past` says, each change in a transaction that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from metastore.port.past import ConsumerRow, NotKept, PinRow
+
+__all__ = ["SqliteReaders"]
+
+T = TypeVar("T")
+_PINS = "SELECT name, seq, principal, created_at, expires_at FROM pin"
+_CONSUMERS = "SELECT name, seq, created_at, moved_at FROM consumer"
+
+
+class _Written(Protocol):
+    """Lets a function work in a transaction that writes, at a time."""
+
+    def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
+
+
+class SqliteReaders:
+    """Keeps the promises of :class:`metastore.port.past.Readers`."""
+
+    def __init__(self, written: _Written, fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]) -> None:
+        self._written, self._fetch = written, fetch
+
+    def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:
+        def insert(connection: Any, now: int) -> PinRow | None:
+            connection.execute("DELETE FROM pin WHERE name = ? AND expires_at < ?", (name, now))
+            ((since,),) = connection.execute("SELECT past_from FROM info").fetchall()
+            if seq < since and not connection.execute("SELECT 1 FROM pin WHERE seq = ?", (seq,)).fetchone():
+                raise NotKept(since)
+            row = PinRow(name, seq, principal, now, None if seconds is None else now + round(seconds * 1_000_000))
+            sql = "INSERT INTO pin VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING RETURNING 1"
+            return row if connection.execute(sql, row).fetchall() else None
+
+        return self._written(insert)
+
+    def pins(self) -> list[PinRow]:
+        def find(connection: Any, now: int) -> list[PinRow]:
+            rows = connection.execute(f"{_PINS} WHERE expires_at IS NULL OR expires_at >= ? ORDER BY name", (now,))
+            return [PinRow(*row) for row in rows.fetchall()]
+
+        return self._written(find)
+
+    def extend(self, name: str, seconds: float) -> bool:
+        def change(connection: Any, now: int) -> bool:
+            sql = "UPDATE pin SET expires_at = ? WHERE name = ? RETURNING 1"
+            return bool(connection.execute(sql, (now + round(seconds * 1_000_000), name)).fetchall())
+
+        return self._written(change)
+
+    def unpin(self, name: str) -> bool:
+        return self._run("DELETE FROM pin WHERE name = ? RETURNING 1", (name,))
+
+    def consumer(self, name: str) -> ConsumerRow | None:
+        rows = self._fetch(f"{_CONSUMERS} WHERE name = :name", {"name": name})
+        return ConsumerRow(*rows[0]) if rows else None
+
+    def consumers(self) -> list[ConsumerRow]:
+        return [ConsumerRow(*row) for row in self._fetch(f"{_CONSUMERS} ORDER BY name", {})]
+
+    def add_consumer(self, name: str, seq: int) -> ConsumerRow:
+        def add(connection: Any, now: int) -> ConsumerRow:
+            sql = "INSERT INTO consumer VALUES (?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"
+            connection.execute(sql, (name, seq, now, now))
+            (row,) = connection.execute(f"{_CONSUMERS} WHERE name = ?", (name,)).fetchall()
+            return ConsumerRow(*row)
+
+        return self._written(add)
+
+    def move_consumer(self, name: str, seq: int, to: int) -> bool:
+        def move(connection: Any, now: int) -> bool:
+            sql = "UPDATE consumer SET seq = ?, moved_at = ? WHERE name = ? AND seq = ? RETURNING 1"
+            return bool(connection.execute(sql, (to, now, name, seq)).fetchall())
+
+        return self._written(move)
+
+    def drop_consumer(self, name: str) -> bool:
+        return self._run("DELETE FROM consumer WHERE name = ? RETURNING 1", (name,))
+
+    def _run(self, sql: str, values: tuple[Any, ...]) -> bool:
+        return self._written(lambda connection, _: bool(connection.execute(sql, values).fetchall()))

@@ -1,0 +1,137 @@
+"""What a cache keeps: bounded, and found again by what a change touches. One thread at a time calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import NamedTuple
+
+from cachetools import LRUCache
+
+from metastore.kinds.entity import Entity
+from metastore.names import fold, parse_path
+from metastore.operation.session import Found
+from metastore.port.touched import Touch
+
+__all__ = ["Entries", "Entry", "entry_of"]
+
+_Index = dict[Hashable, set[Hashable]]
+_ENTRY, _PER_CHARACTER = 3_000, 8
+"""The estimated memory of one entry, and of each character of its document, decoded (bytes)."""
+
+
+class Entry(NamedTuple):
+    """One answer, and what it rests on."""
+
+    found: Found
+    ids: tuple[int, ...]
+    """The entities along the path, from the root down."""
+    absent: tuple[str, ...] | None
+    """Of a path that leads nowhere: the first part of it that is not there, folded."""
+    size: int
+    query: int
+    """The number of the newest query that was sent before it was kept."""
+
+    def rests_on(self, change: Touch) -> bool:
+        """Whether a change may make it untrue."""
+        return change.entity_id in self.ids or (self.absent is not None and self.absent == _appeared(change))
+
+
+def entry_of(found: Found, names: tuple[str, ...], query: int) -> Entry:
+    """Return what to keep of an answer; ``names`` is the path that was asked for, () for an id."""
+    if isinstance(found, Entity):
+        size = _ENTRY + _PER_CHARACTER * len(found.record.doc)
+        return Entry(found, tuple([node.id for node in found.record.chain]), None, size, query)
+    absent = _folded(names[: len(found) + 1])
+    return Entry(found, tuple([node.id for node in found]), absent, _ENTRY, query)
+
+
+def _folded(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names so that those are equal that any catalog takes for equal."""
+    return tuple([fold(name) for name in names])
+
+
+def _appeared(change: Touch) -> tuple[str, ...] | None:
+    """Return the path, folded, at which something is since a change; None: nothing has come."""
+    if change.action == "alter" or change.path_after is None:
+        return None
+    return _folded(parse_path(change.path_after))
+
+
+class Entries:
+    """Answers by key, the least recently used one going first."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most = most
+        self._kept: LRUCache[Hashable, Entry] = LRUCache(most_bytes, getsizeof=lambda entry: entry.size)
+        self._of: _Index = {}
+        """By an entity's id: the answers that are this entity."""
+        self._below: _Index = {}
+        """By an entity's id: the answers whose path runs through it."""
+        self._absent: _Index = {}
+        """By a path that leads nowhere: the answers that say so."""
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def bytes(self) -> int:
+        """The estimated memory."""
+        return int(self._kept.currsize)
+
+    def get(self, key: Hashable) -> Entry | None:
+        """Return what is kept, and note that it was used."""
+        return self._kept.get(key)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._kept
+
+    def put(self, key: Hashable, entry: Entry) -> None:
+        """Keep an answer, unless it is larger than everything together may be."""
+        self._remove(key)
+        if entry.size > self._kept.maxsize:
+            return
+        while len(self._kept) >= self._most or self._kept.currsize + entry.size > self._kept.maxsize:
+            self._forget(*self._kept.popitem())
+            self.evictions += 1
+        self._kept[key] = entry
+        for index, at in self._places(entry):
+            index.setdefault(at, set()).add(key)
+
+    def evict(self, change: Touch) -> None:
+        """Forget what a change makes untrue."""
+        if change.entity_id is not None:
+            index = self._of if change.action == "alter" else self._below
+            self._evict(index.get(change.entity_id, ()))
+        if self._absent:
+            appeared = _appeared(change)
+            if appeared is not None:
+                self._evict(self._absent.get(appeared, ()))
+
+    def _evict(self, keys: Iterable[Hashable]) -> None:
+        for key in list(keys):
+            self._remove(key)
+            self.evictions += 1
+
+    def _remove(self, key: Hashable) -> None:
+        entry = self._kept.pop(key, None)
+        if entry is not None:
+            self._forget(key, entry)
+
+    def _forget(self, key: Hashable, entry: Entry) -> None:
+        """Take what is not kept any more out of the indexes."""
+        for index, at in self._places(entry):
+            keys = index.get(at)
+            if keys is not None:
+                keys.discard(key)
+                if not keys:
+                    del index[at]
+
+    def _places(self, entry: Entry) -> Iterator[tuple[_Index, Hashable]]:
+        """Yield where an entry stands in the indexes."""
+        for at in entry.ids:
+            yield self._below, at
+        if isinstance(entry.found, Entity):
+            yield self._of, entry.ids[-1]
+        if entry.absent is not None:
+            yield self._absent, entry.absent

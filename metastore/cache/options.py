@@ -1,0 +1,36 @@
+"""How a store caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from metastore.arguments import positive_integer, positive_seconds, shown
+from metastore.errors import InvalidArgument
+
+__all__ = ["Cache"]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """How ``ms.open(url, cache=…)`` keeps what it reads.
+
+    ``validate`` asks the database what has changed before each read, in one query for all reads of a moment. There is
+    no ``lease`` mode yet: it raises InvalidArgument. ``ttl`` (seconds) and ``when_fenced`` are for that mode; validate
+    needs no clock. ``max_bytes`` bounds an estimate of the memory. Raises InvalidArgument.
+    """
+
+    mode: Literal["validate", "lease"]
+    max_entries: int = 100_000
+    ttl: float = 10.0
+    when_fenced: Literal["read_through", "raise"] = "read_through"
+    max_bytes: int = 268_435_456
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("validate", "lease"):
+            raise InvalidArgument(f'a cache is "validate" or "lease", not {shown(self.mode)}')
+        positive_integer(self.max_entries, "max_entries")
+        positive_integer(self.max_bytes, "max_bytes")
+        positive_seconds(self.ttl, "the ttl of a cache")
+        if self.when_fenced not in ("read_through", "raise"):
+            raise InvalidArgument(f'when_fenced is "read_through" or "raise", not {shown(self.when_fenced)}')

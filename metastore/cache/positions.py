@@ -1,0 +1,59 @@
+"""Which positions of the feed a cache has applied. Pure: one thread at a time calls it.
+
+A position is *applied* when what it changed was evicted. Positions become visible out of order: a number may be drawn
+early and committed late. So all positions up to ``last`` are applied, besides the ``missing`` ones. Those are asked for
+again with each query, and nothing waits for them. A missing position that belongs to no commit (a rollback) is given up
+when all transactions are over that could have drawn it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from metastore.port.snapshot import Watermark
+from metastore.port.touched import Touched
+
+__all__ = ["MOST", "Positions"]
+
+MOST = 1000
+"""How many changes or gaps are applied one by one; beyond that, everything is forgotten."""
+
+
+class Positions:
+    """The positions that are applied, in one epoch of the feed."""
+
+    def __init__(self, epoch: str, last: int) -> None:
+        self._epoch = epoch
+        self.last = last
+        self.missing: set[int] = set()
+        self.stubborn = False
+        """A position was missing twice: a watermark would tell when it can be given up."""
+        self.watermark: Watermark | None = None
+
+    def apply(self, answer: Touched, asked_after: int) -> bool:
+        """Note the positions of an answer; False: it does not tell all that has changed.
+
+        The query asked for all after ``asked_after``, and for all that was missing then. Answers may come in any order:
+        a later one has told more, and an earlier one takes nothing back.
+        """
+        if answer.epoch != self._epoch or answer.collected > asked_after:
+            return False
+        if self.missing and answer.collected >= min(self.missing):
+            return False
+        seen = {row.seq for row in answer.rows}
+        newest = max(seen, default=0)
+        if sum(seq > asked_after for seq in seen) > MOST or newest - self.last > 2 * MOST:
+            return False
+        before = self.missing - seen
+        self.missing = before | (set(range(self.last + 1, newest)) - seen)
+        self.last = max(self.last, newest)
+        self._give_up(answer.oldest, seen)
+        self.stubborn = bool(before & self.missing) and self.watermark is None
+        return len(self.missing) <= MOST
+
+    def _give_up(self, oldest: int, seen: Iterable[int]) -> None:
+        """Forget what is missing and can not come any more. The answer was asked for all that is missing."""
+        watermark = self.watermark
+        if watermark is not None and oldest > watermark.transaction:
+            self.missing = {seq for seq in self.missing if seq > watermark.position}
+            self.watermark = None

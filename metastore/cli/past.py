@@ -1,0 +1,120 @@
+"""``pin`` and ``revert``, and what the other commands need to look at the past."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from metastore.cli.context import Json
+from metastore.cli.output import Line, change_text, console, one_line, table, time, write, write_json, write_lines
+from metastore.cli.output import write_table as _write_table
+from metastore.errors import InvalidArgument
+from metastore.managers.all import Managers
+from metastore.past.diff import Difference
+from metastore.store import Store
+
+__all__ = ["AtOption", "looked_at", "register", "show_differences", "when"]
+
+AtOption = Annotated[
+    str | None,
+    typer.Option("--at", help="Look at the past: a position, or a time such as 2026-11-22T10:00.", show_default=False),
+]
+_POSITION = re.compile(r".*-[0-9a-f]{16}([0-9a-f]{8})?")
+_STYLES = {"created": "green", "restored": "green", "dropped": "red"}
+
+
+def when(text: str) -> str | datetime:
+    """Return a position, or a time; one without a time zone is UTC. Raises InvalidArgument."""
+    if _POSITION.fullmatch(text):
+        return text
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        message = (
+            f"{text!r} is neither a position nor a time such as 2026-11-22T10:00; metastore changes shows positions"
+        )
+        raise InvalidArgument(message) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def looked_at(store: Store, at: str | None) -> Managers:
+    """Return the store, or its view of the past."""
+    return store if at is None else store.at(when(at))
+
+
+def show_differences(found: Iterator[Difference] | list[Difference], json: bool) -> None:
+    """Write differences: a line for each, or with ``json`` one JSON value a line."""
+    if json:
+        for one in found:
+            write_json(one.to_dict(), lines=True)
+        return
+    write_lines(console(), (line for one in found for line in _lines(one)))
+
+
+def _lines(one: Difference) -> Iterator[Line]:
+    where = one.path_after or one.path_before or ""
+    if one.path_before and one.path_after and one.path_before != one.path_after:
+        where = f"{one.path_before} -> {one.path_after}"
+    versions = f"v{one.version_before or 0} -> v{one.version_after or 0}"
+    head = one_line(f"{one.action} {one.kind} {where}")
+    yield [(head, _STYLES.get(one.action, "yellow")), (f"  {versions}", "dim")]
+    for change in one.changes:
+        yield [(f"    {change_text(change)}", "dim")]
+
+
+def pin(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="By default, list the pins.", show_default=False)] = None,
+    at: AtOption = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the pin.")] = False,
+    json: Json = False,
+) -> None:
+    """Give a position a name, so that gc keeps what was there; without a name, list the pins.
+
+    The position is the newest one, unless --at says otherwise.
+    """
+    with ctx.obj.open() as store:
+        if name is not None and remove:
+            if not store.unpin(name):
+                raise InvalidArgument(f"there is no pin {name}; see: metastore pin")
+            pins = []
+        elif name is not None:
+            pins = [store.pin(name, at=None if at is None else when(at))]
+        else:
+            pins = store.pins()
+    if json:
+        write_json({"pins": [one.to_dict() for one in pins]})
+        return
+    rows = table("Name", "Position", "Made (UTC)", "By")
+    for one in pins:
+        rows.add_row(one_line(one.name), one.position, time(one.created_at), one_line(one.created_by or ""))
+    if pins:
+        _write_table(console(), rows)
+
+
+def revert(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.")],
+    to: Annotated[str, typer.Option("--to", help="A position, or a time such as 2026-11-22T10:00.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    json: Json = False,
+) -> None:
+    """Make an entity, and all below it, what it was at a position or time.
+
+    It keeps its present name and place. Its history goes on.
+    """
+    with ctx.obj.open() as store:
+        found = store.revert(path, to=when(to), dry_run=dry_run)
+    show_differences(found, json)
+    if not found and not json:
+        write(console(), f"{path} is what it was then")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (pin, revert):
+        app.command()(command)

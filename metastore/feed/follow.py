@@ -1,0 +1,154 @@
+"""Select changes of the feed, and wait for more.
+
+Waiting is asking again: soon after a change, and at most a second apart when there is none for a while. Writers do
+nothing for those who wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from metastore.arguments import items, positive_seconds, shown
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.feed.feed import changes, number_in
+from metastore.kinds.entity import Change, Entity
+from metastore.kinds.families import families_of
+from metastore.kinds.registry import KINDS
+from metastore.names import Path, format_path, parse_path
+from metastore.operation.request import committed
+from metastore.operation.session import Session
+from metastore.port.past import NotKept
+from metastore.port.records import Lookup
+from metastore.port.unreadable import Unreadable
+
+__all__ = ["Selection", "kinds_of", "selected"]
+
+_SOON, _SLOWEST, _SLOWER = 0.01, 1.0, 1.5
+"""The first pause before the feed is asked again, the longest (seconds), and how much longer each is."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which changes, and whether to wait for more."""
+
+    kinds: Iterable[str] | None = None
+    under: Path | Entity | None = None
+    follow: bool = False
+    timeout: float | None = None
+
+
+def selected(
+    session: Session, after: str | None, limit: int | None, unreadable: Unreadable | None, chosen: Selection
+) -> Iterator[Change]:
+    """Yield the changes that are selected. Raises as :func:`metastore.feed.feed.changes` does, and EntityNotFound."""
+    kinds = None if chosen.kinds is None else kinds_of(chosen.kinds)
+    if chosen.timeout is not None:
+        positive_seconds(chosen.timeout, "the time after which following ends")
+    changes(
+        session.backend, session.clock, after, limit, access=session.access
+    )  # checks the position and the limit before the first change
+    scope = None if chosen.under is None else _scope(session, chosen.under, after)
+    found = _followed(session, after, unreadable, chosen)
+    return _limited((c for c in found if c is None or _fits(c, kinds, scope)), session, limit, chosen.timeout)
+
+
+def _fits(change: Change, kinds: frozenset[str] | None, scope: Scope | None) -> bool:
+    inside = scope is None or scope.has(change)  # every change is shown to the scope, which notes renames
+    return inside and (kinds is None or change.kind in kinds)
+
+
+def _followed(
+    session: Session, after: str | None, unreadable: Unreadable | None, chosen: Selection
+) -> Iterator[Change | None]:
+    """Yield changes, and None after each pause."""
+    pause = _SOON
+    while True:
+        before = after
+        for change in changes(session.backend, session.clock, after, None, unreadable, session.access):
+            after = change.position
+            yield change
+        if not chosen.follow:
+            return
+        pause = _SOON if after != before else min(_SLOWEST, pause * _SLOWER)
+        session.clock.sleep(pause)
+        yield None
+
+
+def _limited(
+    found: Iterator[Change | None], session: Session, limit: int | None, timeout: float | None
+) -> Iterator[Change]:
+    left, ends = limit, None if timeout is None else session.clock.monotonic() + timeout
+    if left == 0:
+        return
+    for change in found:
+        if change is not None:
+            yield change
+            left = None if left is None else left - 1
+            ends = None if timeout is None else session.clock.monotonic() + timeout
+            if left == 0:
+                return
+        elif ends is not None and session.clock.monotonic() >= ends:
+            return
+
+
+def kinds_of(kinds: Iterable[str]) -> frozenset[str]:
+    """Return the words. Raises InvalidArgument."""
+    words = items(kinds, "kinds")
+    for one in words:
+        if not isinstance(one, str):
+            raise InvalidArgument(f"a kind is a word such as table, not {shown(one)}")
+    return frozenset(words)
+
+
+@dataclass
+class Scope:
+    """Where an entity stands while changes go by: it is followed through renames of itself and of what is above it."""
+
+    id: int
+    path: tuple[str, ...] | None
+    """None: it was not made yet."""
+    dropped: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Where those above it stood that are dropped."""
+
+    def has(self, change: Change) -> bool:
+        """Whether a change is of the entity or of something below it; note where the entity stands after it."""
+        before, after = (p and parse_path(p) for p in (change.path_before, change.path_after))
+        inside = change.entity_id == self.id or self._below(before)
+        self._note(change, before or None, after or None)
+        return inside or self._below(after)
+
+    def _below(self, path: tuple[str, ...] | str | None) -> bool:
+        return self.path is not None and path is not None and tuple(path[: len(self.path)]) == self.path
+
+    def _note(self, change: Change, before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> None:
+        if change.entity_id == self.id and after is not None:
+            self.path = after
+        elif self.path is None or change.action not in ("rename", "move", "drop", "restore"):
+            return
+        if before is not None and after is None:
+            self.dropped[change.entity_id] = before
+        old = self.dropped.pop(change.entity_id, None) if before is None else before
+        if old is not None and after is not None and self.path is not None and self.path[: len(old)] == old:
+            self.path = (*after, *self.path[len(old) :])
+
+
+def _scope(session: Session, under: Path | Entity, after: str | None) -> Scope:
+    """Return the entity with where it stood at a position; where that is not known any more, where it stands."""
+    backend = session.backend
+    if isinstance(under, Entity):
+        committed(backend, under)
+        entity_id, path = under.id, under.names
+    else:
+        names = parse_path(under)
+        kinds = [kind for kind in KINDS.values() if families_of(kind, len(names)) is not None]
+        lookups = dict.fromkeys(Lookup(families_of(kind, len(names)) or (), names) for kind in kinds)
+        records = [found.record for found in backend.resolve(list(lookups)) if found.record is not None]
+        if not records:
+            raise EntityNotFound(format_path(names))
+        entity_id, path = records[0].chain[-1].id, names
+    try:
+        (then,) = backend.past.by_id(0 if after is None else number_in(backend, after), [entity_id])
+    except NotKept:
+        return Scope(entity_id, path)
+    return Scope(entity_id, None if then is None else tuple(node.name for node in then.record.chain))

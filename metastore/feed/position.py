@@ -1,0 +1,108 @@
+"""Positions: the one of now, and the one that a time means.
+
+``position()`` is decided: a number up to it that is missing stays missing. And it is not below any change whose call
+has returned. A time means the position before the first change, in the feed's order, that is stamped later. Stamps are
+not monotone in that order: clocks are read before positions are drawn, and clocks are set back. So a bisection finds
+one change that is stamped later, and a walk back looks for others before it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from metastore.arguments import shown
+from metastore.errors import DeadlineExceeded, HistoryGone, InvalidArgument
+from metastore.feed.feed import number_in, position_of
+from metastore.operation.session import Session
+from metastore.port.past import NotKept, PastRows
+
+__all__ = ["check_whole", "gone", "newest", "now", "position_before", "position_in"]
+
+_WALK = 1000
+"""How many changes before the one that the bisection found are looked at, again and again until none is later."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOOKS = 0.005
+"""How often a reader looks whether the commits in flight are over (seconds)."""
+
+
+def now(session: Session) -> int:
+    """Return the last position that is drawn, once all up to it are decided.
+
+    Raises DeadlineExceeded; InvalidArgument for a user's view, which the past does not know.
+    """
+    check_whole(session)
+    backend, clock = session.backend, session.clock
+    mark = backend.watermark()
+    ends = clock.monotonic() + session.policy.deadline
+    while not backend.decided(mark):
+        if clock.monotonic() > ends:
+            raise DeadlineExceeded(
+                "a transaction that writes somewhere in the database's cluster is older than the newest change, so "
+                "that the position is not decided; end that transaction, or call again with a longer deadline"
+            )
+        clock.sleep(_LOOKS)
+    return mark.position
+
+
+def check_whole(session: Session) -> None:
+    """Raise InvalidArgument for a user's view."""
+    if session.access is not None:
+        raise InvalidArgument("a user's view has no past: rights of the past are not kept; use the store that it is of")
+
+
+def newest(session: Session) -> str:
+    """Return the position of the newest change."""
+    step = session.backend.past.newest(now(session))
+    epoch = session.backend.feed_start()[0]
+    return position_of(epoch, 0) if step is None else position_of(epoch, step.seq or 0, step.operation_id)
+
+
+def position_in(session: Session, when: str | datetime) -> int:
+    """Return the number of a position, or of the last one that a time includes.
+
+    Raises InvalidArgument for a position of another database or one that lies ahead, HistoryGone.
+    """
+    check_whole(session)
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise InvalidArgument(
+                f"a time has a time zone, as in datetime.now(timezone.utc); {shown(str(when))} has none"
+            )
+        last = now(session)
+        return min(last, position_before(session.backend.past, (when - _EPOCH) // timedelta(microseconds=1) + 1))
+    seq = number_in(session.backend, when)
+    if seq > session.backend.watermark().position:
+        raise InvalidArgument(f"the position {when} lies ahead: the newest one is {newest(session)}")
+    return seq
+
+
+def position_before(past: PastRows, time: int) -> int:
+    """Return the last position before the first change that is stamped ``time`` (µs since 1970) or later."""
+    low, high = 0, 1
+    while _is_earlier(past, high, time):
+        low, high = high, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if _is_earlier(past, middle, time) else (low, middle)
+    return _walked_back(past, low, time)
+
+
+def _is_earlier(past: PastRows, after: int, time: int) -> bool:
+    """Whether there is a change after a position, and the next one is stamped earlier."""
+    found = past.times(after, 1)
+    return bool(found) and found[0][1] < time
+
+
+def _walked_back(past: PastRows, seq: int, time: int) -> int:
+    """Return the position before the first change up to ``seq`` that is stamped ``time`` or later, if one is near."""
+    while True:
+        begin = max(0, seq - _WALK)
+        later = [at for at, stamped in past.times(begin, _WALK) if at <= seq and stamped >= time]
+        if not later:
+            return seq
+        seq = later[0] - 1
+
+
+def gone(session: Session, kept: NotKept) -> HistoryGone:
+    """Return the error for a position whose past is not kept."""
+    return HistoryGone(position_of(session.backend.feed_start()[0], kept.since))

@@ -1,0 +1,157 @@
+"""Consumers: named readers of the feed, whose positions the database keeps.
+
+A position moves by compare-and-swap, so that of two instances of one consumer only one moves it. With ``run`` the
+position and what the consumer writes are one commit: the effect of each change is there exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, NamedTuple
+
+from metastore.arguments import positive_integer, shown
+from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
+from metastore.feed.feed import changes, number_in, position_of
+from metastore.feed.position import check_whole, now
+from metastore.kinds.entity import Change
+from metastore.names import clean_name
+from metastore.operation.request import Call
+from metastore.operation.session import Session
+from metastore.port.commit import Advance
+from metastore.port.past import ConsumerRow
+from metastore.transaction.transaction import Transaction, run_transaction
+
+__all__ = ["Consumer", "Consumers", "Lag"]
+
+_PAGE = 10_000
+
+
+class Lag(NamedTuple):
+    """How far a consumer is behind."""
+
+    changes: int
+    """How many changes it has not read."""
+    seconds: float
+    """How old the oldest of these is; 0: there is none."""
+
+
+class Consumers:
+    """The consumers of a database's feed."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get(self, name: str, *, start: str = "now") -> Consumer:
+        """Return the consumer with this name; make it if there is none, at ``start``.
+
+        ``start`` is "now", "beginning" (the oldest change that is kept) or a position. Raises InvalidArgument.
+        """
+        check_whole(self._session)
+        name, backend = clean_name(name), self._session.backend
+        if not isinstance(start, str):
+            raise InvalidArgument(f"a start is now, beginning or a position, not {shown(start)}")
+        row = backend.readers.consumer(name)
+        if row is None:
+            row = backend.readers.add_consumer(name, self._start(start))
+        return Consumer(self._session, row)
+
+    def _start(self, start: str) -> int:
+        if start == "now":
+            return now(self._session)
+        return self._session.backend.feed_start()[1] if start == "beginning" else _readable(self._session, start)
+
+    def list(self) -> list[Consumer]:
+        """Return all consumers, by name."""
+        check_whole(self._session)
+        return [Consumer(self._session, row) for row in self._session.backend.readers.consumers()]
+
+    def drop(self, name: str) -> bool:
+        """Forget a consumer, so that gc does not wait for it any more; False: there is none."""
+        check_whole(self._session)
+        return self._session.backend.readers.drop_consumer(clean_name(name))
+
+
+class Consumer:
+    """A named reader of the feed. An instance reads from the position that it knows, and moves on when it commits."""
+
+    def __init__(self, session: Session, row: ConsumerRow) -> None:
+        self._session, self.name, self._seq = session, row.name, row.seq
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.name} at {self._seq}>"
+
+    @property
+    def position(self) -> str:
+        """The position up to which it has read, as this instance knows it."""
+        return position_of(self._session.backend.feed_start()[0], self._seq)
+
+    def lag(self) -> Lag:
+        """Return how far it is behind."""
+        past, after, count, oldest = self._session.backend.past, self._seq, 0, None
+        while page := past.times(after, _PAGE):
+            oldest = page[0][1] if oldest is None else oldest
+            after, count = page[-1][0], count + len(page)
+        return Lag(count, 0.0 if oldest is None else max(0.0, (self._session.backend.now() - oldest) / 1e6))
+
+    def read(self, limit: int = 500) -> list[Change]:
+        """Return the next changes, at most ``limit``; []: there are none now. It does not move the position.
+
+        Raises HistoryGone if gc did not wait for it: read the tables again, and make another consumer.
+        """
+        limit = positive_integer(limit, "a limit")
+        return list(islice(changes(self._session.backend, self._session.clock, self.position, limit), limit))
+
+    def commit(self, position: str) -> None:
+        """Move on to a position, which is not read again; an earlier one reads changes again.
+
+        Raises VersionConflict if another instance has moved it meanwhile: what was read since then is not this one's.
+        This instance then knows the new position. Raises EntityNotFound if the consumer was dropped, HistoryGone.
+        """
+        to = _readable(self._session, position)
+        if not self._session.backend.readers.move_consumer(self.name, self._seq, to):
+            raise self._moved()
+        self._seq = to
+
+    def run(self, fn: Callable[[Transaction, list[Change]], Any], limit: int = 500) -> int:
+        """Call ``fn(tx, changes)`` with the next changes; commit what it writes, and the position, in one commit.
+
+        Return how many changes that were; 0: there are none now, and ``fn`` is not called. ``fn`` may run several
+        times, as in ``store.run``. The changes that it makes are in the feed, too. Raises VersionConflict if another
+        instance was faster: nothing of this one's is written. Raises as ``read`` does, and what ``fn`` raises.
+        """
+        batch = self.read(limit)
+        if not batch:
+            return 0
+        to = number_in(self._session.backend, batch[-1].position)
+
+        def effect(tx: Transaction) -> None:
+            tx.advance = Advance(self.name, self._seq, to)
+            row = self._session.backend.readers.consumer(self.name)
+            if row is None or row.seq != self._seq:
+                raise self._moved()
+            fn(tx, batch)
+
+        run_transaction(self._session, effect, Call())
+        self._seq = to
+        return len(batch)
+
+    def _moved(self) -> EntityNotFound | VersionConflict:
+        """Return the error for a consumer that is not where this instance left it; note where it is."""
+        row = self._session.backend.readers.consumer(self.name)
+        if row is None:
+            return EntityNotFound(self.name, f"the consumer {self.name} was dropped; make it again")
+        was, self._seq = self._seq, row.seq
+        message = (
+            f"another instance of the consumer {self.name} has moved it from {was} to {row.seq}; read again from there"
+        )
+        return VersionConflict(self.name, was, row.seq, message)
+
+
+def _readable(session: Session, position: str) -> int:
+    """Return the number of a position after which the feed can be read. Raises InvalidArgument, HistoryGone."""
+    changes(session.backend, session.clock, position, 0)
+    seq = number_in(session.backend, position)
+    if seq > session.backend.watermark().position:
+        raise InvalidArgument(f"the position {position} lies ahead of the feed")
+    return seq

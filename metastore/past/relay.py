@@ -1,0 +1,113 @@
+"""Relay the feed to others as CloudEvents 1.0, at least once and in order: to a stream, a file, or a webhook.
+
+A consumer keeps the position, which moves after the events were handed over. A process that dies between the two hands
+them over again: a receiver tells repeats by their id, which is the position. A webhook that does not answer with 2xx
+gets the same event again, after a longer and longer pause; nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from typing import IO, Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from metastore.clock import SYSTEM, Clock
+from metastore.errors import InvalidArgument
+from metastore.kinds.entity import Change
+from metastore.past.consumers import Consumer
+
+__all__ = ["cloud_event", "lines_to", "post_to", "relay"]
+
+_BATCH: Final = 100
+_FIRST, _LONGEST = 0.1, 30.0
+"""The first pause before an event is posted again, and the longest (seconds)."""
+_TIMEOUT: Final = 30.0
+_IDLE: Final = 0.5
+"""How often the feed is asked while there is nothing new (seconds)."""
+
+
+def cloud_event(change: Change, source: str) -> dict[str, Any]:
+    """Return a change as a CloudEvent in JSON. ``source`` names the database, as a URI reference."""
+    return {
+        "specversion": "1.0",
+        "id": change.position,
+        "source": source,
+        "type": f"metastore.{change.kind}.{change.action}",
+        "subject": change.path_after or change.path_before or str(change.entity_id),
+        "time": change.time.isoformat(),
+        "datacontenttype": "application/json",
+        "data": change.to_dict(),
+    }
+
+
+def relay(
+    consumer: Consumer,
+    deliver: Callable[[list[dict[str, Any]]], None],
+    *,
+    source: str,
+    once: bool = False,
+    clock: Clock = SYSTEM,
+) -> Iterator[int]:
+    """Hand over the feed from where the consumer is; yield how many events each batch had.
+
+    ``once``: end where there is nothing new. Raises VersionConflict if another process relays for the same consumer,
+    HistoryGone, and what ``deliver`` raises.
+    """
+    while True:
+        batch = consumer.read(_BATCH)
+        if batch:
+            deliver([cloud_event(change, source) for change in batch])
+            consumer.commit(batch[-1].position)
+            yield len(batch)
+        elif once:
+            return
+        else:
+            clock.sleep(_IDLE)
+
+
+def lines_to(stream: IO[str]) -> Callable[[list[dict[str, Any]]], None]:
+    """Return what writes events to a stream, one a line, and flushes it."""
+
+    def write(events: list[dict[str, Any]]) -> None:
+        stream.write("".join(f"{json.dumps(event, ensure_ascii=False)}\n" for event in events))
+        stream.flush()
+
+    return write
+
+
+def post_to(
+    url: str, *, clock: Clock = SYSTEM, told: Callable[[str], None] | None = None
+) -> Callable[[list[dict[str, Any]]], None]:
+    """Return what posts events to a webhook one by one, each until it answers with 2xx.
+
+    ``told`` gets a word on each failure. Raises InvalidArgument for a URL that is none.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise InvalidArgument("a webhook has a URL that begins with http:// or https://")
+
+    def post(events: list[dict[str, Any]]) -> None:
+        for event in events:
+            pause = _FIRST
+            while (why := _failure(url, event)) is not None:
+                if told is not None:
+                    told(f"the webhook did not take {event['id']}: {why}; again in {pause:.1f} s")
+                clock.sleep(pause)
+                pause = min(_LONGEST, 2 * pause)
+
+    return post
+
+
+def _failure(url: str, event: dict[str, Any]) -> str | None:
+    """Post one event; return why it did not arrive."""
+    body = json.dumps(event).encode()
+    request = Request(url, body, {"Content-Type": "application/cloudevents+json; charset=UTF-8"})  # noqa: S310
+    try:
+        with urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310  (its scheme was checked)
+            return None if 200 <= answer.status < 300 else f"it answered {answer.status}"
+    except HTTPError as error:
+        return f"it answered {error.code}"
+    except (URLError, HTTPException, OSError) as error:
+        return f"{type(error).__name__}"

@@ -1,0 +1,35 @@
+"""A view of the past: the managers of all kinds, as of one position."""
+
+from __future__ import annotations
+
+from metastore.feed.feed import position_of
+from metastore.managers.all import Managers
+from metastore.operation.session import ManagerSession, Session
+from metastore.past.reads import PastReads, reads_at
+
+__all__ = ["Past", "past_at"]
+
+
+class Past(Managers):
+    """What was there at a position: ``store.at(…).tables.load(path)``. It is read-only.
+
+    Paths lead where they led then. A target in hand means its id. What writes raises InvalidArgument. A read raises
+    HistoryGone if gc has removed what it needs; ``store.pin`` keeps a position from that.
+    """
+
+    def __init__(self, session: Session, reads: PastReads) -> None:
+        super().__init__(ManagerSession(reads, session.clock, session.policy, session.principal, outer=session))
+        self._reads = reads
+
+    @property
+    def position(self) -> str:
+        """The position, for ``store.at``, ``store.pin`` and the feed."""
+        return position_of(self._reads.session.backend.feed_start()[0], self._reads.at)
+
+    def __repr__(self) -> str:
+        return f"<Past {self._reads.at}>"
+
+
+def past_at(session: Session, at: int) -> Past:
+    """Return the view of a position. Raises HistoryGone."""
+    return Past(session, reads_at(session, at))

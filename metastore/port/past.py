@@ -1,0 +1,158 @@
+"""What a backend tells of the past: rows as they were at a position, pins that keep them, consumers of the feed.
+
+A read of the past sees the tables as a replay of the feed up to the position gives them. A commit of several rows
+counts from its last position on. Each read says in the same snapshot whether gc has kept what it needs: gc raises
+``past_from`` first, and deletes afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, Step
+
+__all__ = ["ConsumerRow", "NotKept", "PastRow", "PastRows", "PinRow", "Readers"]
+
+
+class NotKept(Exception):
+    """gc has not kept the past at a position, and no pin holds it. ``since``: from where on the past is whole."""
+
+    def __init__(self, since: int) -> None:
+        super().__init__(since)
+        self.since = since
+
+
+class PinRow(NamedTuple):
+    """A named position. gc keeps what it shows until the pin is removed, or expires."""
+
+    name: str
+    seq: int
+    principal: str | None
+    created_at: int
+    expires_at: int | None
+
+
+class PastRow(NamedTuple):
+    """An entity or owned row by itself, as it was at a position: what stands above it is not looked at."""
+
+    id: int
+    owner_id: int | None
+    """Of an owned row; then ``parent_id`` is the same."""
+    parent_id: int
+    kind: str
+    name: str
+    state: int
+    version: int
+    doc: str
+    created_by: str | None
+    created_at: int
+    modified_by: str | None
+    modified_at: int
+
+
+class ConsumerRow(NamedTuple):
+    """A named reader of the feed."""
+
+    name: str
+    seq: int
+    """It has read the feed up to this position."""
+    created_at: int
+    moved_at: int
+
+
+class PastRows(Protocol):
+    """Reads at the position ``at``. Each raises NotKept if gc has removed what it needs."""
+
+    def resolve(self, at: int, lookups: Sequence[Lookup]) -> list[Resolved]:
+        """Follow each path over the nodes that were live then, as far as it leads."""
+        ...
+
+    def by_id(self, at: int, ids: Sequence[int]) -> list[Known | None]:
+        """Return each entity as it was then, in whatever state; None: there was none, or it is purged."""
+        ...
+
+    def children(
+        self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int
+    ) -> list[Child]:
+        """Return at most ``limit`` children that were in this state after (key, id), ordered by key and id."""
+        ...
+
+    def owned(self, at: int, owner_id: int, kind: str, after: str, limit: int) -> list[OwnedRecord]:
+        """Return at most ``limit`` owned rows after the name ``after``, ordered by name."""
+        ...
+
+    def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
+        """Return one owned row; None: there was none."""
+        ...
+
+    def rows(self, at: int, low: int, high: int) -> list[PastRow]:
+        """Return what had an id from ``low`` up to, not including, ``high``: entities and owned rows, by id."""
+        ...
+
+    def last_id(self) -> int:
+        """Return an id that no entity or owned row exceeds."""
+        ...
+
+    def history(self, at: int, entity_id: int, after: int, limit: int) -> list[Step]:
+        """Return the steps up to the position of an entity or owned row with a version greater than ``after``."""
+        ...
+
+    def check(self, at: int) -> None:
+        """Raise NotKept if the past at a position is not whole."""
+        ...
+
+    def since(self) -> int:
+        """Return the first position from which on the past is whole."""
+        ...
+
+    def times(self, after: int, limit: int) -> list[tuple[int, int]]:
+        """Return (position, time in µs) of the next steps after a position."""
+        ...
+
+    def newest(self, until: int) -> Step | None:
+        """Return the newest step up to a position."""
+        ...
+
+
+class Readers(Protocol):
+    """Pins and consumers: what gc must keep for whom."""
+
+    def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:
+        """Insert a pin, which expires after ``seconds`` (None: never); None: the name is taken.
+
+        It waits for a gc that is about to raise ``past_from``. Raises NotKept if the past at the position is not whole.
+        """
+        ...
+
+    def pins(self) -> list[PinRow]:
+        """Return all pins that have not expired, by name."""
+        ...
+
+    def extend(self, name: str, seconds: float) -> bool:
+        """Let a pin expire only after ``seconds`` from now; False: it is not there any more."""
+        ...
+
+    def unpin(self, name: str) -> bool:
+        """Remove a pin; False: there is none."""
+        ...
+
+    def consumer(self, name: str) -> ConsumerRow | None:
+        """Return a consumer; None: there is none."""
+        ...
+
+    def consumers(self) -> list[ConsumerRow]:
+        """Return all consumers, by name."""
+        ...
+
+    def add_consumer(self, name: str, seq: int) -> ConsumerRow:
+        """Insert a consumer at a position; return it, or the one that has the name already."""
+        ...
+
+    def move_consumer(self, name: str, seq: int, to: int) -> bool:
+        """Compare-and-swap the position of a consumer; False: it is not at ``seq`` any more."""
+        ...
+
+    def drop_consumer(self, name: str) -> bool:
+        """Remove a consumer; False: there is none."""
+        ...

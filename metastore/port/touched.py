@@ -1,0 +1,28 @@
+"""What was committed since a position, as few columns as a cache needs to find what it must forget."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Touch", "Touched"]
+
+
+class Touch(NamedTuple):
+    """One committed step: its position, the entity, relation or owned row, what happened, and where it is now."""
+
+    seq: int
+    entity_id: int | None
+    action: str
+    path_after: str | None
+
+
+class Touched(NamedTuple):
+    """All committed steps after a position, and those of the gaps that were asked for, at one instant."""
+
+    epoch: str
+    collected: int
+    """gc removed nothing after this position."""
+    oldest: int
+    """All transactions with a lower number are over at this instant."""
+    rows: list[Touch]
+    """In no order; more than the limit are after the position if there are more than ``limit`` of those."""

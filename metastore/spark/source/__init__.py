@@ -1,0 +1,1 @@
+"""The catalog as a data source of Spark: batches, streams, writing."""

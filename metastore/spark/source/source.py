@@ -1,0 +1,219 @@
+"""The data source ``metastore``: ``spark.read.format("metastore").option("table", "entities").load()``.
+
+Options: ``url`` (else METASTORE_URL; ``env:NAME`` names an environment variable of driver and executors, so that no
+password travels in a plan), ``table``, ``at`` (a position, or a time in ISO 8601), ``partitions``, ``kinds`` (words,
+separated by commas). A stream of ``changes`` has ``start`` (beginning, now, or a position) and ``maxChanges``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from metastore.errors import HistoryGone, InvalidArgument
+from metastore.feed.position import now, position_in
+from metastore.past.pins import add_pin
+from metastore.spark.source.tables import BY_ID, BY_POSITION, DDL, ranges, rows_by_id, rows_by_position
+from metastore.spark.source.write import Upsert
+from metastore.store import Store, open_store
+
+__all__ = ["register_source"]
+
+_PINNED: Final = 600.0
+"""How long a snapshot is kept after it was planned, and again after each partition begins (seconds)."""
+_MOST: Final = 100_000
+"""How many changes a micro-batch has at most, unless an option says otherwise."""
+
+
+def register_source(spark: SparkSession) -> None:
+    """Let ``spark`` read and write the catalog: the format ``metastore``. See docs/pipeline.md."""
+    spark.dataSource.register(_Source)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The options of a read, checked on the driver; the executors get them as they are."""
+
+    url: str | None
+    table: str
+    at: str | None
+    parts: int
+    kinds: frozenset[str] | None
+    start: str
+    most: int
+
+    def open(self) -> Store:
+        """Open the store: on the driver, or on an executor."""
+        url = self.url
+        if url is not None and url.startswith("env:"):
+            url = os.environ.get(url[4:])
+            if url is None:
+                raise InvalidArgument(f"the environment variable {(self.url or '')[4:]} is not set on this machine")
+        return open_store(url, principal="spark")
+
+
+def _options(given: Any) -> _Options:
+    options = {str(key).lower(): str(value) for key, value in dict(given).items()}
+    table = options.get("table", "entities")
+    kinds = options.get("kinds")
+    return _Options(
+        options.get("url"),
+        table,
+        options.get("at"),
+        int(options.get("partitions", "2")),
+        None if kinds is None else frozenset(word.strip() for word in kinds.split(",")),
+        options.get("start", "beginning"),
+        int(options.get("maxchanges", str(_MOST))),
+    )
+
+
+class _Source(DataSource):
+    """One use of the format."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "metastore"
+
+    def schema(self) -> str:
+        table = _options(self.options).table
+        if table not in DDL:
+            raise InvalidArgument(f"there is no table {table!r}; known are {', '.join(DDL)}")
+        return DDL[table]
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _Reader(_options(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+        return _StreamReader(_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        options = _options(self.options)
+        return Upsert(options.table, options.open)
+
+
+class _Part(InputPartition):
+    """A range of ids, as of a position; or of positions."""
+
+    def __init__(self, at: int, low: int, high: int, pin: str | None) -> None:
+        super().__init__((low, high))
+        self.at, self.low, self.high, self.pin = at, low, high, pin
+
+
+class _Reader(DataSourceReader):
+    """Reads a table at one position. A pin keeps that from gc until it expires."""
+
+    def __init__(self, options: _Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        with options.open() as store:
+            session = store._session  # noqa: SLF001  (the same package)
+            at = now(session) if options.at is None else position_in(session, _when(options.at))
+            if options.table in BY_POSITION:
+                low, high, pin = session.backend.feed_start()[1], at, None
+            else:
+                pin = add_pin(session, f"spark {session.clock.operation_id()}", at, _PINNED).name
+                low, high = 1, session.backend.past.last_id() + 1
+        return [_Part(at, begin, end, pin) for begin, end in ranges(low, high, options.parts)] or [
+            _Part(at, low, low, pin)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Part)
+        return _read(self._options, partition)
+
+
+def _read(options: _Options, part: _Part) -> Iterator[pa.RecordBatch]:
+    with options.open() as store:
+        session = store._session  # noqa: SLF001
+        if part.pin is not None:
+            session.backend.readers.extend(part.pin, _PINNED)
+        if options.table in BY_ID:
+            yield from rows_by_id(session, options.table, part.at, part.low, part.high, options.kinds)
+        else:
+            yield from rows_by_position(session, options.table, part.low, part.high, options.kinds)
+
+
+def _when(text: str) -> str | datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+class _StreamReader(DataSourceStreamReader):
+    """Reads ``changes`` or ``versions`` as they come. An offset is a number of the feed, with its epoch."""
+
+    def __init__(self, options: _Options) -> None:
+        if options.table not in BY_POSITION:
+            raise InvalidArgument(f"a stream reads {' or '.join(BY_POSITION)}, not {options.table}")
+        self._options = options
+        self._seen = -1
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        start = self._options.start
+        with self._options.open() as store:
+            session = store._session  # noqa: SLF001
+            epoch, collected = session.backend.feed_start()
+            if start == "beginning":
+                return {"epoch": epoch, "seq": collected}
+            return {"epoch": epoch, "seq": now(session) if start == "now" else position_in(session, start)}
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """Return how many changes a micro-batch has at most. Spark asks since 4.2."""
+        from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: PLC0415  (older ones do not have it)
+
+        return ReadMaxRows(self._options.most)
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        """Return how far to read: Spark since 4.2 says from where, and whether to read all there is."""
+        begin = self._seen if start is None else int(start["seq"])
+        most = self._options.most if limit is None else getattr(limit, "max_rows", getattr(limit, "maxRows", None))
+        with self._options.open() as store:
+            session = store._session  # noqa: SLF001
+            epoch, last = session.backend.feed_start()[0], now(session)
+            if begin >= 0 and most is not None:
+                ahead = session.backend.past.times(begin, most)
+                last = min(last, ahead[-1][0]) if len(ahead) == most else last
+        return {"epoch": epoch, "seq": max(begin, last)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        low, high = int(start["seq"]), int(end["seq"])
+        self._seen = high
+        with self._options.open() as store:
+            epoch, collected = store._session.backend.feed_start()  # noqa: SLF001
+        if start["epoch"] != epoch:
+            raise InvalidArgument("the stream's checkpoint is of another database; begin with a new checkpoint")
+        if low < collected and high > low:
+            raise HistoryGone(
+                f"{epoch}-{collected:016x}",
+                "gc has removed changes that the stream has not read; begin with a new checkpoint, or keep them by a "
+                "consumer (store.consumers)",
+            )
+        return [_Part(high, begin, until, None) for begin, until in ranges(low, high, self._options.parts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Part)
+        return _read(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: Spark's checkpoint has the position."""
+
+    def stop(self) -> None:
+        """Do nothing: nothing is open between two batches."""

@@ -1,0 +1,182 @@
+"""Relations in an export: their lines from a snapshot, and their import by path.
+
+The lines of an entity's relations follow those of the rows that it owns. Each names the other end by its path in the
+file. Where that end is not in the file, or not live, only an export with history has a line, without the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from metastore.errors import EntityAlreadyExists
+from metastore.kinds.relation import relation_doc, relation_named
+from metastore.managers.create import IfExists
+from metastore.managers.ends import EndOf, find_ends
+from metastore.managers.relation_writes import column_id, column_path, event_of, path_of
+from metastore.operation.guards import check_in_use, guards_of
+from metastore.operation.operation import perform
+from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.session import Session
+from metastore.port.commit import LIVE, ROOT_ID, Relate
+from metastore.port.records import Record
+from metastore.port.relations import NO_COLUMN, ONLY, RelationKey, RelationRecord
+from metastore.port.snapshot import TableSnapshot
+from metastore.transfer.lines import AUDIT, Body, EntityLine, RelationLine
+from metastore.transfer.walk import Visit
+
+__all__ = ["import_relations", "relation_lines"]
+
+_COLUMNS: Final = ("from_id", "kind", "slot", "column_id", "value", "id", "to_id", "version", *AUDIT)
+_CHUNK: Final = 500
+
+
+# --- export
+
+
+class _Place(NamedTuple):
+    parent_id: int
+    kind: str
+    name: str
+    live: bool
+
+
+def relation_lines(
+    snapshot: TableSnapshot, top: int, visits: Sequence[Visit], docs: Mapping[int, str], *, ids: bool, history: bool
+) -> Iterator[tuple[int, RelationLine]]:
+    """Yield (from_id, line) of the relations that go from ``visits``; ``top`` is above the file's first names."""
+    froms = {visit.row.id: visit for visit in visits}
+    rows = list(snapshot.rows("relation", _COLUMNS, _COLUMNS[:5], list(froms)))
+    places = _places(snapshot, {row[6] for row in rows}, top)
+    for from_id, kind, slot, column, value, row_id, to_id, version, *audit in rows:
+        names = _names(places, to_id, top)
+        columns = None if column == NO_COLUMN else column_path(docs.get(from_id), column)
+        lost = names is None or (column != NO_COLUMN and columns is None)
+        if (top == ROOT_ID and names is not None and names[0] != froms[from_id].names[0]) or lost:
+            names = None  # no reader sees it
+        if names is None and not history:
+            continue
+        row = {"id": row_id, "version": version, "slot": slot, "column_id": column, "to_id": to_id} if ids else {}
+        kind_of = None if names is None else places[to_id].kind
+        yield from_id, RelationLine(kind, names, kind_of, columns, value, dict(zip(AUDIT, audit, strict=True)), row)
+
+
+def _places(snapshot: TableSnapshot, ids: set[int], top: int) -> dict[int, _Place]:
+    """Return where these entities, and all above them, stand."""
+    found: dict[int, _Place] = {}
+    wanted = ids
+    while wanted:
+        columns = ("id", "parent_id", "kind", "name", "state")
+        for row_id, parent_id, kind, name, state in snapshot.rows("guard", columns, ("id",), sorted(wanted)):
+            found[row_id] = _Place(parent_id, kind, name, state == LIVE)
+        above = {found[row_id].parent_id for row_id in wanted if row_id in found}
+        wanted = above - found.keys() - {ROOT_ID, top}
+    return found
+
+
+def _names(places: Mapping[int, _Place], entity_id: int, top: int) -> tuple[str, ...] | None:
+    """Return the names that lead from ``top`` to a live entity; None: it is not live, or not below it."""
+    names: list[str] = []
+    while entity_id != top:
+        place = places.get(entity_id)
+        if place is None or not place.live:
+            return None
+        names.append(place.name)
+        entity_id = place.parent_id
+    return tuple(reversed(names))
+
+
+# --- import
+
+
+class _Wish(NamedTuple):
+    number: int
+    line: RelationLine
+    target: EndOf
+    other: EndOf
+
+
+def import_relations(
+    session: Session, lines: Iterable[tuple[int, Body]], above: tuple[str, ...], if_exists: IfExists
+) -> tuple[int, int]:
+    """Write the relations of a file whose entities are there; return how many were written, and left as they were.
+
+    ``above``: the names above the first ones of the file. Raises EntityNotFound, EntityAlreadyExists.
+    """
+    wishes = _wishes(lines, above)
+    written = left = 0
+    while chunk := list(islice(wishes, _CHUNK)):
+        new = _write(session, chunk, if_exists)
+        written, left = written + new, left + len(chunk) - new
+    return written, left
+
+
+def _wishes(lines: Iterable[tuple[int, Body]], above: tuple[str, ...]) -> Iterator[_Wish]:
+    owner: EntityLine | None = None
+    for number, line in lines:
+        if isinstance(line, EntityLine):
+            owner = line
+        if isinstance(line, RelationLine) and owner is not None and line.to is not None and line.to_kind is not None:
+            target = EndOf((*above, *owner.names), (owner.kind,))
+            yield _Wish(number, line, target, EndOf((*above, *line.to), (line.to_kind,)))
+
+
+def _write(session: Session, chunk: list[_Wish], if_exists: IfExists) -> int:
+    def attempt(view: View) -> Proposal[int] | int:
+        ends = find_ends(View(view.backend, False), *[end for wish in chunk for end in (wish.target, wish.other)])
+        pairs = list(zip(chunk, ends[::2], ends[1::2], strict=True))
+        there = _there(view, pairs)
+        writes = [w for wish, target, other in pairs if (w := _one(wish, target, other, there, if_exists)) is not None]
+        if not writes:
+            return 0
+        touched = {w.from_id for w in writes}
+        guards = {
+            g.id: g
+            for _, target, other in pairs
+            if target.chain[-1].id in touched
+            for record in (target, other)
+            for g in guards_of(record.chain)
+        }
+        return Proposal(tuple(guards.values()), tuple(writes), len)
+
+    request = Request[int](
+        verb="import",
+        what=lambda: f"import the relations from line {chunk[0].number} on",
+        attempt=attempt,
+        replay=len,
+        arguments=tuple,
+    )
+    return perform(session, request, Call())
+
+
+def _there(view: View, pairs: list[tuple[_Wish, Record, Record]]) -> dict[RelationKey, RelationRecord]:
+    slots: dict[str, list[tuple[int, int]]] = {}
+    for wish, target, other in pairs:
+        slot = ONLY if relation_named(wish.line.kind).exclusive else other.chain[-1].id
+        slots.setdefault(wish.line.kind, []).append((target.chain[-1].id, slot))
+    return {row.key: row for kind, some in slots.items() for row in view.backend.relations(kind, some)}
+
+
+def _one(
+    wish: _Wish,
+    target: Record,
+    other: Record,
+    there: Mapping[RelationKey, RelationRecord],
+    if_exists: IfExists,
+) -> Relate | None:
+    line, from_id, to_id = wish.line, target.chain[-1].id, other.chain[-1].id
+    relation = relation_named(line.kind)
+    column = column_id(target, line.column)
+    slot = ONLY if relation.exclusive else to_id
+    row = there.get((from_id, line.kind, slot, column, line.value))
+    if row is not None and (row.to_id == to_id or if_exists == "return"):
+        return None
+    if row is not None and if_exists == "error":
+        path = path_of(target)
+        raise EntityAlreadyExists(path, f"line {wish.number}: {path} has another {line.kind} than in the file")
+    check_in_use(target.chain[:-1])
+    event = event_of(relation, "create" if row is None else "alter", path_of(target), path_of(other))
+    doc = relation_doc(to_id, column, line.value)
+    version, row_id = (0, 0) if row is None else (row.version, row.id)
+    return Relate(from_id, line.kind, slot, column, line.value, to_id, version, doc, event, row_id)

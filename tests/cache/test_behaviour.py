@@ -1,0 +1,164 @@
+"""What a cached store answers, beside one without: the same; and what it never does."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+import metastore as ms
+from metastore.cache.entries import Entries, entry_of
+from metastore.kinds.entity import Entity
+from metastore.port.touched import Touch
+
+
+@pytest.fixture
+def cached(url: str) -> Iterator[ms.Store]:
+    with ms.open(url, cache=ms.Cache("validate")) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational", fold_case=True)
+        store.tables.create("lake.c.s.t", parents=True, columns=[ms.Column("a", "int")])
+        yield store
+
+
+def test_a_second_read_is_the_same_entity(cached: ms.Store) -> None:
+    cached.tables.load("lake.c.s.t")
+    first = cached.tables.load("lake.c.s.t")
+    assert cached.tables.load("lake.c.s.t") is first
+    assert cached.tables.load(first) == first
+    assert cached.tables.load(first) is cached.tables.load(first)
+    assert cached.tables.alter(first, ms.AddColumn("b", "string")).version == 2
+    assert [c.name for c in cached.tables.load("lake.c.s.t").columns] == ["a", "b"]
+    assert cached.tables.load(first).version == 2
+    assert cached.metrics().cache == cached.cache.stats() != ms.CacheStats()
+    assert cached.tables.load("lake.c.s.t", version=1).version == 1
+
+
+def test_errors_are_those_of_the_database(cached: ms.Store) -> None:
+    for path in ("lake.c.s.none", "lake.c.none.t", "lake.none.s.t"):
+        said = set()
+        for _ in range(3):
+            with pytest.raises(ms.EntityNotFound) as raised:
+                cached.tables.load(path)
+            said.add(str(raised.value))
+        assert len(said) == 1
+    with ms.open(str(cached._url.render_as_string(hide_password=False))) as plain:
+        with pytest.raises(ms.EntityNotFound) as raised:
+            plain.tables.load("lake.none.s.t")
+        assert said == {str(raised.value)}
+    table = cached.tables.load("lake.c.s.t")
+    with pytest.raises(ms.InvalidArgument):
+        cached.schemas.load(table)
+
+
+def test_a_negative_answer_ends_in_a_catalog_that_folds_case(cached: ms.Store) -> None:
+    assert [cached.tables.exists("lake.c.s.STRASSE") for _ in range(3)] == [False] * 3
+    cached.tables.create("lake.c.s.stra\u00dfe")
+    assert cached.tables.exists("lake.c.s.STRASSE")
+    cached.tables.drop("lake.c.s.Strasse")
+    assert not cached.tables.exists("lake.c.s.STRASSE")
+    cached.tables.restore("lake.c.s.strasse")
+    assert cached.tables.exists("lake.c.s.STRASSE")
+
+
+def test_many_are_of_one_instant(cached: ms.Store) -> None:
+    paths = ["lake.c.s.t", "lake.c.s.none"]
+    for path in paths * 2:
+        cached.tables.exists(path)
+    before = cached.cache.stats().hits
+    table, none = cached.tables.load_many(paths)
+    assert table is not None
+    assert none is None
+    assert cached.cache.stats().hits == before + 2
+    cached.tables.rename("lake.c.s.t", "none")
+    assert [found and found.name for found in cached.tables.load_many(paths)] == [None, "none"]
+
+
+def test_disabling_a_catalog_is_seen_below(cached: ms.Store) -> None:
+    for _ in range(2):
+        assert cached.tables.load("lake.c.s.t").record.chain[1].in_use
+    cached.catalogs.disable("lake.c")
+    assert not cached.tables.load("lake.c.s.t").record.chain[1].in_use
+
+
+def test_a_transaction_and_a_user_read_the_database(cached: ms.Store) -> None:
+    for _ in range(2):
+        cached.tables.load("lake.c.s.t")
+    before = cached.cache.stats()
+    with cached.transaction() as tx:
+        assert tx.tables.load("lake.c.s.t").version == 1
+        tx.tables.alter("lake.c.s.t", ms.SetComment("tx"))
+        assert tx.tables.load("lake.c.s.t").comment == "tx"
+        assert cached.tables.load("lake.c.s.t").comment is None
+    assert cached.cache.stats().misses == before.misses
+    assert cached.tables.load("lake.c.s.t").comment == "tx"
+    with pytest.raises(ms.EntityNotFound):
+        cached.as_user("nobody").tables.load("lake.c.s.t")
+
+
+def test_it_keeps_its_bounds(url: str) -> None:
+    with ms.open(url, cache=ms.Cache("validate", max_entries=5)) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.schemas.create("lake.c.s")
+        store.tables.create_many("lake.c.s", [{"name": f"t{n}"} for n in range(20)])
+        for n in range(20):
+            store.tables.load(f"lake.c.s.t{n}")
+        stats = store.cache.stats()
+        assert stats.entries == 5
+        assert stats.evictions >= 14
+        table = store.tables.load("lake.c.s.t1")
+    entries = Entries(100, 10_000)
+    for n in range(10):
+        entries.put(n, entry_of(table, (), 0))
+    assert 0 < entries.bytes <= 10_000
+    kept = len(entries)
+    entries.evict(Touch(1, table.id, "alter", table.path))
+    assert len(entries) == 0
+    assert entries.evictions == 10
+    assert kept < 10
+    assert not entries._of
+    assert not entries._below
+    assert isinstance(table, Entity)
+
+
+def test_a_store_without_a_cache_shows_zeros(url: str) -> None:
+    with ms.open(url) as store:
+        assert store.cache.stats() == ms.CacheStats()
+        assert store.metrics().cache is None
+        assert store.cache.members() == ()
+        assert store._session.cache is None
+
+
+@pytest.mark.parametrize("mode", ["lease", "other", None, 1])
+def test_what_is_not_there_is_refused(url: str, mode: Any) -> None:
+    with pytest.raises(ms.InvalidArgument):
+        ms.open(url, cache=ms.Cache(mode))
+    with pytest.raises(ms.InvalidArgument):
+        ms.open(url, cache=cast(Any, "validate"))
+    for options in ({"max_entries": 0}, {"ttl": -1}, {"when_fenced": "never"}, {"max_bytes": 0}):
+        with pytest.raises(ms.InvalidArgument):
+            ms.Cache("validate", **options)
+
+
+def _in_child(store: ms.Store, pipe: multiprocessing.connection.Connection) -> None:
+    pipe.send((store.tables.load("lake.c.s.t").comment, store.cache.stats().entries))
+    pipe.recv()
+    pipe.send(store.tables.load("lake.c.s.t").comment)
+
+
+def test_a_forked_child_begins_with_nothing(cached: ms.Store) -> None:
+    for _ in range(2):
+        cached.tables.load("lake.c.s.t")
+    here, there = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_in_child, args=(cached, there))
+    child.start()
+    comment, entries = here.recv()
+    assert comment is None
+    assert entries <= 1
+    cached.tables.alter("lake.c.s.t", ms.SetComment("new"))
+    here.send("go")
+    assert here.recv() == "new"
+    child.join(30)

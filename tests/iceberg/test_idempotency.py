@@ -1,0 +1,152 @@
+"""A request under an Idempotency-Key is applied once, however often and to whichever server it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+import metastore as ms
+from tests.iceberg.server import served
+from tests.iceberg.test_rest import SCHEMA
+
+SET = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+UNSET = {"requirements": [], "updates": [{"action": "remove-properties", "removals": ["k"]}]}
+VERSION = {
+    "version-id": 1,
+    "schema-id": 0,
+    "timestamp-ms": 1,
+    "summary": {},
+    "representations": [{"type": "sql", "sql": "SELECT 1 n", "dialect": "spark"}],
+    "default-namespace": ["a"],
+}
+
+
+def _name(name: str) -> dict[str, Any]:
+    return {"namespace": ["a"], "name": name}
+
+
+def _several(*names: str) -> dict[str, Any]:
+    return {"table-changes": [{"identifier": _name(name), **SET} for name in names]}
+
+
+MOVE = {"source": _name("t"), "destination": _name("w")}
+CALLS: list[tuple[str, str, dict[str, Any] | None, int]] = [
+    ("POST", "/namespaces", {"namespace": ["b"]}, 200),
+    ("DELETE", "/namespaces/empty", None, 204),
+    ("POST", "/namespaces/a/tables", {"name": "n", "schema": SCHEMA}, 200),
+    ("POST", "/namespaces/a/tables/t", SET, 200),
+    ("POST", "/transactions/commit", _several("t", "u"), 204),
+    ("POST", "/tables/rename", MOVE, 204),
+    ("DELETE", "/namespaces/a/tables/t", None, 204),
+    ("DELETE", "/namespaces/a/tables/t?purgeRequested=true", None, 204),
+    ("POST", "/namespaces/a/views", {"name": "v", "schema": SCHEMA, "view-version": VERSION}, 200),
+]
+"""Requests, and what a client that repeats them is answered."""
+
+
+@pytest.fixture
+def servers(url: str, tmp_path: Path) -> Iterator[list[httpx.Client]]:
+    """Give clients of two servers of one database."""
+    warehouse = tmp_path / "warehouse"
+    with served(url, warehouse) as one, served(url, warehouse) as two:
+        clients = [httpx.Client(base_url=f"{address}/v1/lake.ice", timeout=60) for address in (one, two)]
+        first = clients[0]
+        for namespace in ("a", "empty"):
+            first.post("/namespaces", json={"namespace": [namespace]})
+        for name in ("t", "u"):
+            first.post("/namespaces/a/tables", json={"name": name, "schema": SCHEMA})
+        yield clients
+        for client in clients:
+            client.close()
+
+
+def _changes(url: str) -> int:
+    with ms.open(url) as store:
+        return sum(1 for _ in store.changes())
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status"), CALLS, ids=[f"{m} {p}" for m, p, _, _ in CALLS])
+def test_a_repeat_at_another_server_changes_nothing(
+    servers: list[httpx.Client], url: str, method: str, path: str, body: dict[str, Any] | None, status: int
+) -> None:
+    headers = {"Idempotency-Key": str(uuid4())}
+    first = servers[0].request(method, path, json=body, headers=headers)
+    after = _changes(url)
+    second = servers[1].request(method, path, json=body, headers=headers)
+    assert (first.status_code, second.status_code) == (status, status), (first.text, second.text)
+    assert _changes(url) == after
+    if status == 200 and "metadata" in first.json():
+        assert first.json()["metadata"] == second.json()["metadata"]
+
+
+def test_a_late_repeat_does_not_undo_what_came_after(servers: list[httpx.Client]) -> None:
+    key = {"Idempotency-Key": str(uuid4())}
+    table = "/namespaces/a/tables/t"
+    servers[0].post(table, json=SET, headers=key)
+    servers[0].post(table, json=UNSET)
+    assert servers[1].post(table, json=SET, headers=key).status_code == 200
+    assert "k" not in servers[0].get(table).json()["metadata"].get("properties", {})
+    servers[1].post(table, json=SET)  # without the key it is another request
+    assert servers[0].get(table).json()["metadata"]["properties"]["k"] == "v"
+
+
+@pytest.mark.parametrize("path", ["/namespaces/a/tables/t", "/transactions/commit"])
+def test_repeats_at_the_same_moment_commit_once(servers: list[httpx.Client], url: str, path: str) -> None:
+    table = "/namespaces/a/tables/t"
+    before = len(servers[0].get(table).json()["metadata"].get("metadata-log", []))
+    key = {"Idempotency-Key": str(uuid4())}
+    body = _several("t", "u") if path.startswith("/tr") else SET
+
+    def send(n: int) -> int:
+        if n % 4 == 3:  # others change the table meanwhile
+            updates = [{"action": "set-properties", "updates": {f"n{n}": "v"}}]
+            return servers[n % 2].post(table, json={"requirements": [], "updates": updates}).status_code
+        return servers[n % 2].post(path, json=body, headers=key).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(send, range(8)))
+    assert set(answers) <= {200, 204}
+    metadata = servers[0].get(table).json()["metadata"]
+    assert len(metadata["metadata-log"]) - before == 1 + 2  # the request once, and two others
+    with ms.open(url) as store:
+        assert store.verify() == []
+
+
+def test_creates_at_the_same_moment(servers: list[httpx.Client]) -> None:
+    key = {"Idempotency-Key": str(uuid4())}
+
+    def create(name: str, headers: dict[str, str]) -> list[int]:
+        body = {"name": name, "schema": SCHEMA}
+
+        def send(n: int) -> int:
+            return servers[n % 2].post("/namespaces/a/tables", json=body, headers=headers).status_code
+
+        with ThreadPoolExecutor(4) as pool:
+            return sorted(pool.map(send, range(4)))
+
+    assert create("x", key) == [200] * 4
+    assert create("y", {}) == [200, 409, 409, 409]
+
+
+def test_a_failed_request_may_succeed_later(servers: list[httpx.Client]) -> None:
+    key = {"Idempotency-Key": str(uuid4())}
+    body = {"name": "x", "schema": SCHEMA}
+    assert servers[0].post("/namespaces/late/tables", json=body, headers=key).status_code == 404
+    servers[0].post("/namespaces", json={"namespace": ["late"]})
+    assert servers[1].post("/namespaces/late/tables", json=body, headers=key).status_code == 200
+
+
+def test_a_key_is_a_uuid_and_of_one_principal(servers: list[httpx.Client]) -> None:
+    bad = servers[0].post("/namespaces", json={"namespace": ["b"]}, headers={"Idempotency-Key": "x" * 50})
+    assert (bad.status_code, "Idempotency-Key" in bad.text) == (400, True)
+    key = {"Idempotency-Key": str(uuid4())}
+    assert servers[0].post("/namespaces", json={"namespace": ["b"]}, headers=key).status_code == 200
+    assert servers[0].post("/namespaces", json={"namespace": ["b"]}, headers=key, auth=("eve", "")).status_code == 409
+    config = httpx.get(f"{str(servers[0].base_url).split('/v1')[0]}/v1/config").json()
+    assert config["idempotency-key-lifetime"] == "P1D"

@@ -1,0 +1,33 @@
+"""A transaction under an id of its caller: the outcome is found by it, and the id commits once."""
+
+from __future__ import annotations
+
+import pytest
+
+import metastore as ms
+
+
+def test_a_transaction_commits_once_under_its_id(store: ms.Store) -> None:
+    store.metalakes.create("lake")
+    operation = ms.key("client's key")
+    with store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetProperty("k", "1"))
+    assert store.outcome(operation).state == "committed"
+    with pytest.raises(ms.OperationIdReused), store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetProperty("k", "2"))
+    assert store.metalakes.load("lake").properties["k"] == "1"
+
+
+def test_a_refused_transaction_leaves_its_id_free(store: ms.Store) -> None:
+    store.metalakes.create("lake")
+    operation = ms.new_operation_id()
+    refused = store.transaction(operation_id=operation)
+    refused.__enter__()
+    refused.metalakes.alter("lake", ms.SetProperty("k", "2"))
+    store.metalakes.alter("lake", ms.SetProperty("k", "1"))
+    with pytest.raises(ms.VersionConflict):
+        refused.__exit__(None, None, None)
+    assert store.outcome(operation).state == "unknown"
+    with store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetProperty("k", "3"))
+    assert store.metalakes.load("lake").properties["k"] == "3"

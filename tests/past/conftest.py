@@ -1,0 +1,7 @@
+"""Every test of the past runs on each backend in turn: the memory model is one of them."""
+
+from __future__ import annotations
+
+from tests.contract.conftest import memory_url, url
+
+__all__ = ["memory_url", "url"]

@@ -1,0 +1,134 @@
+"""Spark reads the catalog itself, as a table, as of a position and as a stream; and writes to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import metastore as ms
+from metastore.spark import history, register_source
+from tests.docs.examples import ROOT, failures
+from tests.past.test_as_of import grown
+from tests.past.trees import tree
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def source(spark: SparkSession) -> SparkSession:
+    """Give Spark with the source."""
+    register_source(spark)
+    return spark
+
+
+def table(spark: SparkSession, url: str, name: str, **options: Any) -> DataFrame:
+    return spark.read.format("metastore").options(url=url, table=name, **options).load()
+
+
+def test_entities_as_of_any_position(source: SparkSession, url: str) -> None:
+    with ms.open(url, principal="tester") as store:
+        trees = grown(store, 300, 40)
+        for position in [*trees][len(trees) // 2 :: len(trees) // 2]:
+            rows = table(source, url, "entities", at=position, partitions=3).collect()
+            found = {(row.kind, row.path): (row.id, row.version, json.loads(row.document)) for row in rows}
+            assert found == {key: row[:3] for key, row in trees[position].items()}
+            owned = table(source, url, "owned", at=position).collect()
+            expected = sorted(r[0] for row in trees[position].values() for r in row[5:])
+            assert sorted(row.id for row in owned) == expected
+        assert table(source, url, "entities", kinds="table").count() == sum(k == "table" for k, _ in tree(store))
+        assert len(store.pins()) > 0
+
+
+def test_changes_and_versions(source: SparkSession, sqlite_url: str) -> None:
+    url = sqlite_url
+    with ms.open(url, principal="tester") as store:
+        grown(store, 301, 30)
+        changes = list(store.changes())
+    rows = table(source, url, "changes", partitions=3).orderBy("position").collect()
+    assert [(r.position, r.operation_id, r.kind, r.entity_id, r.action, r.version) for r in rows] == [
+        (c.position, str(c.operation_id), c.kind, c.entity_id, c.action, c.version) for c in changes
+    ]
+    assert [r.time.timestamp() for r in rows] == [c.time.timestamp() for c in changes]
+    versions = table(source, url, "versions").orderBy("position").collect()
+    assert [json.loads(v.document) for v in versions] == [c.to_dict()["document"] for c in changes]
+    who = history(source, "who", url=url).collect()
+    assert sum(row.changes for row in who) == len(changes)
+    churn = history(source, "churn", url=url).collect()
+    below = [c for c in changes if len((c.path_after or c.path_before or "").split(".")) > 3]
+    assert sum(row.changes for row in churn) == len(below)
+
+
+def test_a_stream_into_parquet_survives_restarts(source: SparkSession, sqlite_url: str, tmp_path: Path) -> None:
+    """Each change is in the files once, although the query was stopped between, and batches are small."""
+
+    def run() -> None:
+        stream = source.readStream.format("metastore").options(url=sqlite_url, table="changes", maxChanges=7).load()
+        query = (
+            stream.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "out"))
+        )
+        query.awaitTermination(120)
+
+    with ms.open(sqlite_url, principal="tester") as store:
+        for seed in range(2):
+            if seed:
+                store.tables.create("m.c.more.t", parents=True)
+            else:
+                grown(store, 302, 30)
+            run()
+        expected = [c.position for c in store.changes()]
+    written = source.read.parquet(str(tmp_path / "out")).orderBy("position").collect()
+    assert [row.position for row in written] == expected
+
+
+def test_writing_entities_and_statistics(source: SparkSession, postgres_url: str) -> None:
+    url = postgres_url
+    with ms.open(url, principal="tester") as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.tables.create("m.c.s.old", parents=True, columns=[ms.Column("a", "int")], properties={"kept": "1"})
+    rows = [("table", f"m.c.s.t{n}", "made", {"n": str(n)}) for n in range(20)]
+    rows.append(("table", "m.c.s.old", "changed", {"n": "old"}))
+    frame = source.createDataFrame(rows, "kind STRING, path STRING, comment STRING, properties MAP<STRING, STRING>")
+    for _ in range(2):
+        frame.write.format("metastore").options(url=url, table="entities").mode("append").save()
+    figures = source.createDataFrame([("m.c.s.old", "rows", '{"n": 3}')], "path STRING, name STRING, values STRING")
+    figures.write.format("metastore").options(url=url, table="statistics").mode("append").save()
+    with ms.open(url) as store:
+        found = {t.name: t for t in store.tables.list("m.c.s")}
+        assert len(found) == 21
+        assert {t.version for t in found.values()} == {1, 2}
+        assert found["old"].properties == {"kept": "1", "n": "old"}
+        assert [c.name for c in found["old"].columns] == ["a"]
+        assert [dict(row.values) for row in store.statistics.list("m.c.s.old")] == [{"n": 3}]
+    bad = source.createDataFrame([("table", "m.nothing.here", "x")], "kind STRING, path STRING, comment STRING")
+    with pytest.raises(Exception, match=r"the row m\.nothing\.here"):
+        bad.write.format("metastore").options(url=url, table="entities").mode("append").save()
+
+
+def test_the_url_may_name_a_variable(source: SparkSession, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ms.open(sqlite_url).close()
+    with pytest.raises(Exception, match="no_such_variable is not set"):
+        table(source, "env:no_such_variable", "entities").collect()
+
+
+def test_the_examples_of_the_page(
+    source: SparkSession, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ms.open(sqlite_url, principal="ada") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        for name in ("orders", "returns"):
+            store.tables.create(f"lake.c.shop.{name}", parents=True)
+        text = (ROOT / "docs/pipeline.md").read_text(encoding="utf-8").replace("```py\n", "```python\n")
+        assert text.count("```python\n") == 4
+        namespace = {"__name__": "__example__", "ms": ms, "spark": source, "url": sqlite_url, "folder": str(tmp_path)}
+        assert list(failures(text, "pipeline.md", tmp_path, namespace)) == []
+        assert dict(store.statistics.load("lake.c.shop.orders", "freshness").values) == {"days": 0}
