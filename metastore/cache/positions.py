@@ -8,8 +8,6 @@ when all transactions are over that could have drawn it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touched
 
@@ -47,12 +45,12 @@ class Positions:
         before = self.missing - seen
         self.missing = before | (set(range(self.last + 1, newest)) - seen)
         self.last = max(self.last, newest)
-        self._give_up(answer.oldest, seen)
+        self._give_up(answer.oldest)
         self.stubborn = bool(before & self.missing) and self.watermark is None
         return len(self.missing) <= MOST
 
-    def _give_up(self, oldest: int, seen: Iterable[int]) -> None:
-        """Forget what is missing and can not come any more. The answer was asked for all that is missing."""
+    def _give_up(self, oldest: int) -> None:
+        """Forget what is missing and can not come any more: the answer would show it."""
         watermark = self.watermark
         if watermark is not None and oldest > watermark.transaction:
             self.missing = {seq for seq in self.missing if seq > watermark.position}

@@ -33,9 +33,13 @@ class StoreCache:
 
 
 def cached(session: Session, options: Cache) -> Validated:
-    """Return the cache of a session."""
+    """Return the cache of a session. Raises InvalidArgument on a replica: its reads may be older than a write."""
     from metastore.cache.validated import Validated  # noqa: PLC0415  (a process imports only what it uses)
 
+    _, replica = session.backend.event_at(0)
+    if replica:
+        session.backend.close()
+        raise InvalidArgument("a cache needs the primary, and this is a replica; open it without cache=")
     return Validated(session.backend, session.clock, session.policy.deadline, options)
 
 

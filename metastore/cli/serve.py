@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,25 +29,34 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", help="Who may ask: a user and a bearer token on each line.", show_default=False),
+    ] = None,
+    proxy_header: Annotated[
+        str | None,
+        typer.Option("--proxy-header", help="The header in which a proxy names the user.", show_default=False),
+    ] = None,
     iceberg: Annotated[bool, typer.Option("--iceberg", help="Speak the Iceberg REST protocol, below /iceberg.")] = True,
     gravitino: Annotated[bool, typer.Option("--gravitino", help="Speak Gravitino's REST API, below /api.")] = True,
 ) -> None:
     """Serve the store over HTTP until SIGTERM.
 
-    Needs the extra [serve]. Clients name the user by Authorization: Basic; nothing checks a password, so that it
-    listens on loopback only.
+    Needs the extra [serve]. Without --token-file and --proxy-header nothing checks who a client is, and it listens on
+    loopback only.
     """
     try:
-        from metastore.serve import application, serve_application  # noqa: PLC0415  (an extra of its own)
+        from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)
     except ImportError:
         raise InvalidArgument("serve needs more: pip install 'versioned-metastore[serve]'") from None
     settings: Settings = ctx.obj
     places = dict(_place(text) for text in warehouse or [])
     with settings.open() as store:
-        app = application(store, warehouses=places)
+        principals = serving.Principals(serving.tokens_of(token_file) if token_file else {}, proxy_header)
+        app = serving.application(store, warehouses=places, principals=principals)
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
         write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
-        serve_application(app, host=host, port=port)
+        serving.serve_application(app, host=host, port=port, authenticates=principals.authenticates)
 
 
 def _place(text: str) -> tuple[str, str]:

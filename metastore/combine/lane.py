@@ -47,7 +47,7 @@ A = TypeVar("A")
 
 MOST: Final = 64
 """How many requests travel together at most."""
-PATIENCE: Final = 0.1
+PATIENCE: Final = 0.2
 """How long one leader may take before a waiter leads beside it (seconds)."""
 _log = logging.getLogger("metastore.combine")
 _CANDIDATES = 8

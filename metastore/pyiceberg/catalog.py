@@ -22,7 +22,7 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProper
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
@@ -355,7 +355,7 @@ class MetastoreCatalog(_PyIcebergBase):
         CommitStateUnknownException; TableAlreadyExistsError and NoSuchTableError.
         """
         names = table.name()
-        if not self.table_exists(names):
+        if any(isinstance(one, AssertCreate) for one in requirements) and not self.table_exists(names):
             return self.create_staged(names, requirements, updates)
         (response,) = self.commit_tables([(names, requirements, updates)])
         return response

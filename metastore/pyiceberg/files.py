@@ -6,8 +6,10 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from urllib.parse import urlsplit
 
+from cachetools import LRUCache
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
@@ -22,11 +24,15 @@ __all__ = [
     "delete_table_files",
     "deleted_if_refused",
     "make_folders",
+    "never_changes",
     "next_location",
     "read_metadata",
     "write_metadata",
 ]
 
+_KNOWN: LRUCache[str, TableMetadata] = LRUCache(256)
+"""The metadata that was read last."""
+_KNOWN_LOCK = Lock()
 _LOG = logging.getLogger("metastore.pyiceberg")
 
 
@@ -43,8 +49,21 @@ def _number(location: str) -> int:
 
 
 def read_metadata(io: FileIO, location: str) -> TableMetadata:
-    """Return what a metadata file says."""
-    return FromInputFile.table_metadata(io.new_input(location))
+    """Return what a metadata file says. One that a catalog has written never changes, so it is read once a process."""
+    if not never_changes(location):
+        return FromInputFile.table_metadata(io.new_input(location))
+    with _KNOWN_LOCK:
+        known = _KNOWN.get(location)
+    if known is None:
+        known = FromInputFile.table_metadata(io.new_input(location))
+        with _KNOWN_LOCK:
+            _KNOWN[location] = known
+    return known
+
+
+def never_changes(location: str) -> bool:
+    """Whether a metadata file is one that a catalog has written: its name has a UUID."""
+    return TABLE_METADATA_FILE_NAME_REGEX.fullmatch(location.rsplit("/", 1)[-1]) is not None
 
 
 def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:

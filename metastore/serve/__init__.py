@@ -7,6 +7,7 @@ PostgreSQL.
 from __future__ import annotations
 
 from metastore.serve.application import application
+from metastore.serve.principals import Principals, tokens_of
 from metastore.serve.server import serve_application
 
-__all__ = ["application", "serve_application"]
+__all__ = ["Principals", "application", "serve_application", "tokens_of"]

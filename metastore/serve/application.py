@@ -16,6 +16,7 @@ from metastore.errors import MetastoreError
 from metastore.serve.gravitino.protocol import gravitino_protocol
 from metastore.serve.iceberg.protocol import iceberg_protocol
 from metastore.serve.iceberg.warehouses import Warehouses
+from metastore.serve.principals import Principals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,14 +27,20 @@ __all__ = ["application"]
 
 
 def application(
-    store: Store, *, warehouses: Mapping[str, str] | None = None, properties: Mapping[str, str] | None = None
+    store: Store,
+    *,
+    warehouses: Mapping[str, str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    principals: Principals | None = None,
 ) -> Starlette:
     """Return the application of an open store. It closes the store when the server stops.
 
     ``warehouses``: from ``metalake.catalog`` to the folder or bucket of its tables; metalake and catalog are made where
-    they are missing. ``properties`` are those of PyIceberg's file systems. Raises InvalidArgument.
+    they are missing. ``properties`` are those of PyIceberg's file systems. ``principals`` says who a client is; without
+    it nothing is checked. Raises InvalidArgument.
     """
     catalogs = Warehouses(store, warehouses or {}, properties or {})
+    asked_by = principals or Principals()
 
     async def health(_: Request) -> Response:
         try:
@@ -55,8 +62,8 @@ def application(
         routes=[
             Route("/healthz", health),
             Route("/metrics", metrics),
-            Mount("/iceberg", iceberg_protocol(catalogs)),
-            Mount("/api", gravitino_protocol(store)),
+            Mount("/iceberg", iceberg_protocol(catalogs, asked_by)),
+            Mount("/api", gravitino_protocol(store, asked_by)),
         ],
     )
 

@@ -16,15 +16,18 @@ _GRACE = 20
 """How long a server that is asked to stop goes on with the requests that it has (seconds)."""
 
 
-def serve_application(application: Starlette, *, host: str = "127.0.0.1", port: int = 8181) -> None:
+def serve_application(
+    application: Starlette, *, host: str = "127.0.0.1", port: int = 8181, authenticates: bool = False
+) -> None:
     """Serve until SIGTERM or SIGINT; then answer what was accepted, for 20 seconds at most.
 
-    Raises InvalidArgument for a host that others reach: any client could name any user there.
+    Raises InvalidArgument for a host that others reach, unless the application ``authenticates``: any client could name
+    any user there.
     """
-    if not _is_loopback(host):
+    if not authenticates and not _is_loopback(host):
         raise InvalidArgument(
-            f"{host} is reached from other machines, and nothing checks there who a client is; serve on 127.0.0.1, "
-            "behind a proxy that authenticates and sets Authorization: Basic"
+            f"{host} is reached from other machines, and nothing checks there who a client is; give a --token-file, or "
+            "a --proxy-header that a proxy before the server sets, or serve on 127.0.0.1"
         )
     uvicorn.run(
         application, host=host, port=port, timeout_graceful_shutdown=_GRACE, access_log=False, log_level="warning"

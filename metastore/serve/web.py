@@ -5,7 +5,6 @@ Names in a path may have any character, also an encoded slash. So paths are cut 
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +18,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from metastore.clock import SYSTEM
+from metastore.serve.principals import Principals
 
-__all__ = ["ANONYMOUS", "Answer", "BadRequest", "Call", "Protocol", "Route", "TooLarge", "route"]
+__all__ = ["Answer", "BadRequest", "Call", "Protocol", "Route", "TooLarge", "route"]
 
-ANONYMOUS: Final = "anonymous"
 _LARGEST: Final = 16 << 20
 """How many bytes a request's body may have."""
 _READERS, _WRITERS = 24, 24
@@ -106,10 +105,12 @@ class Protocol:
         routes: Sequence[Route],
         failed: Callable[[Exception], Answer],
         unknown: Callable[[str, str, bool], Answer],
+        principals: Principals,
     ) -> None:
         self._routes = routes
         self._failed = failed
         self._unknown = unknown
+        self._principals = principals
         self._readers, self._writers = CapacityLimiter(_READERS), CapacityLimiter(_WRITERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,9 +132,10 @@ class Protocol:
             if isinstance(found, Answer):
                 return found
             handler, names = found
+            principal = self._principals.principal(request.headers)  # before its body is read
             body = await _json(request)
             operation = f"{request.method} {_raw_path(request.scope)}"
-            call = Call(names, request.query_params, request.headers, body, _principal(request), operation)
+            call = Call(names, request.query_params, request.headers, body, principal, operation)
             limiter = self._readers if request.method in _READS else self._writers
             return await to_thread.run_sync(handler, call, limiter=limiter)
         except ClientDisconnect:
@@ -190,14 +192,3 @@ def _integer(text: str) -> int:
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number of JSON")
-
-
-def _principal(request: Request) -> str:
-    """Return who makes the request: the user that ``Authorization: Basic`` names, else anonymous."""
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return ANONYMOUS
-    try:
-        return base64.b64decode(value, validate=True).decode().partition(":")[0] or ANONYMOUS
-    except ValueError:
-        raise BadRequest("the header Authorization cannot be decoded") from None

@@ -139,6 +139,32 @@ def test_it_owns_what_it_creates(lake: Lake, ann: Store) -> None:
     assert not lake.store.verify()
 
 
+def test_parents_moves_and_restores(lake: Lake, ann: Store) -> None:
+    role = lake.reader()
+    lake.grant(role, *[(f"create_{kind}", "catalog", "lake.sales") for kind in ("schema", "table")])
+    made = ann.tables.create("lake.sales.x.y.t", parents=True)
+    owner = lake.store.owners.of("lake.sales.x.y")
+    assert owner is not None
+    assert owner.name == ANN
+    with pytest.raises(ms.EntityNotFound, match=r"lake\.hr"):
+        ann.tables.rename(made, "lake.hr.people.t")
+    with pytest.raises(ms.EntityNotFound, match=r"lake\.hr"):
+        ann.tables.create("lake.hr.people.t", parents=True)
+    assert ann.tables.rename(made, "lake.sales.eu.t").path == "lake.sales.eu.t"
+    with pytest.raises(ms.PermissionDenied):
+        ann.tables.rename("lake.sales.eu.orders", "lake.sales.x.orders")
+    assert ann.schemas.drop("lake.sales.x", cascade=True) is True
+    assert [s.name for s in ann.schemas.dropped("lake.sales")] == ["x"]
+    assert ann.schemas.restore("lake.sales.x").name == "x"
+    with pytest.raises(ms.PermissionDenied):
+        ann.partitions.create("lake.sales.eu.orders", "p", values={})
+    assert [r.name for r in ann.roles.of(("lake", ANN))] == ["reader"]
+    assert [u.name for u in ann.users.list("lake")] == [ANN]
+    assert lake.store.as_user(("lake", ANN)).tables.exists("lake.sales.eu.t")
+    assert not lake.store.as_user(("other", ANN)).tables.exists("lake.sales.eu.t")
+    assert not lake.store.verify()
+
+
 def test_a_taken_name_is_told_and_nothing_else(lake: Lake, ann: Store) -> None:
     role = lake.reader()
     lake.grant(role, ("create_table", "schema", "lake.sales.eu"))

@@ -10,16 +10,16 @@ from pathlib import Path
 import uvicorn
 
 import metastore as ms
-from metastore.serve import application
+from metastore.serve import Principals, application
 from tests.servers.process import wait_until
 
 __all__ = ["served"]
 
 
 @contextmanager
-def served(url: str, warehouse: Path) -> Iterator[str]:
+def served(url: str, warehouse: Path, principals: Principals | None = None) -> Iterator[str]:
     """Serve the catalog ``lake.ice`` of a store; give the address of the protocol."""
-    app = application(ms.open(url), warehouses={"lake.ice": f"file://{warehouse}"})
+    app = application(ms.open(url), warehouses={"lake.ice": f"file://{warehouse}"}, principals=principals)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=5))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -185,7 +185,9 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
 
 
 def _stood(write: Write, stand: Stand | None) -> dict[str, Any]:
-    """Return how a row stood after a write: for reads of the past."""
+    """Return how a row stood after a write: for reads of the past, which know nothing of relations."""
+    if isinstance(write, Relate):
+        return {}
     if stand is None:
         assert isinstance(write, Put | Delete)
         place = {"parent_id": write.owner_id, "name": write.name}

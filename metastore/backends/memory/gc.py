@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from metastore.backends.memory.past import until
 from metastore.backends.memory.tables import Tables
@@ -55,7 +56,9 @@ def _current(tables: Tables, row_id: int) -> int | None:
     """Return the version of what exists under an id."""
     if row_id in tables.bodies:
         return tables.bodies[row_id].version
-    return next((row.version for row in tables.owned.values() if row.id == row_id), None)
+    owned = (row.version for row in tables.owned.values() if row.id == row_id)
+    relations = (row.version for row in tables.relations.values() if row.id == row_id)
+    return next(chain(owned, relations), None)
 
 
 def with_names(kept: Sequence[Step], doomed: Sequence[Step]) -> list[Step]:

@@ -17,6 +17,7 @@ import psycopg
 from sqlalchemy.engine import URL
 
 from metastore.backends.postgres.connect import OutOfTime, Pool, raise_read_error
+from metastore.backends.postgres.parameters import texts
 from metastore.backends.postgres.place import CACHED, Place, epoch_at
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
@@ -43,6 +44,7 @@ from metastore.backends.sql.past import PastSql
 from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.touched import touched_sql
 from metastore.deadlines import until
+from metastore.names import fold
 from metastore.port.backend import Guards, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
@@ -147,9 +149,13 @@ class PostgresReads:
 
     def _resolve_alike(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow paths through the same families in one statement: one for each would take ten times as long."""
-        depth, rows = len(lookups[0].names), [lookup_parameters(w) for w in lookups]
-        names = [name for name in rows[0] if name[0] in "nk"]
-        where = {**rows[0], **{name: [row[name] for row in rows] for name in names}}
+        first, where = lookups[0], lookup_parameters(lookups[0])
+        depth = len(first.names)
+        for n in range(1, depth + 1):
+            names = [w.names[n - 1] for w in lookups]
+            folded = {name: fold(name) for name in set(names)}
+            where[f"k{n}"] = texts([folded[name] for name in names])
+            where[f"n{n}"] = where["k1"] if n == 1 and first.start.fold else texts(names)
         return [resolved(row, depth) for row in self._rows(_resolve_in_one(depth), where)]
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
@@ -259,8 +265,9 @@ class PostgresReads:
         return bool(oldest > watermark.transaction)
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
-        named = {"after": after, "gaps": list(gaps), "page_size": limit + 1}
-        (epoch, noted, collected, oldest, *_), *_ = rows = self._rows(_TOUCHED, named)
+        named: dict[str, Any] = {"after": after, "page_size": limit + 1}
+        asked = self._rows(_TOUCHED_GAPS, {**named, "gaps": list(gaps)}) if gaps else self._rows(_TOUCHED, named)
+        (epoch, noted, collected, oldest, *_), *_ = rows = asked
         steps = [Touch(*row[4:]) for row in rows if row[4] is not None]
         return Touched(epoch_at(self._here, epoch, noted), collected, oldest, steps)
 
@@ -288,11 +295,9 @@ class PostgresReads:
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
 
-_TOUCHED = touched_sql(
-    "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
-    "%(name)s",
-    "= ANY(%(gaps)s::bigint[])",
-)
+_HEAD = "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+_GAPS = f"FROM unnest(%(gaps)s::bigint[]) AS w(seq) CROSS JOIN {each('operation', 'o', 'o.seq = w.seq')}"
+_TOUCHED, _TOUCHED_GAPS = touched_sql(_HEAD, "%(name)s"), touched_sql(_HEAD, "%(name)s", _GAPS)
 _AMONG = "= ANY(%(ids)s::bigint[])"
 
 

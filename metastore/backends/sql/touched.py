@@ -10,15 +10,19 @@ __all__ = ["touched_sql"]
 _STEP = "o.seq, o.entity_id, o.action, o.path_after"
 
 
-def touched_sql(head: str, parameter: str, in_gaps: str) -> str:
+def touched_sql(head: str, parameter: str, gaps: str | None = None) -> str:
     """Return the statement, with ``head`` (columns of ``info i``) before each step; one row without a step if none is.
 
-    Everything that it returns is of one instant.
+    ``gaps``: what follows SELECT to find the steps ``o`` that fill gaps; None: there are no gaps, which is usual.
+    Everything that the statement returns is of one instant.
     """
-    text = f"""SELECT {head}, t.seq, t.entity_id, t.action, t.path_after FROM info i LEFT JOIN (
-  -- what was committed after the position
-  SELECT * FROM (SELECT {_STEP} FROM operation o WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size) l
+    filled = f"""
   UNION ALL
   -- what was missing before it, and is there by now
-  SELECT {_STEP} FROM operation o WHERE o.seq {in_gaps}) t ON true"""
+  SELECT {_STEP} {gaps}"""
+    text = f"""SELECT {head}, t.seq, t.entity_id, t.action, t.path_after FROM info i LEFT JOIN (
+  -- what was committed after the position
+  SELECT * FROM (SELECT {_STEP} FROM operation o WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size) l{
+        "" if gaps is None else filled
+    }) t ON true"""
     return from_named(without_comments(text), parameter)

@@ -224,7 +224,8 @@ def _first(connection: Any, text: str, parameters: dict[str, Any]) -> tuple[Any,
     return rows[0] if rows else None
 
 
-_TOUCHED = touched_sql("i.epoch, i.collected_seq", ":name", "IN (SELECT value FROM json_each(:gaps))")
+_GAPS = "FROM operation o WHERE o.seq IN (SELECT value FROM json_each(:gaps))"
+_TOUCHED = touched_sql("i.epoch, i.collected_seq", ":name", _GAPS)
 _AMONG = "IN (SELECT value FROM json_each(:ids))"
 
 

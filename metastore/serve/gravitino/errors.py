@@ -22,6 +22,7 @@ from metastore.errors import (
     VersionConflict,
 )
 from metastore.names import parse_path
+from metastore.serve.principals import NotAuthenticated
 from metastore.serve.web import Answer, BadRequest, TooLarge
 
 __all__ = ["FLAT", "InUse", "NotSupported", "Refused", "failed", "unknown_route"]
@@ -71,6 +72,8 @@ def failed(error: Exception, kind: str = "object") -> Answer:
     """Return the answer for an error of a request for a ``kind``."""
     if isinstance(error, Refused):
         return _answer(error.code, error.status, error.name, str(error))
+    if isinstance(error, NotAuthenticated):
+        return _answer(1000, 401, "UnauthorizedException", str(error))
     if isinstance(error, ValidationError):
         return _answer(1001, 400, "IllegalArgumentException", _fields(error))
     if isinstance(error, MetastoreError):

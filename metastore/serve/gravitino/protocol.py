@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from metastore.serve.gravitino import access, entities, objects, places, versions
 from metastore.serve.gravitino.errors import NotSupported, failed, unknown_route
 from metastore.serve.gravitino.resources import RESOURCES, Resource
+from metastore.serve.principals import Principals
 from metastore.serve.web import Answer, Call, Protocol, Route, route
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ VERSION: Final = "1.3.1"
 Handler = Callable[["Store", Call], Answer]
 
 
-def gravitino_protocol(store: Store) -> Protocol:
-    """Return the protocol of a store."""
+def gravitino_protocol(store: Store, principals: Principals) -> Protocol:
+    """Return the protocol of a store, for requests whose principal is known."""
     routes = [route("GET", "/version", _version)]
     for method, path, kind, handler in _endpoints():
         routes.append(_bound(store, method, path, kind, handler))
-    return Protocol(routes, failed, unknown_route)
+    return Protocol(routes, failed, unknown_route, principals)
 
 
 def _endpoints() -> list[tuple[str, str, str, Handler]]:

@@ -17,7 +17,7 @@ from metastore.kinds.view.kind import View
 from metastore.plain import plain
 from metastore.serve.gravitino import expressions
 from metastore.serve.gravitino.types import type_json
-from metastore.serve.web import ANONYMOUS
+from metastore.serve.principals import ANONYMOUS
 
 __all__ = [
     "IN_USE",

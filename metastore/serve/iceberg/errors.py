@@ -32,6 +32,7 @@ from metastore.errors import (
     PermissionDenied,
     StoreClosed,
 )
+from metastore.serve.principals import NotAuthenticated
 from metastore.serve.web import Answer, BadRequest, TooLarge
 
 __all__ = ["NotSupported", "Overlap", "failed", "unknown_route"]
@@ -71,6 +72,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (BadRequest, 400, "BadRequestException"),
     (ValueError, 400, "BadRequestException"),
     (FileNotFoundError, 400, "BadRequestException"),
+    (NotAuthenticated, 401, "NotAuthorizedException"),
     (OSError, 503, "ServiceUnavailableException"),
     (MetastoreError, 503, "ServiceUnavailableException"),
 )

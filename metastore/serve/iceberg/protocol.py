@@ -9,6 +9,7 @@ from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.serve.iceberg import namespaces, tables, views
 from metastore.serve.iceberg.errors import NotSupported, failed, unknown_route
 from metastore.serve.iceberg.warehouses import Warehouses
+from metastore.serve.principals import Principals
 from metastore.serve.web import Answer, Call, Protocol, Route, route
 
 __all__ = ["iceberg_protocol"]
@@ -55,7 +56,7 @@ _PLANS: Final = (
 )
 
 
-def iceberg_protocol(warehouses: Warehouses) -> Protocol:
+def iceberg_protocol(warehouses: Warehouses, principals: Principals) -> Protocol:
     """Return the protocol of these warehouses."""
 
     def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
@@ -64,7 +65,7 @@ def iceberg_protocol(warehouses: Warehouses) -> Protocol:
     routes: list[Route] = [route("GET", "/v1/config", lambda call: _config(warehouses, call))]
     routes += [route(method, f"/v1/{{prefix}}{path}", bound(handler)) for method, path, handler in _ROUTES]
     routes += [route(method, f"/v1/{{prefix}}{path}", _plan) for method, path in _PLANS]
-    return Protocol(routes, failed, unknown_route)
+    return Protocol(routes, failed, unknown_route, principals)
 
 
 def _config(warehouses: Warehouses, call: Call) -> Answer:

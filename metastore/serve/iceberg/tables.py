@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
+from threading import Lock
 from typing import Any, Final
 
+from cachetools import LRUCache
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
@@ -16,7 +19,7 @@ from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
-from metastore.pyiceberg.files import make_folders
+from metastore.pyiceberg.files import make_folders, never_changes
 from metastore.serve.iceberg import reading
 from metastore.serve.web import Answer, BadRequest, Call
 
@@ -79,6 +82,10 @@ class _Transaction(_Body):
     table_changes: list[_Commit] = Field(alias="table-changes", min_length=1)
 
 
+_ANSWERS: LRUCache[tuple[str, str], bytes] = LRUCache(64 << 20, getsizeof=len)
+"""The answers of loads that were sent last (bytes), by metadata file and snapshot mode."""
+_ANSWERS_LOCK: Final = Lock()
+
 _CREATE: Final = TypeAdapter(_Create)
 _REGISTER: Final = TypeAdapter(_Register)
 _RENAME: Final = TypeAdapter(_Rename)
@@ -125,10 +132,13 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer:
     mode = call.query.get("snapshots", "all")
     if mode not in ("all", "refs"):
         raise BadRequest(f"snapshots is all or refs, not {mode[:20]!r}")
-    known = call.headers.get("if-none-match")
-    if known is not None and (etag := _etag(catalog.metadata_location(names), mode)) in _tags(known):
+    location = catalog.metadata_location(names)
+    etag = _etag(location, mode)
+    if etag in _tags(call.headers.get("if-none-match", "")):
         return Answer(status=304, headers={"ETag": etag})
-    return _table(catalog.load_table(names), mode)
+    with _ANSWERS_LOCK:
+        text = _ANSWERS.get((location, mode))
+    return _table(catalog.load_table(names), mode) if text is None else Answer(text, headers={"ETag": etag})
 
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
@@ -190,8 +200,12 @@ def metrics(_: MetastoreCatalog, call: Call) -> Answer:
 
 
 def _table(table: Table, mode: str = "all") -> Answer:
-    etag = _etag(table.metadata_location, mode)
-    return Answer(_loaded(_shown(table.metadata, mode), table.metadata_location), headers={"ETag": etag})
+    location = table.metadata_location
+    text = _loaded(_shown(table.metadata, mode), location)
+    if never_changes(location):
+        with _ANSWERS_LOCK, suppress(ValueError):  # it is larger than all that is kept
+            _ANSWERS[location, mode] = text
+    return Answer(text, headers={"ETag": _etag(location, mode)})
 
 
 def _shown(metadata: TableMetadata, mode: str) -> TableMetadata:

@@ -1,0 +1,1 @@
+"""Measure Iceberg commits, creates, lists and REST loads; PyIceberg's SQL catalog on the same databases beside them."""
