@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ import metastore as ms
 from metastore.serve import application
 from tests.servers.process import wait_until
 
-__all__ = ["Api"]
+__all__ = ["Api", "serving"]
 
 
 class Api:
@@ -43,10 +44,11 @@ class Api:
         return response.status_code, found["code"], found["type"]
 
 
-@pytest.fixture(scope="package")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    store = ms.open(f"sqlite:///{tmp_path_factory.mktemp('gravitino')}/store.db")
-    server = uvicorn.Server(uvicorn.Config(application(store), port=0, log_level="error", timeout_graceful_shutdown=5))
+@contextmanager
+def serving(store: ms.Store) -> Iterator[Api]:
+    """Serve a store in a thread of the test."""
+    config = uvicorn.Config(application(store), port=0, log_level="error", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -57,6 +59,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture(scope="package")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with serving(ms.open(f"sqlite:///{tmp_path_factory.mktemp('gravitino')}/store.db")) as api:
+        yield api
 
 
 @pytest.fixture
