@@ -123,5 +123,5 @@ class Sweep:
     last: int | None
     """The id of the last one; None: there were none."""
     deleted: int
-    columns: list[tuple[int, int, str]]
+    columns: tuple[tuple[int, int, str], ...]
     """Those of columns: id, column, and the document of the entity that has, or had, it."""

@@ -63,9 +63,10 @@ def is_ours_or_pythons(base: type) -> bool:
 
 
 def is_promised(name: str, foreign: list[type]) -> bool:
-    """Whether a package asks for the override: an abstract method, or what pydantic makes of a model."""
+    """Whether a package asks for the override: an abstract method, pydantic's models, Spark's data sources."""
     abstract = any(getattr(vars(base).get(name), "__isabstractmethod__", False) for base in foreign)
-    return abstract or any(base.__module__.startswith("pydantic.") for base in foreign)
+    asking = ("pydantic.", "pyspark.sql.datasource")
+    return abstract or any(base.__module__.startswith(asking) for base in foreign)
 
 
 def test_what_is_overridden_is_known_here() -> None:

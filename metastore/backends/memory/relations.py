@@ -115,7 +115,7 @@ def sweep(tables: Tables, find: Find, after: int, limit: int) -> Sweep:
         known = find(row.from_id)
         if row.column_id != NO_COLUMN and row not in missing and known is not None:
             columns.append((row.id, row.column_id, known.record.doc))
-    return Sweep(rows[-1].id if rows else None, len(missing), columns)
+    return Sweep(rows[-1].id if rows else None, len(missing), tuple(columns))
 
 
 def delete_columns(tables: Tables, ids: Sequence[int]) -> None:

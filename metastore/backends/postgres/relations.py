@@ -90,12 +90,12 @@ relation_removed AS (
     AND r.value = w.value AND w.version > 0 AND w.removes
   RETURNING r.from_id, r.kind, r.slot, r.column_id, r.value, r.id, r.version + 1 AS version, {NOW} AS modified_at)""")
 
-DONE_RELATIONS = """SELECT w.ordinal, r.id, r.version, w.from_id, NULL::bigint, NULL::boolean, w.doc, r.modified_at,
+DONE_RELATIONS = without_comments("""SELECT w.ordinal, r.id, r.version, w.from_id, NULL::bigint, NULL::boolean, w.doc, r.modified_at,
     -- the past does not show relations
     NULL::bigint, NULL::text, NULL::boolean, NULL::smallint, NULL::text, NULL::text
   FROM (SELECT * FROM relation_made UNION ALL SELECT * FROM relation_altered UNION ALL SELECT * FROM relation_removed) r
   JOIN relation_wanted w ON w.from_id = r.from_id AND w.kind = r.kind AND w.slot = r.slot
-    AND w.column_id = r.column_id AND w.value = r.value"""
+    AND w.column_id = r.column_id AND w.value = r.value""")
 
 
 def parameters(relations: Mapping[int, Relate]) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def relations(rows: Iterable[Row]) -> list[RelationRecord]:
 def sweep(rows: Sequence[Row], deleted: int) -> Sweep:
     """Return what a sweep found."""
     columns = [(row[0], row[2], row[3]) for row in rows if row[2] and not row[1] and row[3] is not None]
-    return Sweep(rows[-1][0] if rows else None, deleted, columns)
+    return Sweep(rows[-1][0] if rows else None, deleted, tuple(columns))
 
 
 def path_of(target: Lookup | int) -> int:
