@@ -90,7 +90,8 @@ relation_removed AS (
     AND r.value = w.value AND w.version > 0 AND w.removes
   RETURNING r.from_id, r.kind, r.slot, r.column_id, r.value, r.id, r.version + 1 AS version, {NOW} AS modified_at)""")
 
-DONE_RELATIONS = without_comments("""SELECT w.ordinal, r.id, r.version, w.from_id, NULL::bigint, NULL::boolean, w.doc, r.modified_at,
+DONE_RELATIONS = without_comments("""SELECT w.ordinal, r.id, r.version, w.from_id, NULL::bigint, NULL::boolean, w.doc,
+    r.modified_at,
     -- the past does not show relations
     NULL::bigint, NULL::text, NULL::boolean, NULL::smallint, NULL::text, NULL::text
   FROM (SELECT * FROM relation_made UNION ALL SELECT * FROM relation_altered UNION ALL SELECT * FROM relation_removed) r
