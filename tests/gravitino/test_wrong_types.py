@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from metastore.serve.gravitino.errors import failed
+from metastore.serve.principals import NotAuthenticated
 from tests.gravitino.conftest import Api
 
 S = "/metalakes/lake/catalogs/cat/schemas/s"
@@ -108,3 +110,8 @@ def test_a_wrong_place_is_refused(lake: Api, place: str) -> None:
     answer = lake.client.get(f"/api{place}").json()
     assert answer["code"] in (1001, 1003)
     assert answer["stack"] == []
+
+
+def test_a_client_without_a_token_gets_the_code_of_unauthorized() -> None:
+    answer = failed(NotAuthenticated("the request needs a valid token"))
+    assert (answer.status, answer.body["code"], answer.body["type"]) == (401, 1011, "UnauthorizedException")

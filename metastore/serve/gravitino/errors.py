@@ -73,7 +73,7 @@ def failed(error: Exception, kind: str = "object") -> Answer:
     if isinstance(error, Refused):
         return _answer(error.code, error.status, error.name, str(error))
     if isinstance(error, NotAuthenticated):
-        return _answer(1000, 401, "UnauthorizedException", str(error))
+        return _answer(1011, 401, "UnauthorizedException", str(error))
     if isinstance(error, ValidationError):
         return _answer(1001, 400, "IllegalArgumentException", _fields(error))
     if isinstance(error, MetastoreError):
