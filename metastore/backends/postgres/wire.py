@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -43,6 +44,7 @@ class Wire:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
         self._names: dict[str, bytes] = {}
+        self._numbers = count()
         self._executions: Counter[str] = Counter()
         self._transformer = Transformer(connection)
 
@@ -51,15 +53,25 @@ class Wire:
         prepared = self._names.get(text)
         if prepared is None and not self._is_frequent(text):
             return self._connection.execute(text, parameters, prepare=False).fetchall()
-        pgconn = self._connection.pgconn
         statement, names = numbered(text)
         values = [_sent(parameters[name]) for name in names]
-        if prepared is None:
-            prepared = b"metastore_%d" % len(self._names)
-            pgconn.send_prepare(prepared, statement.encode())
-            self._result()
-            self._names[text] = prepared
-        pgconn.send_query_prepared(prepared, values, result_format=Format.BINARY)
+        if prepared is not None:
+            try:
+                return self._executed(prepared, values)
+            except psycopg.errors.InvalidSqlStatementName:  # psycopg deallocates all statements after a rollback
+                self._names.clear()
+        return self._executed(self._prepared(text, statement), values)
+
+    def _prepared(self, text: str, statement: str) -> bytes:
+        """Prepare a statement; return its name, which no other had in this session."""
+        name = b"metastore_%d" % next(self._numbers)
+        self._connection.pgconn.send_prepare(name, statement.encode())
+        self._result()
+        self._names[text] = name
+        return name
+
+    def _executed(self, prepared: bytes, values: list[bytes | None]) -> list[tuple[Any, ...]]:
+        self._connection.pgconn.send_query_prepared(prepared, values, result_format=Format.BINARY)
         result = self._result()
         transformer = self._transformer
         transformer.set_pgresult(result)
