@@ -46,7 +46,9 @@ def diff(
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Show what differs between two versions of an entity, or with --from between two positions or times.
+    """Show what differs between two versions.
+
+    With --from, what differs between two positions or times.
 
     It also shows the changes that led from one to the other. With --from, PATH and all below it is compared.
     """

@@ -36,7 +36,9 @@ def tags(
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Show the tags of an object, its own and those of what is above it; attach and detach some first.
+    """Show, attach and detach the tags of an object.
+
+    Shown are its own, and those of what is above it.
 
     Example: metastore tags lake.sales.shop.orders --column email --attach lake.pii=email
     """
@@ -54,7 +56,10 @@ def policies(
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Show the policies of an object, its own and those of what is above it; attach and detach some first."""
+    """Show, attach and detach the policies of an object.
+
+    Shown are its own, and those of what is above it.
+    """
     with ctx.obj.open() as store:
         _attached(store, store.policies, path, column, attach, detach, targets, kind, json)
 
@@ -120,7 +125,9 @@ def grant(
     deny: Annotated[bool, typer.Option("--deny", help="Deny the privilege instead.")] = False,
     kind: KindOption = None,
 ) -> None:
-    """Grant a privilege on an object to a role, or a role to a user or group.
+    """Grant a privilege to a role, or a role to a user.
+
+    A role may be granted to a group too.
 
     Example: metastore grant lake.reader select_table lake.sales; metastore grant lake.reader --to lake.analysts
     """
@@ -143,7 +150,9 @@ def revoke(
     frm: Annotated[str | None, typer.Option("--from", help="Take the role from this user or group.")] = None,
     kind: KindOption = None,
 ) -> None:
-    """Take back a privilege that a role was granted or denied, or a role from a user or group.
+    """Take back what was granted or denied.
+
+    A privilege from a role, or a role from a user or group.
 
     The exit code is 1 if there was nothing to take back.
     """
@@ -166,7 +175,10 @@ def _both(privilege: str | None, on: str | None) -> tuple[str, str]:
 
 
 def who(ctx: typer.Context, path: PathArgument, kind: KindOption = None, json: Json = False) -> None:
-    """Show who owns an object, and which roles are granted or denied something on it, or on what is above it."""
+    """Show the owner and the grants of an object.
+
+    Grants on what is above it hold for it too, and are shown.
+    """
     with ctx.obj.open() as store:
         entity = find(store, path, kind)
         owner = store.owners.of(entity)

@@ -73,7 +73,9 @@ def pin(
     remove: Annotated[bool, typer.Option("--remove", help="Remove the pin.")] = False,
     json: Json = False,
 ) -> None:
-    """Give a position a name, so that gc keeps what was there; without a name, list the pins.
+    """Name a position, so that gc keeps what was there.
+
+    Without a name, it lists the pins.
 
     The position is the newest one, unless --at says otherwise.
     """
@@ -103,7 +105,9 @@ def revert(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     json: Json = False,
 ) -> None:
-    """Make an entity, and all below it, what it was at a position or time.
+    """Make an entity, and all below it, what it was.
+
+    --to is a position or a time.
 
     It keeps its present name and place. Its history goes on.
     """

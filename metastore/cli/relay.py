@@ -24,7 +24,9 @@ def relay_(
     source: Annotated[str, typer.Option("--source", help="The events' source.")] = "/metastore",
     once: Annotated[bool, typer.Option("--once", help="End where there is nothing new.")] = False,
 ) -> None:
-    """Hand the change feed over as CloudEvents 1.0, in order, each at least once.
+    """Hand the change feed over as CloudEvents.
+
+    In order, each event at least once, as CloudEvents 1.0.
 
     It goes on where it was. A webhook that does not take an event gets it again, after longer and longer pauses.
     """
