@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from metastore.kinds.entity import Owned
 from metastore.kinds.field import doc_field
 from metastore.kinds.json_object import clean_json_object
 from metastore.kinds.kind import OwnedKind
+from metastore.plain import read_only
 
 __all__ = ["PARTITION_STATISTIC", "PartitionStatistic"]
 
@@ -22,9 +22,7 @@ __all__ = ["PARTITION_STATISTIC", "PartitionStatistic"]
 class PartitionStatistic(Owned):
     """The values of a partition, by their names."""
 
-    values: Mapping[str, Any] = doc_field(
-        partial(clean_json_object, what="a partition's statistics"), decode=MappingProxyType
-    )
+    values: Mapping[str, Any] = doc_field(partial(clean_json_object, what="a partition's statistics"), decode=read_only)
 
 
 PARTITION_STATISTIC = OwnedKind("partition_statistic", PartitionStatistic)
