@@ -68,3 +68,16 @@ def test_a_deadline_holds_and_the_connection_is_thrown_away(pool: Pool) -> None:
     assert time.monotonic() - began < 10
     assert pool.fetch(SLEEP, {"seconds": 0}) == [(1,)]
     assert before not in wires(pool)
+
+
+def test_what_psycopg_deallocates_is_prepared_again(pool: Pool) -> None:
+    """psycopg sends DEALLOCATE ALL behind a ROLLBACK, if the session has statements that it prepared itself."""
+    for _ in range(3):
+        assert pool.fetch("SELECT %(n)s::int + 1", {"n": 1}) == [(2,)]
+    (wire,) = wires(pool)
+    (before,) = wire._names.values()
+    with pool.connection() as connection:
+        connection.execute("DEALLOCATE ALL")
+    assert pool.fetch("SELECT %(n)s::int + 1", {"n": 2}) == [(3,)]
+    (after,) = wire._names.values()
+    assert (wires(pool), after != before) == ([wire], True)
