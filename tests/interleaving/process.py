@@ -161,6 +161,14 @@ class _Proxy:
     def leases(self) -> _Proxy:
         return _Proxy(self._run, "leases.")
 
+    @property
+    def past(self) -> _Proxy:
+        return _Proxy(self._run, "past.")
+
+    @property
+    def readers(self) -> _Proxy:
+        return _Proxy(self._run, "readers.")
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *args, **kwargs: self._run.call(Call(f"{self._part}{name}", args, tuple(kwargs.items())))
 
