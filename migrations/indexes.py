@@ -15,6 +15,7 @@ from typing import Any
 
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from alembic.script.revision import ResolutionError
 from sqlalchemy import Connection, Engine, text
 
 from metastore.clock import SYSTEM
@@ -60,6 +61,9 @@ def _missing(connection: Connection, config: Config, revision: str) -> Mapping[s
     if current is None:
         return {}
     found: dict[str, str] = {}
-    for pending in ScriptDirectory.from_config(config).iterate_revisions(revision, current):
-        found |= getattr(pending.module, "INDEXES", {})
+    try:
+        for pending in ScriptDirectory.from_config(config).iterate_revisions(revision, current):
+            found |= getattr(pending.module, "INDEXES", {})
+    except ResolutionError:  # a newer program's revision: the migration says so
+        return {}
     return {name: sql for name, sql in found.items() if connection.scalar(text(_VALID), {"name": name}) is not True}

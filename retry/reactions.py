@@ -66,7 +66,7 @@ REACTIONS: Final[dict[str, Reactions]] = {
     "read": Reactions(_R.ANNOUNCE, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.AT_ONCE, own_mark=True),
     "serialization": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.AT_ONCE, nobody_won=True),
     "operation": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
-    "pending": Reactions(_R.ANNOUNCE, _R.HELP, _R.HELP, _R.RAISE, _R.AT_ONCE),
+    "pending": Reactions(_R.ANNOUNCE, _R.HELP, _R.HELP, _R.AT_ONCE, _R.AT_ONCE),
     "marked": Reactions(_R.STEP_ASIDE, _R.STEP_ASIDE, _R.STEP_ASIDE, _R.STEP_ASIDE, _R.STEP_ASIDE),
     "busy": Reactions(_R.BACK_OFF, _R.MARK, _R.BACK_OFF, _R.BACK_OFF, _R.AT_ONCE),
     "stale_id": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),

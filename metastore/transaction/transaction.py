@@ -162,12 +162,12 @@ class Transaction(Managers):
         """React as the table says, and raise the conflict, or the error."""
         cause, held, mark = refusal.cause, self._mark.held, self._mark
         self._outer.metrics.conflict("transaction", cause, refusal.id)
-        if cause == "pending" and not (commit.withdraw or self._overlook):
+        reactions = REACTIONS[cause]
+        if reactions.transaction is Reaction.AT_ONCE:  # others have announced changes: the same commit withdraws them
             self._withdraw = True
             if refusal.id is not None:
                 self._outer.hot.note(refusal.id)  # so that the next run withdraws at once
             raise Conflict(cause, "others have announced changes", 0.0)
-        reactions = REACTIONS[cause]
         if reactions.transaction is Reaction.STEP_ASIDE:
             ids = [*[g.id for g in commit.guards], *[w.id for w in commit.writes if isinstance(w, Update)]]
             conflict = mark.step_aside(ids, keep=True)

@@ -26,7 +26,7 @@ NEW_COLUMNS = {
     "info": {"forgotten"},
 }
 LATER = {
-    "operation": {"parent_id", "name", "fold", "state", "family", "key", "through"},
+    "operation": {"parent_id", "name", "fold", "state", "family", "key", "through", "other_id", "other_path"},
     "info": {"past_from"},
 }
 """Columns that a later revision adds, and fills."""

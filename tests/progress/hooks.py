@@ -46,7 +46,7 @@ def before(
         return original(*arguments, **options)
 
     with ExitStack() as stack:
-        for name in calls:
+        for name in (name for name in calls if hasattr(backend, name)):
             setattr(backend, name, partial(call, name, getattr(backend, name)))
             stack.callback(delattr, backend, name)
         yield seen
