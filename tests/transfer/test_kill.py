@@ -98,7 +98,7 @@ def test_import(new_url: NewUrl, source: str, tmp_path: Path, kind: str) -> None
         there = len(list(store.changes()))
         assert 1000 < there < said.entities
         done = store.import_from(file)
-        assert (done.written + done.left, done.left) == (said.entities + said.owned, there)
+        assert (done.written + done.left, done.left) == (said.entities + said.owned + said.relations, there)
         assert store.export_to(tmp_path / "again.jsonl").hash == said.hash
     assert problems(url) == []
 
