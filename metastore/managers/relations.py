@@ -1,7 +1,7 @@
 """The manager of one kind of relation: attach, detach, and list in both directions.
 
 A relation is one row, written under shared guards on both ends and all that is above them. Neither end's version grows,
-and whoever writes below either end does not wait. Ending an end, or anything above it, ends the relation without
+and writers below either end do not wait. Ending an end, or anything above it, ends the relation without
 touching it. Reads return what is live at one instant.
 """
 
