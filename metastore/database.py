@@ -63,7 +63,9 @@ def _check_format(url: URL, backend: Backend, restoring: bool) -> None:
         backend.migrate()
         has = backend.format()
     if has is None:
-        raise MigrationNeeded(f"{redacted(url)} has no schema yet; run: metastore migrate")
+        error = MigrationNeeded(f"{redacted(url)} has no schema yet; run: metastore migrate")
+        error.has_schema = False
+        raise error
     newest, compatible_from = has
     if newest < FORMAT:
         message = f"{redacted(url)} has format {newest}, this program needs {FORMAT}; run: metastore migrate"

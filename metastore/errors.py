@@ -137,9 +137,14 @@ class EntityNotFound(MetastoreError):
     code = "entity_not_found"
     http_status = 404
 
-    def __init__(self, path: str, message: str | None = None) -> None:
+    missing: str | None = None
+    """The nearest ancestor that does not exist; None: only the path's own name does not."""
+
+    def __init__(self, path: str, message: str | None = None, *, missing: str | None = None) -> None:
         super().__init__(message or f"{path} does not exist")
         self.path = path
+        if missing is not None:
+            self.missing = missing
 
 
 class EntityAlreadyExists(MetastoreError):
@@ -165,6 +170,11 @@ class NotInUse(MetastoreError):
 
     code = "not_in_use"
     http_status = 409
+
+    def __init__(self, message: str, *, kind: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """The kind of the disabled ancestor, if it is known."""
 
 
 class PermissionDenied(MetastoreError):
@@ -377,3 +387,5 @@ class MigrationNeeded(MetastoreError):
 
     code = "migration_needed"
     http_status = 503
+    has_schema = True
+    """False: the database is new, and a migration makes its first schema."""

@@ -84,7 +84,7 @@ def missing(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
     path = format_path(names)
     if len(nodes) < len(names) - 1:
         ancestor = format_path(names[: len(nodes) + 1])
-        return EntityNotFound(path, f"{path} does not exist: there is no {ancestor}")
+        return EntityNotFound(path, f"{path} does not exist: there is no {ancestor}", missing=ancestor)
     return EntityNotFound(path)
 
 

@@ -45,7 +45,8 @@ def check_in_use(nodes: Sequence[Node]) -> None:
     for n, node in enumerate(nodes):
         if not node.in_use:
             path = format_path([a.name for a in nodes[: n + 1]])
-            raise NotInUse(f"the {node.kind} {path} is disabled and admits no writes below it; enable it first")
+            message = f"the {node.kind} {path} is disabled and admits no writes below it; enable it first"
+            raise NotInUse(message, kind=node.kind)
 
 
 def key_under(parent: Node, name: str) -> str:

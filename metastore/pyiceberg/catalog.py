@@ -508,7 +508,7 @@ def _opened(uri: str) -> Store:
     try:
         return metastore.open(url)
     except MigrationNeeded as error:
-        if "no schema yet" not in str(error):
+        if error.has_schema:
             raise
     metastore.migrate(url)
     return metastore.open(url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -24,6 +25,8 @@ from pyiceberg.view.metadata import ViewVersion
 import metastore as ms
 from metastore.pyiceberg import MetastoreCatalog
 from metastore.pyiceberg.columns import columns_of
+from tests.iceberg.conftest import properties
+from tests.servers.postgres import Databases
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True, doc="the key"),
@@ -244,3 +247,20 @@ def test_the_password_does_not_reach_the_file_systems(catalog: MetastoreCatalog)
     catalog.create_namespace("a")
     table = catalog.create_table("a.t", ROWS.schema)
     assert "uri" not in table.io.properties
+
+
+def test_a_new_database_gets_its_schema(postgres_databases: Databases, tmp_path: Path) -> None:
+    url = postgres_databases.create_database()
+    with load_catalog("x", **properties(url, tmp_path)) as catalog:
+        catalog.create_namespace("a")
+    with ms.open(url) as store:
+        assert store.schemas.exists("lake.ice.a")
+        assert store.verify() == []
+    postgres_databases.drop_database(url)
+
+
+def test_an_old_database_is_left_to_its_operator(postgres_url: str, tmp_path: Path) -> None:
+    with psycopg.connect(postgres_url.replace("+psycopg", "")) as connection:
+        connection.execute("UPDATE info SET format = 1")
+    with pytest.raises(ms.MigrationNeeded):
+        load_catalog("x", **properties(postgres_url, tmp_path))

@@ -46,7 +46,8 @@ def check_target(store: metastore.Store, target: Names) -> None:
     metalake, catalog = store.metalakes.load_many([target[:1]])[0], store.catalogs.load_many([target[:2]])[0]
     for above in (metalake, catalog):
         if above is not None and not above.in_use:
-            raise NotInUse(f"the {above.kind} {above.path} is disabled; enable it before it is crawled into")
+            message = f"the {above.kind} {above.path} is disabled; enable it before it is crawled into"
+            raise NotInUse(message, kind=above.kind)
 
 
 def prepare(store: metastore.Store, target: Names) -> None:

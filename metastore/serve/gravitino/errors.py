@@ -92,11 +92,10 @@ def unknown_route(method: str, path: str, other_method: bool) -> Answer:
 
 
 def _of_store(error: MetastoreError, kind: str) -> Answer:
-    words = {"kind": _java(kind), "level": "Metalake" if str(error).startswith("the metalake") else "Catalog"}
+    is_lake = isinstance(error, NotInUse) and error.kind == "metalake"
+    words = {"kind": _java(kind), "level": "Metalake" if is_lake else "Catalog"}
     if isinstance(error, EntityNotFound):
-        # the message ends in the ancestor that is missing, if it is one
-        above = str(error).rpartition(": there is no ")[2]
-        words["missing"] = _missing(above if error.path.startswith(f"{above}.") else error.path, kind)
+        words["missing"] = _missing(error.missing or error.path, kind)
     for cls, code, status, name in _STORE:
         if isinstance(error, cls) and error.http_status < 500:
             return _answer(code, status, f"{name.format_map(words)}Exception", str(error))
