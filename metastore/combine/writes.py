@@ -109,10 +109,9 @@ class Writes:
                 else:  # alone it would be announced after one lost attempt
                     result = lane.result(lane.submit(verb, one, one.ends), alone, together, one.expired)
                 return result
-        except Exception:
-            raise
-        except BaseException as interrupt:
-            one.interrupted(interrupt)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interrupt, a task that is cancelled
+                one.interrupted(error)
             raise
         finally:
             if one.lost:

@@ -5,16 +5,38 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 from pyiceberg.typedef import Identifier
 
 from metastore.serve.web import BadRequest, Call
 
-__all__ = ["body", "namespace", "page_size", "table", "token", "view", "with_token"]
+__all__ = ["RENAME", "Name", "Rename", "body", "namespace", "page_size", "table", "token", "view", "with_token"]
 
 T = TypeVar("T")
 _SEPARATOR: Final = "\x1f"
 _LARGEST_PAGE: Final = 1000
+
+
+class Name(BaseModel):
+    """A table or a view, as bodies name it."""
+
+    namespace: list[str] = Field(min_length=1)
+    name: str = Field(min_length=1)
+
+    @property
+    def names(self) -> Identifier:
+        """The namespace's names and its own."""
+        return (*self.namespace, self.name)
+
+
+class Rename(BaseModel):
+    """The body that renames a table or a view."""
+
+    source: Name
+    destination: Name
+
+
+RENAME: Final = TypeAdapter(Rename)
 
 
 def namespace(text: str) -> Identifier:

@@ -16,7 +16,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
-from pyiceberg.typedef import Identifier
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.files import make_folders, never_changes
@@ -58,22 +57,8 @@ class _Register(_Body):
     overwrite: bool = False
 
 
-class _Name(_Body):
-    namespace: list[str] = Field(min_length=1)
-    name: str = Field(min_length=1)
-
-    @property
-    def names(self) -> Identifier:
-        return (*self.namespace, self.name)
-
-
-class _Rename(_Body):
-    source: _Name
-    destination: _Name
-
-
 class _Commit(_Body):
-    identifier: _Name | None = None
+    identifier: reading.Name | None = None
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
 
@@ -88,7 +73,6 @@ _ANSWERS_LOCK: Final = Lock()
 
 _CREATE: Final = TypeAdapter(_Create)
 _REGISTER: Final = TypeAdapter(_Register)
-_RENAME: Final = TypeAdapter(_Rename)
 _COMMIT: Final = TypeAdapter(_Commit)
 _TRANSACTION: Final = TypeAdapter(_Transaction)
 
@@ -158,7 +142,7 @@ def drop(catalog: MetastoreCatalog, call: Call) -> Answer:
 
 def rename(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Rename or move a table."""
-    wanted = reading.body(call, _RENAME)
+    wanted = reading.body(call, reading.RENAME)
     catalog.move_table(wanted.source.names, wanted.destination.names)
     return Answer(status=204)
 

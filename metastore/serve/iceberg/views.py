@@ -31,20 +31,6 @@ class _Register(BaseModel):
     metadata_location: str = Field(alias="metadata-location")
 
 
-class _Name(BaseModel):
-    namespace: list[str] = Field(min_length=1)
-    name: str = Field(min_length=1)
-
-    @property
-    def names(self) -> Identifier:
-        return (*self.namespace, self.name)
-
-
-class _Rename(BaseModel):
-    source: _Name
-    destination: _Name
-
-
 class _Replace(BaseModel):
     requirements: tuple[ViewRequirement, ...] = ()
     updates: tuple[ViewUpdate, ...]
@@ -52,7 +38,6 @@ class _Replace(BaseModel):
 
 _CREATE: Final = TypeAdapter(_Create)
 _REGISTER: Final = TypeAdapter(_Register)
-_RENAME: Final = TypeAdapter(_Rename)
 _REPLACE: Final = TypeAdapter(_Replace)
 
 
@@ -105,7 +90,7 @@ def drop(catalog: MetastoreCatalog, call: Call) -> Answer:
 
 def rename(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Rename or move a view."""
-    wanted = reading.body(call, _RENAME)
+    wanted = reading.body(call, reading.RENAME)
     catalog.rename_view(wanted.source.names, wanted.destination.names)
     return Answer(status=204)
 
