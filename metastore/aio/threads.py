@@ -109,7 +109,7 @@ class Threads:
 
     def _be_new(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # counts and lists change in the loop and in threads; held for no call
         self._calls: SimpleQueue[Job | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
         self._waits: set[Job] = set()
