@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 
-FORMAT = 6
+FORMAT = 10
 """The format of the schema that this program needs; migrations count it up in ``info``."""
 
 TOMBSTONES_STAY = 3_600_000_000
