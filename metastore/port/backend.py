@@ -30,7 +30,7 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Related, Relating, RelationRecord, Sweep
 from metastore.port.restore import Restorer
-from metastore.port.rights import RightRows, Whose
+from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
@@ -189,6 +189,37 @@ class Rights(Protocol):
 
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
         """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
+        ...
+
+    def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
+        """Follow a path, and say whether these guards are true at the same instant.
+
+        What leads nowhere may say False in any case.
+        """
+        ...
+
+    def by_id_holding(self, ids: Sequence[int], guards: Guards) -> tuple[list[Known | None], bool]:
+        """Return each entity, and whether these guards are true at the same instant; as ``resolve_holding``."""
+        ...
+
+    def children_chosen(
+        self,
+        parent_id: int,
+        kind: str,
+        family: str,
+        state: int,
+        after: tuple[str, int],
+        limit: int,
+        guards: Guards,
+        chosen: Chosen,
+    ) -> RowPage[Child]:
+        """Return what ``children`` does of those that are chosen. The documents of others are not read."""
+        ...
+
+    def names_chosen(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
+    ) -> RowPage[tuple[str, str]]:
+        """Return what ``names`` does of those that are chosen."""
         ...
 
 
