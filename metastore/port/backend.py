@@ -237,6 +237,10 @@ class Intents(Protocol):
         """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks."""
         ...
 
+    def scopes(self, ids: Sequence[int]) -> dict[int, int]:
+        """Return the scope version of each guard that there is."""
+        ...
+
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         """Return what became of an intent, or how many are before it."""
         ...

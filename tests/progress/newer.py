@@ -19,14 +19,14 @@ __all__ = ["NewerProgram"]
 
 PATH = "lake.cat.s.t"
 LIBRARY = Path(__file__).resolve().parents[2] / "metastore"
-FORMAT = "FORMAT: Final = 3\n"
+FORMAT = "FORMAT: Final = 4\n"
 CHANGE = '''
 
 @dataclasses.dataclass(frozen=True)
 class Shout(SetComment):
     """Set the comment in capitals; the older program knows nothing of it."""
 
-    since = 4
+    since = 5
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
         doc["comment"] = str(self.text).upper()
@@ -39,7 +39,7 @@ def _copy(folder: Path) -> None:
     commit, change = (folder / "metastore" / name for name in ("port/commit.py", "kinds/change.py"))
     text = commit.read_text()
     assert FORMAT in text, "the library has another format now: this file needs to know"
-    commit.write_text(text.replace(FORMAT, "FORMAT: Final = 4\n"))
+    commit.write_text(text.replace(FORMAT, "FORMAT: Final = 5\n"))
     change.write_text(change.read_text() + CHANGE)
 
 
