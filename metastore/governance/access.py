@@ -123,9 +123,9 @@ class Access:
     def probe(self, wanted: Sequence[Lookup | int]) -> dict[int, int]:
         """Return the scope versions that a read of these may ask about, so that it needs no second question.
 
-        Empty where the commit guards them, or nothing is remembered.
+        Empty where the commit guards them or nothing is remembered, and in a transaction, which reads an overlay.
         """
-        if _GUESSED.get() is not None:
+        if _GUESSED.get() is not None or self.mine is not None:
             return {}
         rests: dict[int, int] = {}
         for one in wanted:

@@ -12,17 +12,23 @@ from typing import Any, NamedTuple
 from metastore.governance.access import Access, Want
 from metastore.governance.evidence import Known, Nodes
 from metastore.port.backend import Backend, Guards
-from metastore.port.commit import ROOT_ID
-from metastore.port.records import Child, Lookup, Node, OwnedRecord, Resolved, RowPage
+from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.records import Child, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.records import Known as Row
 from metastore.port.relations import GONE, End, Related, Relating
 from metastore.port.rights import Chosen
 from metastore.port.search import Matches, Search
 
-__all__ = ["Seen"]
+__all__ = ["Seen", "seen_by"]
 
 Probed = tuple[dict[int, int], bool] | None
 """What a read asked about besides, and whether all of that was true."""
+
+
+def seen_by(step: Step) -> list[int]:
+    """Return what a user must see in order to see a step: its entity, or its row's owner; both ends of a relation."""
+    own = step.entity_id if step.owner_id is None else step.owner_id
+    return [i for i in (own, step.other_id) if i is not None]
 
 
 class _Below(NamedTuple):
@@ -83,7 +89,7 @@ class Seen:
         known = self._access.remembered(start.id)
         if known is not None and known.nodes[-1].scope_version == start.scope_version:
             return known.nodes
-        return self._access.nodes_of([start.id]).get(start.id, (start,))
+        return self._nodes_of([start.id]).get(start.id, (start,))
 
     def by_id(self, ids: Sequence[int]) -> list[Row | None]:
         """Return each entity that the user sees."""
@@ -93,6 +99,11 @@ class Seen:
         shown = iter(self._access.visible(there, (probe, held) if probe else None))
         return [row if row is not None and next(shown) is not None else None for row in rows]
 
+    def _nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:
+        """Read where entities stand, in whatever state and as a transaction has left them."""
+        rows = self._base.by_id(ids) if ids else []
+        return {i: row.record.chain for i, row in zip(ids, rows, strict=True) if row is not None}
+
     def _sees(self, entity_id: int) -> bool:
         return self.by_id([entity_id])[0] is not None
 
@@ -101,15 +112,22 @@ class Seen:
         child = self._base.gone(parent_id, kind, family, key)
         if child is None:
             return None
-        above = self._access.nodes_of([parent_id]).get(parent_id, ())
+        above = self._nodes_of([parent_id]).get(parent_id, ())
         return child if self._access.visible([(*above, child.node)])[0] is not None else None
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         """Whether there are children, for owners alone: nothing hidden is told. Raises PermissionDenied."""
-        chain = self._access.nodes_of([entity_id]).get(entity_id)
+        chain = self._nodes_of([entity_id]).get(entity_id)
         if chain is not None:
             self._access.require(chain, Want(entity_id, "own"))
         return self._base.has_children(entity_id, besides)
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        """Return the steps of what the user sees now; none of anything else, wherever the id comes from."""
+        steps = self._base.history(entity_id, after, limit)
+        ids = list(dict.fromkeys(i for step in steps for i in seen_by(step)))
+        shown = {i for i, row in zip(ids, self.by_id(ids) if ids else [], strict=True) if row is not None}
+        return [step for step in steps if shown.issuperset(seen_by(step))]
 
     # --- listings
 
@@ -117,6 +135,8 @@ class Seen:
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
     ) -> RowPage[Child]:
         """Return the next children that the user sees."""
+        if self._access.mine is not None:
+            return self._filtered(parent_id, kind, family, state, after, limit, guards)
         below = self._below(parent_id, kind, guards)
         if below is None:
             return RowPage(False, [])
@@ -129,6 +149,9 @@ class Seen:
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
     ) -> RowPage[tuple[str, str]]:
         """Return the next names that the user sees."""
+        if self._access.mine is not None:
+            page = self._filtered(parent_id, kind, family, LIVE, (after, 0), limit, guards)
+            return RowPage(page.held, [(child.key, child.node.name) for child in page.rows])
         below = self._below(parent_id, kind, guards)
         if below is None:
             return RowPage(False, [])
@@ -136,6 +159,22 @@ class Seen:
         if below.chosen.ids or below.chosen.only:
             return self._base.names_chosen(*what, below.chosen)
         return self._base.names(*what)
+
+    def _filtered(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> RowPage[Child]:
+        """Return what the user sees, in a transaction: it must note all children, so that they can be validated."""
+        above = () if parent_id == ROOT_ID else self._nodes_of([parent_id]).get(parent_id)
+        if above is None or (above and self._access.visible([above])[0] is None):
+            return RowPage(False, [])
+        kept: list[Child] = []
+        while True:
+            page = self._base.children(parent_id, kind, family, state, after, limit, guards)
+            shown = self._access.visible([(*above, child.node) for child in page.rows])
+            kept += [child for child, known in zip(page.rows, shown, strict=True) if known is not None]
+            if not page.held or len(page.rows) < limit or len(kept) >= limit:
+                return RowPage(page.held, kept[:limit])
+            after = (page.rows[-1].key, page.rows[-1].node.id)
 
     def _below(self, parent_id: int, kind: str, guards: Guards) -> _Below | None:
         """Return which children of a kind the user sees; None: it does not see the parent."""
@@ -156,12 +195,12 @@ class Seen:
         known = self._access.remembered(entity_id)
         if known is not None and {(node.id, node.scope_version) for node in known.nodes} <= {*guards}:
             return known.nodes
-        return self._access.nodes_of([entity_id]).get(entity_id)
+        return self._nodes_of([entity_id]).get(entity_id)
 
     def _metalakes(self) -> _Below:
         """The metalakes that have the user."""
         ids = self._access.metalakes()
-        seen = self._access.visible(list(self._access.nodes_of(ids).values()))
+        seen = self._access.visible(list(self._nodes_of(ids).values()))
         return _Below(Chosen(tuple(sorted([known.nodes[0].id for known in seen if known is not None])), only=True), ())
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:

@@ -9,6 +9,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.kinds.entity import Entity
 from tests.contract.authorized import Lake, prepare
 
 _ASKS = (
@@ -78,7 +79,7 @@ def test_what_is_remembered_costs_a_change_no_round_trip(asked: Any) -> None:
 def test_a_load_asks_in_the_same_message_whether_its_evidence_holds(asked: Any) -> None:
     plain, user = asked(lambda s: s.tables.load("lake.sales.eu.orders"))
     assert (plain, user) == (["resolve"], ["resolve_holding"])
-    table = {}
+    table: dict[Store, Entity] = {}
 
     def in_hand(store: Store) -> None:
         table[store] = store.tables.load(table.get(store) or "lake.sales.eu.orders")

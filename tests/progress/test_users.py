@@ -62,8 +62,7 @@ def _announced_then(url: str, lake: Lake, act: Any) -> tuple[Store, Any]:
                 result.append(ann.tables.alter(PATH, ms.SetComment("ann's")))
 
         result = list[Any]()
-        first = iter([lambda: _other(lake.store, numbers)])
-        with before(ann, lambda: next(first, lambda: None)(), calls=("commit",)):
+        with before(ann, lambda: _other(lake.store, numbers), calls=("commit",), times=1):
             try:
                 pending_then()
             except ms.MetastoreError as error:
