@@ -129,7 +129,7 @@ class Store(Managers):
         who = _who(user)
         if who.name in self._admins and who.lake is None and who.id is None:
             return self.bind(principal=who.name)
-        return _UserView(self, self._session.as_user(Access(self._session.backend, who)))
+        return _UserView(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
         """Return whether a user has a privilege on an object now, and the rules that decide. It changes nothing.

@@ -71,6 +71,7 @@ _FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
   WHERE forgotten < %(before)s::bigint OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1"""
 _RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {DURABLE}"
 """Draws ids. Durable: after a crash the server must not give the same ids to another client."""
+_SCOPES = "SELECT id, scope_version FROM guard WHERE id = ANY(%(ids)s::bigint[])"
 _log = logging.getLogger("metastore")
 
 
@@ -170,6 +171,9 @@ class PostgresBackend(PostgresReads):
         rows = self._rows(intents.PENDING_OF, parameters)
         chain = [row[2:] for row in rows if row[2] is not None]
         return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1])
+
+    def scopes(self, ids: Sequence[int]) -> dict[int, int]:
+        return dict(self._rows(_SCOPES, {"ids": list(ids)}))
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         rows = self._fetch(intents.TURN, {"id": entity_id, "own": operation_id})
