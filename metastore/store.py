@@ -40,6 +40,8 @@ from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
 from metastore.managers.reveal import entity_of, reveal
+from metastore.managers.rotation import SecretStore
+from metastore.managers.sealing import Seals
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path, clean_name
@@ -99,6 +101,7 @@ class Store(Managers):
         session.combiner = Combiner.of(session)
         self._cache = StoreCache(None if cache is None else cached(session, cache))
         session.cache = self._cache.used
+        session.seals = Seals(backend)
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
 
@@ -106,6 +109,7 @@ class Store(Managers):
         super().__init__(session)
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
         self.consumers = Consumers(session)
+        self.secrets = SecretStore(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
         """Return a view of the store for one request, with its own principal and deadline of each call (seconds).

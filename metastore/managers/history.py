@@ -10,6 +10,7 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.change import decode
 from metastore.kinds.entity import Change, Entity, Version, utc
 from metastore.kinds.kind import Kind
+from metastore.kinds.secret import masked
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import NumberedSource, page_after
 from metastore.managers.target import Target, find, names_of
@@ -87,7 +88,7 @@ def _version(step: Step, origin: Origin) -> Version:
         action=step.action,
         path_before=step.path_before,
         path_after=step.path_after,
-        changes=decode(json.loads(step.changes or "[]")),
+        changes=decode(json.loads(masked(step.changes or "[]"))),
         entity=entity_at(step, origin=origin),
     )
 

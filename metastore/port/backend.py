@@ -32,6 +32,7 @@ from metastore.port.relations import Related, Relating, RelationRecord, Sweep
 from metastore.port.restore import Restorer
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search
+from metastore.port.secret_keys import SecretKeys
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.touched import Touched
@@ -443,6 +444,11 @@ class Backend(Reads, Rights, Intents, Marks, Feed, Upkeep, Content, Database, Pr
     @property
     def readers(self) -> Readers:
         """Pins, and consumers of the feed."""
+        ...
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        """The data keys of encrypted properties."""
         ...
 
 

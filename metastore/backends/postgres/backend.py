@@ -24,6 +24,7 @@ from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
 from metastore.backends.postgres.reads import PAST, PostgresReads
 from metastore.backends.postgres.restore import PostgresRestorer
+from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
@@ -51,6 +52,7 @@ from metastore.port.past import PastRows, Readers
 from metastore.port.records import Marked, Origin, Pending, Record, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
+from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = ["PostgresBackend"]
@@ -286,6 +288,10 @@ class PostgresBackend(PostgresReads):
     @property
     def readers(self) -> Readers:
         return PostgresReaders(self._rows)
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        return PostgresSecretKeys(self._rows)
 
     def restorer(self) -> Restorer:
         return PostgresRestorer(self.pool)

@@ -30,6 +30,7 @@ from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.readers import SqliteReaders
 from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
 from metastore.backends.sqlite.restore import SqliteRestorer
+from metastore.backends.sqlite.secret_keys import SqliteSecretKeys
 from metastore.backends.sqlite.text import all_rows
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
@@ -45,6 +46,7 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
+from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
 
@@ -246,6 +248,10 @@ class SqliteBackend(SqliteReads):
     @property
     def readers(self) -> Readers:
         return SqliteReaders(self._written, self._rows)
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        return SqliteSecretKeys(self._written, self._rows)
 
     def restorer(self) -> Restorer:
         return SqliteRestorer(self._written)
