@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
@@ -13,23 +13,29 @@ from metastore.operation.session import Session
 from metastore.port.backend import Guards
 from metastore.port.commit import LIVE, Commit
 from metastore.port.past import NotKept, PastRow, PastRows
-from metastore.port.records import Child, Known, Lookup, Origin, OwnedRecord, Resolved, RowPage, Step
+from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Resolved, RowPage, Step
 
 __all__ = ["PastReads", "reads_at"]
 
 T = TypeVar("T")
+_MOST = 10_000
+"""How many parents a view remembers."""
+_Parents = dict[tuple[Node, tuple[str, ...], tuple[str, ...]], tuple[Node, ...]]
 
 
 @dataclass(frozen=True)
 class PastReads:
     """Keeps the promises of :class:`metastore.port.backend.Reads`, as of the position ``at``.
 
-    The past does not change, so that all guards hold. A read raises HistoryGone when gc has removed what it needs.
+    The past does not change, so that all guards hold, and a path to a parent leads to the same nodes again. A read
+    raises HistoryGone when gc has removed what it needs.
     """
 
     session: Session
     at: int
     origin: Origin
+    _parents: _Parents = field(default_factory=dict, compare=False, repr=False)
+    """The nodes on the way to parents that were found, by start, families and names."""
 
     def identify(self) -> Origin:
         return self.origin
@@ -38,7 +44,18 @@ class PastReads:
         raise InvalidArgument("the past is read-only; write to the store, or go back with store.revert(…)")
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
-        return self._ask(lambda past: past.resolve(self.at, lookups))
+        known = [self._parents.get((w.start, w.families[:-1], w.names[:-1]), ()) for w in lookups]
+        rest = [_after(above, lookup) for above, lookup in zip(known, lookups, strict=True)]
+        found = self._ask(lambda past: past.resolve(self.at, rest))
+        whole = [_below(above, one) for above, one in zip(known, found, strict=True)]
+        for lookup, one in zip(lookups, whole, strict=True):
+            self._remember(lookup, one.nodes)
+        return whole
+
+    def _remember(self, lookup: Lookup, nodes: tuple[Node, ...]) -> None:
+        above = len(lookup.names) - 1
+        if 0 < above <= len(nodes) and len(self._parents) < _MOST:
+            self._parents[lookup.start, lookup.families[:-1], lookup.names[:-1]] = nodes[:above]
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         return self._ask(lambda past: past.by_id(self.at, ids))
@@ -106,6 +123,17 @@ class PastReads:
             return question(self.session.backend.past)
         except NotKept as kept:
             raise gone(self.session, kept) from None
+
+
+def _after(above: tuple[Node, ...], lookup: Lookup) -> Lookup:
+    """Return what is left to look up below nodes that are known."""
+    return Lookup(lookup.families[len(above) :], lookup.names[len(above) :], above[-1]) if above else lookup
+
+
+def _below(above: tuple[Node, ...], found: Resolved) -> Resolved:
+    """Return what was found below nodes that are known, with them."""
+    nodes = (*above, *found.nodes)
+    return Resolved(nodes, found.record and found.record._replace(chain=nodes)) if above else found
 
 
 _NO_RELATIONS = "tags, policies, owners and grants of the past cannot be read; the feed has their changes"
