@@ -1,7 +1,8 @@
 """Measure the past, the feed and Spark on the catalog: ``python -m tests.bench.time``.
 
 What is compared takes turns, and each value is the median of its turns: a ratio holds on a machine that does other work
-too. ``--full`` has the sizes that the names of the figures say; without it the large ones are five to twenty times smaller.
+too. ``--full`` has the sizes that the names of the figures say; without it the large ones are five to twenty times
+smaller.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ PARTS = ("past", "feed")
 def main() -> int:
     """Print the table, write build/bench/time.json. Missed bars are reported; only a crash fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.time", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="10,000,000 rows of history, 1,000,000 entities: half an hour")
+    parser.add_argument(
+        "--full", action="store_true", help="10,000,000 rows of history, 1,000,000 entities: half an hour"
+    )
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part; the others' figures stay")
     given = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120)

@@ -64,7 +64,9 @@ def _listed(setting: Setting, store: Store, long: Store) -> None:
     now, then = in_turns(setting, lambda: list(store.tables.list(parent)), lambda: list(past.tables.list(parent)))
     setting.figures.record("as_of_list_1000_vs_list", ratios(then, now))
     setting.figures.record("as_of_list_1000_ms", then)
-    few, many = in_turns(setting, lambda: list(past.tables.list(parent)), lambda: list(past_of_long.tables.list(parent)))
+    few, many = in_turns(
+        setting, lambda: list(past.tables.list(parent)), lambda: list(past_of_long.tables.list(parent))
+    )
     setting.figures.record("as_of_list_in_10m_history_vs_100k", ratios(many, few))
 
 
