@@ -45,12 +45,17 @@ _OWNED_HERE = f"""{_OWNED.format(name="w.name")} FROM owned AS w
 WHERE operation.entity_id = w.id AND operation.seq IS NOT NULL AND operation.owner_id IS NOT NULL"""
 _OWNED_GONE = f"""{_OWNED.format(name=":name")}
 WHERE entity_id = :id AND seq IS NOT NULL AND owner_id IS NOT NULL AND other_id IS NULL"""
+# a relation stands below the end that it goes from, and its id is its name
+_RELATIONS = """UPDATE operation SET parent_id = owner_id, name = CAST(entity_id AS TEXT),
+  state = CASE action WHEN 'drop' THEN 1 ELSE 0 END, family = CASE action WHEN 'drop' THEN NULL ELSE kind END,
+  key = CASE action WHEN 'drop' THEN NULL ELSE CAST(entity_id AS TEXT) END
+WHERE seq IS NOT NULL AND other_id IS NOT NULL"""
 _TOGETHER = """UPDATE operation SET through = m.last
 FROM (SELECT operation_id, max(seq) AS last FROM operation WHERE seq IS NOT NULL
   GROUP BY operation_id HAVING count(*) > 1) AS m
 WHERE operation.operation_id = m.operation_id AND operation.seq IS NOT NULL"""
 _NOWHERE = """SELECT count(*) FROM operation
-WHERE seq IS NOT NULL AND other_id IS NULL AND kind <> 'lease' AND parent_id IS NULL"""
+WHERE seq IS NOT NULL AND kind <> 'lease' AND parent_id IS NULL"""
 _FORGET = """UPDATE operation SET parent_id = NULL, name = NULL, fold = NULL, state = NULL, family = NULL, key = NULL
 WHERE parent_id IS NOT NULL"""
 
@@ -75,6 +80,7 @@ def replay(connection: Connection) -> bool:
     gone = [{"id": row[0], "name": _names(row[1])[-1]} for row in connection.execute(sa.text(_OWNED_NAMES)).fetchall()]
     for at in range(0, len(gone), _AT_ONCE):
         connection.execute(sa.text(_OWNED_GONE), gone[at : at + _AT_ONCE])
+    connection.execute(sa.text(_RELATIONS))
     guards = connection.execute(sa.text("SELECT id, parent_id, name, fold, state FROM guard WHERE id <> 0"))
     agrees = all(tree.agrees(*row) for row in guards.fetchall())
     if not agrees or connection.scalar(sa.text(_NOWHERE)):

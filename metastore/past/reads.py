@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
@@ -14,6 +17,7 @@ from metastore.port.backend import Guards
 from metastore.port.commit import LIVE, Commit
 from metastore.port.past import NotKept, PastRow, PastRows
 from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Resolved, RowPage, Step
+from metastore.port.relations import NO_COLUMN, ONLY, End, Related, Relating, RelationRecord, end_of_known
 
 __all__ = ["PastReads", "reads_at"]
 
@@ -36,6 +40,8 @@ class PastReads:
     origin: Origin
     _parents: _Parents = field(default_factory=dict, compare=False, repr=False)
     """The nodes on the way to parents that were found, by start, families and names."""
+    _led: dict[tuple[int, str], list[RelationRecord]] = field(default_factory=dict, compare=False, repr=False)
+    """What led to the entity that was listed last, in order."""
 
     def identify(self) -> Origin:
         return self.origin
@@ -99,21 +105,48 @@ class PastReads:
         """Return what had an id in a range, by id."""
         return self._ask(lambda past: past.rows(self.at, low, high))
 
-    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> NoReturn:
-        raise InvalidArgument(_NO_RELATIONS)
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        if isinstance(target, int):
+            (known,) = self.by_id([target])
+            record, end = (None if known is None else known.record), end_of_known(known)
+        else:
+            (found,) = self.resolve([target])
+            record, end = found.record, End(found.nodes, live=True)
+        if record is None:
+            return None
+        froms = [node.id for node in record.chain] if above else [record.chain[-1].id]
+        rows = [_relation(row) for one in froms for row in self._ask(partial(_from, self.at, one, kind))]
+        ends = self.by_id([row.to_id for row in rows]) if rows else []
+        return Related(end, record.doc if doc else None, list(zip(rows, map(end_of_known, ends), strict=True)))
 
     def relating(
-        self,
-        to_id: int,
-        kind: str,
-        value: str | None,
-        after: tuple[str, int, int],
-        limit: int,
-    ) -> NoReturn:
-        raise InvalidArgument(_NO_RELATIONS)
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        (known,) = self.by_id([to_id])
+        if known is None:
+            return None
+        if (to_id, kind) not in self._led:
+            self._led.clear()  # one listing at a time
+            rows = [_relation(row) for row in self._ask(lambda past: past.led(self.at, to_id, kind))]
+            self._led[to_id, kind] = sorted(rows, key=_order)
+        led = self._led[to_id, kind]
+        begin = bisect_right(led, after, key=_order)
+        page = [row for row in led[begin:] if value in (None, row.value)][:limit]
+        return Relating(end_of_known(known), self._with_ends(page))
 
-    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> NoReturn:
-        raise InvalidArgument(_NO_RELATIONS)
+    def _with_ends(self, rows: Sequence[RelationRecord]) -> list[tuple[RelationRecord, End, str | None]]:
+        ends = self.by_id([row.from_id for row in rows]) if rows else []
+        return [
+            (row, end_of_known(end), end.record.doc if end is not None and row.column_id != NO_COLUMN else None)
+            for row, end in zip(rows, ends, strict=True)
+        ]
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        found = list[RelationRecord]()
+        for from_id, slot in slots:
+            rows = map(_relation, self._ask(partial(_from, self.at, from_id, kind)))
+            found += [row._replace(slot=slot) for row in rows if slot in (ONLY, row.to_id)]
+        return found
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         return self._ask(lambda past: past.history(self.at, entity_id, after, limit))
@@ -136,7 +169,21 @@ def _below(above: tuple[Node, ...], found: Resolved) -> Resolved:
     return Resolved(nodes, found.record and found.record._replace(chain=nodes)) if above else found
 
 
-_NO_RELATIONS = "tags, policies, owners and grants of the past cannot be read; the feed has their changes"
+def _from(at: int, from_id: int, kind: str, past: PastRows) -> list[OwnedRecord]:
+    return past.related(at, from_id, kind)
+
+
+def _relation(row: OwnedRecord) -> RelationRecord:
+    """Return a relation from the row of its history, whose document says where it leads."""
+    doc = json.loads(row.doc)
+    to_id, column, value = doc["other_id"], doc["column_id"], doc["value"]
+    return RelationRecord(row.owner_id, row.kind, to_id, column, value, row.id, to_id, row.version, *row[6:])
+
+
+def _order(row: RelationRecord) -> tuple[str, int, int]:
+    return row.value, row.from_id, row.column_id
+
+
 _NOTHING = Commit(operation_id=UUID(int=0), principal=None)
 
 

@@ -46,6 +46,8 @@ BEFORE = (
 INDEXES = {
     "operation_name": """CREATE INDEX CONCURRENTLY operation_name ON operation (parent_id, family, key, seq)
   WHERE key IS NOT NULL""",
+    "operation_other": """CREATE INDEX CONCURRENTLY operation_other ON operation (other_id, kind, seq)
+  WHERE other_id IS NOT NULL""",
     "operation_version_seq": """CREATE UNIQUE INDEX CONCURRENTLY operation_version_seq ON operation (entity_id, version)
   INCLUDE (seq, through)""",
 }
@@ -58,6 +60,9 @@ FROM (SELECT g.*, e.version FROM guard g JOIN entity e ON e.id = g.id) AS s
 WHERE operation.entity_id = s.id AND operation.version = s.version""",
     """UPDATE operation SET parent_id = w.owner_id, name = w.name, state = 0, family = w.kind, key = w.name
 FROM owned AS w WHERE operation.entity_id = w.id AND operation.version = w.version""",
+    """UPDATE operation SET parent_id = r.from_id, name = CAST(r.id AS TEXT), state = 0, family = r.kind,
+  key = CAST(r.id AS TEXT)
+FROM relation AS r WHERE operation.entity_id = r.id AND operation.version = r.version""",
     "UPDATE info SET past_from = (SELECT coalesce(max(seq), 0) FROM operation)",
 ]
 
@@ -97,6 +102,9 @@ def upgrade() -> None:
     op.create_index(
         "operation_name", "operation", columns, if_not_exists=True, postgresql_where=named, sqlite_where=named
     )
+    led = sa.text("other_id IS NOT NULL")
+    columns = ["other_id", "kind", "seq"]
+    op.create_index("operation_other", "operation", columns, if_not_exists=True, postgresql_where=led, sqlite_where=led)
     op.execute("UPDATE info SET format = 6, compatible_from = 6")
 
 
@@ -113,6 +121,7 @@ def downgrade() -> None:
     if op.get_bind().dialect.name == "postgresql":
         op.drop_constraint("operation_version", "operation")
         op.create_unique_constraint("operation_version", "operation", ["entity_id", "version"])
+    op.drop_index("operation_other", "operation")
     op.drop_index("operation_name", "operation")
     op.drop_table("consumer")
     op.drop_index("pin_seq", "pin")
