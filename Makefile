@@ -36,7 +36,7 @@ endif
 .PHONY: help setup java gravitino-client iceberg-spark run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-cache load load-faults check-history interleavings interleavings-sql soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-cache bench-time load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ bench-iceberg: $(BENCH) ## measure Iceberg commits, creates, lists and REST load
 
 bench-cache: $(STAMP) ## measure reads through the cache beside plain ones, 2 minutes
 	$(BIN)/python -m tests.bench.cache $(ARGS)
+
+bench-time: $(STAMP) $(JAVA) ## measure the past, the feed and Spark on the catalog, 3 minutes; ARGS=--full is half an hour
+	$(SPARK) $(BIN)/python -m tests.bench.time $(ARGS)
 
 load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 10 minutes
 	$(SPARK) $(BIN)/python -m tests.load $(ARGS)

@@ -22,6 +22,7 @@ from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument, PermissionDenied
 from metastore.feed import feed, position
 from metastore.feed.follow import Selection, selected
+from metastore.feed.hints import Hints
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
 from metastore.feed.visible import seen_steps
@@ -104,6 +105,7 @@ class Store(Managers):
         session.seals = Seals(backend)
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
+        self._hints = Hints(backend, session.metrics, clock) if url.get_backend_name() == "postgresql" else None
 
     def _stand_on(self, session: Session) -> None:
         super().__init__(session)
@@ -407,6 +409,8 @@ class Store(Managers):
     def close(self) -> None:
         """Release the leases that this store renews, and close all connections."""
         self.leases.close()
+        if self._hints is not None:
+            self._hints.close()
         self._session.backend.close()
 
     def __enter__(self) -> Self:

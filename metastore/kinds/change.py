@@ -105,7 +105,7 @@ class UnknownChange(EntityChange):
 
 def decode(changes: list[dict[str, Any]]) -> tuple[EntityChange, ...]:
     """Return the changes that ``encode`` wrote; what this program cannot read comes back as :class:`UnknownChange`."""
-    return tuple(_decode_one(dict(c)) for c in changes)
+    return tuple([_decode_one(c) for c in changes])
 
 
 def _decode_one(fields: dict[str, Any]) -> EntityChange:

@@ -288,6 +288,14 @@ class Marks(Protocol):
         ...
 
 
+class Hearing(Protocol):
+    """Hears hints that there are new changes."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return True when a hint came; False after ``seconds``."""
+        ...
+
+
 class Feed(Protocol):
     """The change feed: what was committed, in serialization order."""
 
@@ -300,6 +308,14 @@ class Feed(Protocol):
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
+        ...
+
+    def hearing(self) -> AbstractContextManager[Hearing | None]:
+        """Hear hints while the block runs; None: there are no hints here."""
+        ...
+
+    def hint(self) -> bool:
+        """Tell those that follow the feed that there are new changes; False: nobody hears it."""
         ...
 
     def feed_start(self) -> tuple[str, int]:

@@ -18,7 +18,7 @@ import psycopg
 from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents, relations, together
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.leases import PostgresLeases
-from metastore.backends.postgres.parameters import Row, Statement
+from metastore.backends.postgres.parameters import Row, Statement, plain
 from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
@@ -283,7 +283,7 @@ class PostgresBackend(PostgresReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._rows, list)
+        return SqlPast(PAST, self._fetch, plain)
 
     @property
     def readers(self) -> Readers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any
 from uuid import UUID
@@ -229,6 +229,12 @@ class SqliteReads:
         named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}
         (epoch, collected, *_), *_ = rows = self._rows(_TOUCHED, named)
         return Touched(epoch, collected, 1, [Touch(*row[2:]) for row in rows if row[2] is not None])
+
+    def hearing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def hint(self) -> bool:
+        return False
 
     def feed_start(self) -> tuple[str, int]:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
