@@ -260,8 +260,9 @@ class Store(Managers):
     ) -> Iterator[Entity]:
         """Yield the entities below ``under`` (None: all) of this kind, name and properties, in no promised order.
 
-        ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. An index
-        serves a glob that begins with plain text. An entity matches if it has all of ``properties``.
+        ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. Below a
+        catalog that folds case it is compared without case. An index serves a glob that begins with plain text, except
+        below such a catalog. An entity matches if it has all of ``properties``.
         ``recursive=False``: direct children only. Each page that it reads is true at one instant. Raises
         EntityNotFound, InvalidArgument.
         """

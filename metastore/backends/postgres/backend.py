@@ -97,21 +97,25 @@ class PostgresBackend(PostgresReads):
                     [*preludes(commit), alter.statement(commit, write)], lambda row: alter.outcome(commit, write, row)
                 )
             if isinstance(write, Update) and exclusive.fits(commit, write):
-                return self._all(
+                return self._last(
                     [*preludes(commit), exclusive.statement(commit, write)],
-                    lambda rows: exclusive.outcome(commit, write, rows[0]),
+                    lambda row: exclusive.outcome(commit, write, row),
                     commit.patience,
                 )
         return self._all(
             [*preludes(commit), *batch.statements(commit)], lambda rows: batch.outcome(commit, rows), commit.patience
         )
 
-    def _last(self, statements: list[Statement], outcome: Callable[[Row], Outcome]) -> Outcome:
+    def _last(
+        self, statements: list[Statement], outcome: Callable[[Row], Outcome], patience: int | None = None
+    ) -> Outcome:
         """Send the statements, of which the last writes; return the outcome that its row, or an error, means."""
         if len(statements) > 1:
-            return self._all(statements, lambda rows: outcome(rows[0]))
+            return self._all(statements, lambda rows: outcome(rows[0]), patience)
         try:
             (row,) = self.pool.fetch(statements[0].text, statements[0].parameters)
+        except psycopg.errors.LockNotAvailable as error:
+            return self._failed(error) if patience is None else Conflicted("busy")
         except psycopg.Error as error:
             return self._failed(error)
         return outcome(row)

@@ -66,7 +66,7 @@ _MANY = 8
 """With more paths, one statement for all of them is faster than one for each."""
 _FIND = FindSql(
     parameter="%(name)s",
-    fits="g.name LIKE %(pattern)s::text",
+    fits="{} LIKE {}::text",
     by_id=each("guard", "g", "g.id = {}"),
     entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
 )
@@ -226,7 +226,7 @@ class PostgresReads:
         return page(self._rows(_READ.names, {**parameters, **_guard_parameters(guards)}), len(guards), tuple)
 
     def find(self, search: Search) -> Matches:
-        parameters = {**find_parameters(search), "pattern": like_of(search.glob)}
+        parameters = {**find_parameters(search), "pattern": like_of(search.glob), "folded": like_of(search.folded)}
         return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:

@@ -64,7 +64,7 @@ _resolve_holding = cache(partial(READ.resolve, held=True))
 _children_chosen, _names_chosen = cache(READ.children_chosen), cache(READ.names_chosen)
 _FIND = FindSql(
     parameter=":name",
-    fits="g.name GLOB :pattern",
+    fits="{} GLOB {}",
     by_id="guard g ON g.id = {}",
     entity="entity e ON e.id = up.id AND up.height = 0",
 )
@@ -177,7 +177,7 @@ class SqliteReads:
         return page(self._rows(READ.names, {**parameters, "guards": json.dumps(list(guards))}), len(guards), tuple)
 
     def find(self, search: Search) -> Matches:
-        parameters = {**find_parameters(search), "pattern": glob_of(search.glob)}
+        parameters = {**find_parameters(search), "pattern": glob_of(search.glob), "folded": glob_of(search.folded)}
         return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
