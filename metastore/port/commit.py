@@ -473,7 +473,7 @@ class Unknown:
 Outcome = Committed | Conflicted | Unknown
 
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The newest format of changes that this program knows; it applies other people's only up to this.
 
 A change that means something else than before, or a new one, or a new kind of entity, counts it up, and carries the
