@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_job_that_kills_its_servers_is_not_run_for_ever() -> None:
         store.job_templates.create("lake.t", type="shell", executable="true")
         job = submit(store, "lake.t")
         for token in range(1, 6):
-            before = {} if token == 1 else {"dead_worker": "dead", "dead_token": token - 1}
+            before: dict[str, Any] = {} if token == 1 else {"dead_worker": "dead", "dead_token": token - 1}
             store.jobs.alter(job, ms.StartJob("dead", token, token, **before))
         with WorkerPool(store):
             assert wait_until(lambda: store.jobs.load(job).status in ENDED, 20.0)
