@@ -159,7 +159,7 @@ def test_filters_are_not_read_past(sqlite_url: str) -> None:
     ]
     only = rows_read(sqlite_url, "entities", columns="path, id")
     assert only == [{"path": row["path"], "id": row["id"]} for row in everything]
-    with pytest.raises(InvalidArgument, match="no column .nothing."):
+    with pytest.raises(InvalidArgument, match=r"no column .nothing."):
         rows_read(sqlite_url, "entities", columns="nothing")
 
 
