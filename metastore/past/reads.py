@@ -101,9 +101,9 @@ class PastReads:
         wanted = list(zip(owner_ids, names, strict=True))
         return self._ask(lambda past: [past.owned_by_name(self.at, owner, kind, name) for owner, name in wanted])
 
-    def rows(self, low: int, high: int) -> list[PastRow]:
+    def rows(self, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
         """Return what had an id in a range, by id."""
-        return self._ask(lambda past: past.rows(self.at, low, high))
+        return self._ask(lambda past: past.rows(self.at, low, high, kinds))
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if isinstance(target, int):

@@ -129,13 +129,13 @@ class MemoryPast:
     def _owned(self, s: Step) -> OwnedRecord:
         return OwnedRecord(s.entity_id or 0, s.owner_id or 0, s.kind or "", s.name or "", *self._body(s))
 
-    def rows(self, at: int, low: int, high: int) -> list[PastRow]:
-        steps = [s for i, s in sorted(self._then(at).items()) if low <= i < high]
+    def rows(self, at: int, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
+        steps = [s for i, s in sorted(self._then(at).items()) if low <= i < high and (kinds is None or s.kind in kinds)]
         return [self._row(s) for s in steps]
 
     def _row(self, s: Step) -> PastRow:
         owner, above, kind, name = s.owner_id, s.parent_id or 0, s.kind or "", s.name or ""
-        return PastRow(s.entity_id or 0, owner, above, kind, name, s.state or 0, *self._body(s))
+        return PastRow(s.entity_id or 0, owner, above, kind, name, s.state or 0, *self._body(s), s.other_id)
 
     def last_id(self) -> int:
         return self._look(lambda tables, _: tables.drawn["id"])

@@ -18,7 +18,7 @@ import psycopg
 from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents, relations, together
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.leases import PostgresLeases
-from metastore.backends.postgres.parameters import Row, Statement, plain
+from metastore.backends.postgres.parameters import Row, Statement, texts
 from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
@@ -287,7 +287,7 @@ class PostgresBackend(PostgresReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._fetch, plain)
+        return SqlPast(PAST, self._fetch, _listed)
 
     @property
     def readers(self) -> Readers:
@@ -386,3 +386,7 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
             rows += cursor.fetchall()
         cursor.nextset()
     return rows
+
+
+def _listed(values: Sequence[int] | Sequence[str]) -> str:
+    return texts([str(value) for value in values])

@@ -20,7 +20,7 @@ from metastore.backends.sql.decode import (
     pending,
     step,
 )
-from metastore.backends.sql.past import SqlPast, ids_as_json
+from metastore.backends.sql.past import SqlPast, as_json
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents, relations
@@ -243,7 +243,7 @@ class SqliteBackend(SqliteReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._rows, ids_as_json)
+        return SqlPast(PAST, self._rows, as_json)
 
     @property
     def readers(self) -> Readers:
