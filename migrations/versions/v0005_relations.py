@@ -20,9 +20,7 @@ depends_on = None
 _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-BEFORE = (
-    "ALTER TABLE operation ADD COLUMN IF NOT EXISTS other_id BIGINT, ADD COLUMN IF NOT EXISTS other_path TEXT",
-)
+BEFORE = ("ALTER TABLE operation ADD COLUMN IF NOT EXISTS other_id BIGINT, ADD COLUMN IF NOT EXISTS other_path TEXT",)
 """What an index of revision 6 needs, which is built before both. Programs of formats 2 to 4 do not see the columns."""
 
 

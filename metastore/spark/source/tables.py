@@ -114,27 +114,6 @@ class _Above:
         return self._names[entity_id]
 
 
-<<<<<<< HEAD
-def _told(row: PastRow, above: tuple[str, ...]) -> dict[str, Any]:
-    text = masked(row.doc)
-    doc = json.loads(text)
-    return {
-        "id": row.id,
-        "owner_id": row.owner_id,
-        "owner_path": format_path(above) if row.owner_id is not None else None,
-        "kind": row.kind,
-        "path": format_path((*above, row.name)),
-        "name": row.name,
-        "version": row.version,
-        "comment": doc.get("comment"),
-        "properties": list((doc.get("properties") or {}).items()),
-        "document": text,
-        "created_by": row.created_by,
-        "created_at": row.created_at,
-        "modified_by": row.modified_by,
-        "modified_at": row.modified_at,
-    }
-=======
 def _entity(row: PastRow, above: _Above, names: Sequence[str]) -> dict[str, Any] | None:
     path = above.names(row.parent_id)
     if path is None:
@@ -167,12 +146,12 @@ def _audit(row: PastRow) -> dict[str, Any]:
 
 def _with_doc(row: PastRow, names: Sequence[str]) -> dict[str, Any]:
     """Return what all rows with a document have. It is parsed only for the columns that need it."""
-    told = _audit(row) | {"document": row.doc}
+    text = masked(row.doc)
+    told = _audit(row) | {"document": text}
     if "comment" in names or "properties" in names:
-        doc = json.loads(row.doc)
+        doc = json.loads(text)
         told |= {"comment": doc.get("comment"), "properties": list((doc.get("properties") or {}).items())}
     return told
->>>>>>> time
 
 
 def rows_by_position(
