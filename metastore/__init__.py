@@ -48,6 +48,8 @@ from metastore.kinds.function.changes import (
 )
 from metastore.kinds.function.document import Definition, Implementation
 from metastore.kinds.function.kind import Function
+from metastore.kinds.job.run import CancelJob, FinishJob, Job, StartJob
+from metastore.kinds.job.template import JobTemplate, SetTemplate
 from metastore.kinds.json_schema import json_schema
 from metastore.kinds.metalake import Metalake
 from metastore.kinds.model.changes import RemoveUri, SetUri
@@ -120,6 +122,7 @@ __all__ = [
     "BackendUnavailable",
     "Cache",
     "CacheStats",
+    "CancelJob",
     "Catalog",
     "Change",
     "Collected",
@@ -139,6 +142,7 @@ __all__ = [
     "Exported",
     "Field",
     "Fileset",
+    "FinishJob",
     "Function",
     "Grant",
     "Group",
@@ -148,6 +152,8 @@ __all__ = [
     "Imported",
     "Index",
     "InvalidArgument",
+    "Job",
+    "JobTemplate",
     "Kind",
     "Lag",
     "Lease",
@@ -209,8 +215,10 @@ __all__ = [
     "SetProperty",
     "SetRepresentation",
     "SetSupports",
+    "SetTemplate",
     "SetUri",
     "Snapshot",
+    "StartJob",
     "Statistic",
     "Stats",
     "Store",

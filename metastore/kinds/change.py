@@ -105,7 +105,7 @@ class UnknownChange(EntityChange):
 
 def decode(changes: list[dict[str, Any]]) -> tuple[EntityChange, ...]:
     """Return the changes that ``encode`` wrote; what this program cannot read comes back as :class:`UnknownChange`."""
-    return tuple(_decode_one(dict(c)) for c in changes)
+    return tuple([_decode_one(c) for c in changes])
 
 
 def _decode_one(fields: dict[str, Any]) -> EntityChange:
@@ -148,7 +148,7 @@ class SetProperty(EntityChange):
             object.__setattr__(self, "expected", self.expected.stored)
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
-        key, value = clean_text(self.key, "a property's key"), clean_text(self.value, f"the property {shown(self.key)}")
+        key, value = clean_text(self.key, "a property's key"), property_text(self.value, self.key)
         if not key:
             raise InvalidArgument("a property's key must not be empty")
         before = doc["properties"].get(key)
@@ -172,6 +172,13 @@ class RemoveProperty(EntityChange):
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
         doc["properties"].pop(clean_text(self.key, "a property's key"), None)
+
+
+def property_text(value: object, key: object) -> str:
+    """Return a property's value as it is stored, or raise InvalidArgument."""
+    if type(value) is str and value.isascii():  # most are, and need no text for a message
+        return value
+    return clean_text(value, f"the property {shown(key)}")
 
 
 def not_found(path: tuple[str, ...], what: str, name: str) -> EntityNotFound:

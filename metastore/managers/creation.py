@@ -87,7 +87,7 @@ def _request(
     def attempt(view: View) -> Proposal[Entity] | Entity:
         return create(view, wish, doc, path, parent, if_exists, actor)
 
-    request = Request[Entity](
+    request: Request[Entity] = Request(
         verb="create",
         what=lambda: f"create {kind.name} {path!r}",
         attempt=attempt if seal is None else seal.guarding(attempt),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar, cast
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.governance.access import Access
+from metastore.governance.evidence import Memory
 from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.metrics import Metrics
@@ -121,6 +122,8 @@ class Session(ManagerSession):
     backend: Backend
     combiner: Combines | None = field(default=None, init=False)
     """Lets calls that wait together travel together; None: the backend gains nothing by that."""
+    rights: Memory = field(default_factory=Memory, init=False)
+    """What is remembered of the rights of users."""
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads, with what waits beside this call."""

@@ -107,6 +107,10 @@ class MemoryBackend(MemoryReads):
             known = self._known(entity_id)
             return Pending(known, own and self._shown(own), chosen, now)
 
+    def scopes(self, ids: Sequence[int]) -> dict[int, int]:
+        with self._lock:
+            return {i: self._tables.stands[i].scope_version for i in ids if i in self._tables.stands}
+
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         with self._lock:
             row = self._tables.row_of(operation_id)

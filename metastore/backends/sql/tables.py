@@ -203,6 +203,15 @@ operation = Table(
         postgresql_where=text("key IS NOT NULL"),
         sqlite_where=text("key IS NOT NULL"),
     ),
+    # what led to an entity at a position
+    Index(
+        "operation_other",
+        "other_id",
+        "kind",
+        "seq",
+        postgresql_where=text("other_id IS NOT NULL"),
+        sqlite_where=text("other_id IS NOT NULL"),
+    ),
     Index(
         "operation_pending",
         "entity_id",

@@ -52,6 +52,7 @@ from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
 
+_SCOPES = "SELECT id, scope_version FROM guard WHERE id IN (SELECT value FROM json_each(:ids))"
 _SWEEP = relations.READ_RELATIONS.sweep()
 
 T = TypeVar("T")
@@ -100,6 +101,9 @@ class SqliteBackend(SqliteReads):
         except DRIVER.Error as error:
             raise_read_error(error)
         return pending([step(row) for row in rows], chain, entity_id, operation_id, self._clock.micros())
+
+    def scopes(self, ids: Sequence[int]) -> dict[int, int]:
+        return dict(self._rows(_SCOPES, {"ids": json.dumps(list(ids))}))
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         rows = self._rows(intents.AHEAD, {"id": entity_id, "own": str(operation_id)})
