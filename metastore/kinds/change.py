@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
-from metastore.kinds.secret import Secret
+from metastore.kinds.secret import Secret, as_shown, kept
 from metastore.names import clean_text, format_path
 
 __all__ = ["UNSET", "EntityChange", "RemoveProperty", "SetComment", "SetProperty", "change_class", "decode", "encode"]
@@ -105,7 +105,7 @@ class UnknownChange(EntityChange):
 
 def decode(changes: list[dict[str, Any]]) -> tuple[EntityChange, ...]:
     """Return the changes that ``encode`` wrote; what this program cannot read comes back as :class:`UnknownChange`."""
-    return tuple(_decode_one(dict(c)) for c in changes)
+    return tuple([_decode_one(c) for c in changes])
 
 
 def _decode_one(fields: dict[str, Any]) -> EntityChange:
@@ -152,16 +152,16 @@ class SetProperty(EntityChange):
         if not key:
             raise InvalidArgument("a property's key must not be empty")
         before = doc["properties"].get(key)
-        if self.expected is not UNSET and before != self.expected:
-            where = format_path(path)
+        if self.expected is not UNSET and self.expected not in (before, as_shown(before)):
+            where, expected, found = format_path(path), as_shown(self.expected), as_shown(before)
             raise VersionConflict(
                 where,
-                self.expected,
-                before,
-                f"{where}: property {key!r} was expected to be {shown(self.expected)}, found {before!r}; "
+                expected,
+                found,
+                f"{where}: property {key!r} was expected to be {shown(expected)}, found {found!r}; "
                 "load the entity and decide again",
             )
-        doc["properties"][key] = value
+        doc["properties"][key] = kept(value, before)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -86,6 +86,14 @@ class PastRows(Protocol):
         """Return one owned row; None: there was none."""
         ...
 
+    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
+        """Return the relations of a kind that went from an entity, as its rows, in no order."""
+        ...
+
+    def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
+        """Return the relations of a kind that led to an entity, as rows of the end that each goes from, in no order."""
+        ...
+
     def rows(self, at: int, low: int, high: int) -> list[PastRow]:
         """Return what had an id from ``low`` up to, not including, ``high``: entities and owned rows, by id."""
         ...

@@ -49,6 +49,7 @@ class MemoryPast:
         def made(tables: Tables, _: int) -> tuple[str | None, int]:
             rows = [tables.bodies.get(step.entity_id or 0)]
             rows += [r for r in tables.owned.values() if r.id == step.entity_id]  # type: ignore[misc]
+            rows += [r for r in tables.relations.values() if r.id == step.entity_id]  # type: ignore[misc]
             row = next((r for r in rows if r is not None), None)
             if row is not None:
                 return row.created_by, row.created_at
@@ -112,6 +113,13 @@ class MemoryPast:
         rows = [s for s in self._then(at).values() if (s.owner_id, s.kind, s.state) == wanted]
         found = [self._owned(s) for s in rows if (s.name or "") > after]
         return sorted(found, key=lambda row: row.name)[:limit]
+
+    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
+        return self.owned(at, from_id, kind, "", len(self._then(at)))
+
+    def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
+        wanted = (to_id, kind, LIVE)
+        return [self._owned(s) for s in self._then(at).values() if (s.other_id, s.kind, s.state) == wanted]
 
     def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
         wanted = (owner_id, kind, name, LIVE)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from metastore.port.commit import Commit, Guard, Insert, LeaseToken, Update
 from metastore.port.leases import fences
+from metastore.port.noted import note_of
 
 __all__ = ["Row", "Statement", "guards", "leases", "of_one", "patience", "plain", "texts"]
 
@@ -66,6 +67,11 @@ def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
         "lease_incarnations": texts([lease.incarnation for lease in ordered]),
         "fences": fences(held),
     }
+
+
+def under_leases(commit: Commit) -> dict[str, Any]:
+    """Return the parameters of a commit of one write under leases."""
+    return {**leases(commit.leases), "note": note_of(commit)}
 
 
 def patience(commit: Commit) -> str | None:

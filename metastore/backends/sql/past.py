@@ -36,6 +36,7 @@ Fetch = Callable[[str, dict[str, Any]], list[Row]]
 
 _LAST = 1 << 62
 """An id beyond all others."""
+_PAGE = 1000
 
 _VISIBLE = "{0}.seq <= :at AND ({0}.through IS NULL OR {0}.through <= :at)"
 _VERSION = f"""(SELECT v.version FROM operation v WHERE v.entity_id = {{}} AND v.version > 0
@@ -139,6 +140,25 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         return self.below("owned")
 
     @cached_property
+    def relations(self) -> str:
+        """A page of the relations that go from an entity."""
+        return self.below("relation")
+
+    @cached_property
+    def led(self) -> str:
+        """All relations of a kind that led to an entity: each that ever did, if its newest version then does."""
+        return from_named(
+            without_comments(f"""
+SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
+  SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
+  FROM (SELECT DISTINCT c.entity_id FROM operation c
+    WHERE c.other_id = :to_id AND c.kind = :kind AND c.other_id IS NOT NULL AND c.seq <= :at) AS c
+  {self._newest("n", "c.entity_id")} {self._made("n", "relation")}
+  WHERE n.other_id = :to_id AND n.state = {LIVE}) AS page ON true"""),
+            self.parameter,
+        )
+
+    @cached_property
     def history(self) -> str:
         """The steps of one entity up to a position, oldest first."""
         where = f"WHERE o.entity_id = :id AND o.version > :after AND {_VISIBLE.format('o')} ORDER BY o.version"
@@ -240,6 +260,20 @@ class SqlPast:
         start = (after, _LAST if after else 0)
         rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, start, limit)
         return [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
+
+    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
+        found, last = list[OwnedRecord](), ""
+        while True:
+            start = (last, _LAST if last else 0)
+            rows = self._below(self._sql.relations, at, from_id, kind, kind, LIVE, start, _PAGE)
+            found += [OwnedRecord(row[1], from_id, row[2], row[3], *row[8:]) for row in rows]
+            if len(rows) < _PAGE:
+                return found
+            last = rows[-1][0]
+
+    def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
+        rows = self._kept(self._fetch(self._sql.led, {"at": at, "to_id": to_id, "kind": kind}))
+        return [OwnedRecord(*row) for row in rows]
 
     def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
         rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, (name, 0), 1)

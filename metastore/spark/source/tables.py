@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from metastore.feed.feed import position_of, steps_between
+from metastore.kinds.secret import masked
 from metastore.names import format_path
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads
@@ -87,7 +88,8 @@ class _Above:
 
 
 def _told(row: PastRow, above: tuple[str, ...]) -> dict[str, Any]:
-    doc = json.loads(row.doc)
+    text = masked(row.doc)
+    doc = json.loads(text)
     return {
         "id": row.id,
         "owner_id": row.owner_id,
@@ -98,7 +100,7 @@ def _told(row: PastRow, above: tuple[str, ...]) -> dict[str, Any]:
         "version": row.version,
         "comment": doc.get("comment"),
         "properties": list((doc.get("properties") or {}).items()),
-        "document": row.doc,
+        "document": text,
         "created_by": row.created_by,
         "created_at": row.created_at,
         "modified_by": row.modified_by,
@@ -132,9 +134,9 @@ def _step(step: Step, epoch: str) -> dict[str, Any]:
         "path_before": step.path_before,
         "path_after": step.path_after,
         "version": step.version,
-        "changes": step.changes,
+        "changes": None if step.changes is None else masked(step.changes),
         "time": step.time,
-        "document": step.doc,
+        "document": None if step.doc is None else masked(step.doc),
     }
 
 
