@@ -101,7 +101,7 @@ def find(session: Session, looked_for: Wanted, scope_path: str) -> Iterator[Enti
     """
     backend = session.backend
     ask = timing(session, "find", backend.find)
-    for record in _records(ask, looked_for):
+    for record in _records(ask, backend.find, looked_for):
         entity = kind_named(record.chain[-1].kind).entity(record, backend.origin)
         if looked_for.properties.items() <= entity.properties.items():
             yield entity
@@ -109,14 +109,14 @@ def find(session: Session, looked_for: Wanted, scope_path: str) -> Iterator[Enti
         _live(backend, looked_for.scope.id, scope_path)
 
 
-def _records(ask: Ask, looked_for: Wanted) -> Iterator[Record]:
+def _records(ask: Ask, uncounted: Ask, looked_for: Wanted) -> Iterator[Record]:
     scope, prefix = looked_for.scope, re.split(r"[*?]", looked_for.glob, maxsplit=1)[0]
     if prefix and scope is not None and scope.fold:
         yield from _by_parent(ask, looked_for, scope.id)
     elif prefix:
         yield from (record for record in _by_name(ask, looked_for, prefix) if not _folded(record))
         if looked_for.recursive and (scope is None or scope.kind == "metalake"):
-            for catalog_id in _folding(ask, scope):
+            for catalog_id in _folding(uncounted, scope):
                 yield from _by_parent(ask, looked_for, catalog_id)
     elif looked_for.recursive and scope is None:
         yield from _by_name(ask, looked_for, prefix)
