@@ -277,4 +277,4 @@ def _verdicts(known: Known, want: Want) -> list[Verdict]:
     if want.operation == "see":
         return known.seen
     at = 0 if want.operation == "member" and known.nodes[-1].kind == "role" else None
-    return decide(known.facts, want.any_of(known.nodes[-1].kind), at)
+    return decide(known.facts, want.any_of(known.nodes[-1].kind), at, below=want.operation == "create")
