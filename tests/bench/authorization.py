@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 import metastore as ms
-from metastore.governance.evidence import Memory
+from metastore.governance.evidence import Remembered
 from metastore.store import Store
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting
 from tests.bench.figures import Bar, reported
@@ -105,7 +105,7 @@ def _calls(setting: Setting, store: Store, ann: Store, in_turns: InTurns) -> Non
 def _forgetting(view: Store) -> Store:
     """Return the same user, of whose rights nothing is remembered."""
     assert view._session.access is not None
-    view._session.access._memory = Memory()
+    view._session.access._facts = Remembered()
     return view
 
 
