@@ -255,7 +255,7 @@ class Access:
     def metalakes(self) -> list[int]:
         """Return the ids of the metalakes that have a user of this name."""
         name = self.who.name
-        search = Search(ROOT_ID, "user", name, -1, True, (name, -1), name + "\x01", _BLOCK)
+        search = Search(ROOT_ID, "user", name, name, -1, True, (name, -1), name + "\x01", _BLOCK)
         found = list[int]()
         while True:
             page = self.backend.find(search)

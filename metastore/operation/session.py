@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
@@ -21,6 +21,9 @@ from metastore.port.backend import Backend, Reads
 from metastore.port.records import Lookup, Node, Resolved
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
+
+if TYPE_CHECKING:
+    from metastore.managers.sealing import Seals
 
 __all__ = ["Caches", "Combines", "Found", "ManagerSession", "Session"]
 
@@ -82,6 +85,10 @@ class ManagerSession:
     """The rights of the user for whom it works; None: it is trusted."""
     cache: Caches | None = field(default=None, init=False)
     """Keeps what is read; None: nothing does. A transaction has none: it reads the database."""
+    seals: Seals | None = field(default=None, init=False)
+    """What catalogs declare secret, and the data keys. A view of the past, which writes nothing, has none."""
+    declares: bool = field(default=False, init=False)
+    """A transaction has made a catalog, or changed the settings of one: they are read in it."""
     _epoch: str | None = None
 
     def epoch(self) -> str:

@@ -32,6 +32,7 @@ from metastore.port.relations import Related, Relating, RelationRecord, Sweep
 from metastore.port.restore import Restorer
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search
+from metastore.port.secret_keys import SecretKeys
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.touched import Touched
@@ -287,6 +288,14 @@ class Marks(Protocol):
         ...
 
 
+class Hearing(Protocol):
+    """Hears hints that there are new changes."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return True when a hint came; False after ``seconds``."""
+        ...
+
+
 class Feed(Protocol):
     """The change feed: what was committed, in serialization order."""
 
@@ -299,6 +308,14 @@ class Feed(Protocol):
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
+        ...
+
+    def hearing(self) -> AbstractContextManager[Hearing | None]:
+        """Hear hints while the block runs; None: there are no hints here."""
+        ...
+
+    def hint(self) -> bool:
+        """Tell those that follow the feed that there are new changes; False: nobody hears it."""
         ...
 
     def feed_start(self) -> tuple[str, int]:
@@ -443,6 +460,11 @@ class Backend(Reads, Rights, Intents, Marks, Feed, Upkeep, Content, Database, Pr
     @property
     def readers(self) -> Readers:
         """Pins, and consumers of the feed."""
+        ...
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        """The data keys of encrypted properties."""
         ...
 
 

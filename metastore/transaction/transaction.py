@@ -76,6 +76,7 @@ class Transaction(Managers):
         self.advance: Advance | None = None
         """The position of a consumer that moves with the commit."""
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
+        self._inner.seals = session.seals
         if session.access is not None:
             check_principal(session.access, call)
             self._inner.access = session.access

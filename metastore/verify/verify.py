@@ -5,8 +5,9 @@ It checks the invariants that the content can show: 1 (version chains), 2 (no or
 shows it), 6 (an operation was applied, or its one row says why not), 7 (an intent can be applied or expires; a mark
 expires), 8 (a replay of the feed gives the tables), 9 (each commit under a lease has the token that the lease had
 then), 13 (both ends of a relation are live when it is written, and an exclusive one stands alone), 14 (no commit of a
-user rests on a right that was taken away before it), and that documents can be read. The feed is replayed only if gc
-has removed nothing from it. The other invariants say how things happen, which the content does not show.
+user rests on a right that was taken away before it), 17 (what a catalog declares secret is no plain text), and that
+documents can be read. The feed is replayed only if gc has removed nothing from it. The other invariants say how things
+happen, which the content does not show.
 
 Everything is read from one snapshot, so that concurrent writes cause no false alarm. The streams are ordered by key,
 and merged. Memory: about 24 bytes for each entity, about 1 KB for each that can have children, and the violations;
@@ -33,6 +34,7 @@ from metastore.verify.models import Aliases
 from metastore.verify.operations import check_operations
 from metastore.verify.relations import COLUMNS, check_relation, was_deleted
 from metastore.verify.replay import Replay
+from metastore.verify.secrets import check_secrets
 from metastore.verify.violations import Places, Violation, surviving
 
 __all__ = ["verify"]
@@ -85,6 +87,7 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
     yield from check_operations(snapshot)
     yield from _siblings(snapshot, places)
     yield from _Rows(snapshot, places, replay, past_from, evidence).check()
+    yield from check_secrets(snapshot, places)
 
 
 def _feed(snapshot: TableSnapshot, replay: Replay | None, evidence: Evidence) -> Iterator[Violation]:

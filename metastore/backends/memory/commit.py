@@ -185,10 +185,13 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
         raise PreconditionFailed("not_empty", update.id)
 
 
-def _stood(write: Write, stand: Stand | None) -> dict[str, Any]:
-    """Return how a row stood after a write: for reads of the past, which know nothing of relations."""
+def _stood(write: Write, stand: Stand | None, row_id: int) -> dict[str, Any]:
+    """Return how a row stood after a write: for reads of the past. A relation stands below the end it goes from."""
     if isinstance(write, Relate):
-        return {}
+        place = {"parent_id": write.from_id, "name": str(row_id)}
+        if write.removes:
+            return {**place, "state": DROPPED}
+        return {**place, "state": LIVE, "family": write.kind, "key": str(row_id)}
     if stand is None:
         assert isinstance(write, Put | Delete)
         place = {"parent_id": write.owner_id, "name": write.name}
@@ -312,7 +315,7 @@ class _Applying:
         """Note a write; ``where`` an entity stands, or the id of a row's owner."""
         event, commit = write.event, self._commit
         stand, owner_id = (where, None) if isinstance(where, Stand) else (None, where)
-        place = _stood(write, stand)
+        place = _stood(write, stand, row_id)
         step = Step(
             operation_id=commit.operation_id,
             ordinal=self._ordinal,

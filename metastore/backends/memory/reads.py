@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -218,6 +218,12 @@ class MemoryReads:
             rows = [Touch(s.seq, s.entity_id, s.action, s.path_after) for s in self._tables.steps if s.seq is not None]
             later = [row for row in rows if row.seq > after][: limit + 1]
             return Touched(self._epoch, self._collected, 1, later + [row for row in rows if row.seq in gaps])
+
+    def hearing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def hint(self) -> bool:
+        return False
 
     def feed_start(self) -> tuple[str, int]:
         with self._lock:

@@ -53,10 +53,15 @@ def _quoted(text: str) -> str:
 
 def guards(held: Sequence[Guard]) -> dict[str, Any]:
     """Return the parameters of shared guards, by id."""
-    pairs = sorted([(g.id, g.scope_version) for g in held])
-    # on the path of every write: two joins are faster than two calls of `plain`
-    ids, scopes = ",".join([str(i) for i, _ in pairs]), ",".join([str(s) for _, s in pairs])
-    return {"guard_ids": f"{{{ids}}}", "guard_scopes": f"{{{scopes}}}"}
+    ids, scopes = _guards(*[(g.id, g.scope_version) for g in held])
+    return {"guard_ids": ids, "guard_scopes": scopes}
+
+
+@lru_cache(1024)
+def _guards(*held: tuple[int, int]) -> tuple[str, str]:
+    """Return the arrays of ids and scope versions: siblings have the same guards, write after write."""
+    pairs = sorted(held)
+    return plain([i for i, _ in pairs]), plain([s for _, s in pairs])
 
 
 @lru_cache(256)

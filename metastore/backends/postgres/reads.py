@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -17,6 +17,7 @@ import psycopg
 from sqlalchemy.engine import URL
 
 from metastore.backends.postgres.connect import OutOfTime, Pool, raise_read_error
+from metastore.backends.postgres.hints import HINT, hearing
 from metastore.backends.postgres.parameters import plain, texts
 from metastore.backends.postgres.place import CACHED, Place, epoch_at
 from metastore.backends.postgres.read_sql import READ as _READ
@@ -45,7 +46,7 @@ from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.touched import touched_sql
 from metastore.deadlines import until
 from metastore.names import fold
-from metastore.port.backend import Guards, Matches, Search, Watermark
+from metastore.port.backend import Guards, Hearing, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Related, Relating, RelationRecord
@@ -65,7 +66,7 @@ _MANY = 8
 """With more paths, one statement for all of them is faster than one for each."""
 _FIND = FindSql(
     parameter="%(name)s",
-    fits="g.name LIKE %(pattern)s::text",
+    fits="{} LIKE {}::text",
     by_id=each("guard", "g", "g.id = {}"),
     entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
 )
@@ -86,6 +87,7 @@ PAST = PastSql(
     ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
     join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
     left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
+    kinds="(:kinds::text[] IS NULL OR v.kind = ANY(:kinds::text[]))",
     distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
     read=_READ,
 )
@@ -226,7 +228,7 @@ class PostgresReads:
         return page(self._rows(_READ.names, {**parameters, **_guard_parameters(guards)}), len(guards), tuple)
 
     def find(self, search: Search) -> Matches:
-        parameters = {**find_parameters(search), "pattern": like_of(search.glob)}
+        parameters = {**find_parameters(search), "pattern": like_of(search.glob), "folded": like_of(search.folded)}
         return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
@@ -295,7 +297,7 @@ class PostgresReads:
         return RowPage(len(decided) == len(steps), decided)
 
     def _feed(self, after: int, limit: int) -> list[Step]:
-        return [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})]
+        return [step(row) for row in self._fetch(_READ.feed, {"after": after, "page_size": limit})]
 
     def watermark(self) -> Watermark:
         """Ask for the position first: a transaction that drew a lower one had its id before this one draws its own."""
@@ -313,6 +315,12 @@ class PostgresReads:
         (epoch, noted, collected, oldest, *_), *_ = rows = asked
         steps = [Touch(*row[4:]) for row in rows if row[4] is not None]
         return Touched(epoch_at(self._here, epoch, noted), collected, oldest, steps)
+
+    def hearing(self) -> AbstractContextManager[Hearing | None]:
+        return hearing(self.pool)
+
+    def hint(self) -> bool:
+        return bool(self._rows(HINT, {}))
 
     def feed_start(self) -> tuple[str, int]:
         ((epoch, noted, collected),) = self._rows("SELECT epoch, origin, collected_seq FROM info", {})

@@ -60,9 +60,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-_NOWHERE = (None,) * 6
-"""Where a relation stands, for reads of the past, which know nothing of relations."""
-
 _LOOKS = 100
 """After how many rows the clock is read."""
 
@@ -375,7 +372,9 @@ class _Writer:
         if written is None:
             return None
         row_id, version = written
-        return self._log(write, row_id, version, write.from_id, (None, None, write.doc, *_NOWHERE), write.to_id)
+        took = (DROPPED, None, None) if write.removes else (LIVE, write.kind, str(row_id))
+        place = (write.from_id, str(row_id), None, *took)
+        return self._log(write, row_id, version, write.from_id, (None, None, write.doc, *place), write.to_id)
 
     def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
         """Return (id, version) of the row to write; None if it is new, which must be expected."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any
 from uuid import UUID
@@ -64,7 +64,7 @@ _resolve_holding = cache(partial(READ.resolve, held=True))
 _children_chosen, _names_chosen = cache(READ.children_chosen), cache(READ.names_chosen)
 _FIND = FindSql(
     parameter=":name",
-    fits="g.name GLOB :pattern",
+    fits="{} GLOB {}",
     by_id="guard g ON g.id = {}",
     entity="entity e ON e.id = up.id AND up.height = 0",
 )
@@ -79,6 +79,7 @@ PAST = PastSql(
     join="JOIN {table} {alias} ON {condition}",
     left_join="LEFT JOIN {table} {alias} ON {condition}",
     distinct="DISTINCT",
+    kinds="(:kinds IS NULL OR v.kind IN (SELECT value FROM json_each(:kinds)))",
     read=READ,
 )
 
@@ -178,7 +179,7 @@ class SqliteReads:
         return page(self._rows(READ.names, {**parameters, "guards": json.dumps(list(guards))}), len(guards), tuple)
 
     def find(self, search: Search) -> Matches:
-        parameters = {**find_parameters(search), "pattern": glob_of(search.glob)}
+        parameters = {**find_parameters(search), "pattern": glob_of(search.glob), "folded": glob_of(search.folded)}
         return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
@@ -230,6 +231,12 @@ class SqliteReads:
         named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}
         (epoch, collected, *_), *_ = rows = self._rows(_TOUCHED, named)
         return Touched(epoch, collected, 1, [Touch(*row[2:]) for row in rows if row[2] is not None])
+
+    def hearing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def hint(self) -> bool:
+        return False
 
     def feed_start(self) -> tuple[str, int]:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})
