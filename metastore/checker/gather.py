@@ -46,6 +46,10 @@ _EVENT: Final = pa.schema(
         pa.field("path_after", pa.string()),
         pa.field("time", pa.int64(), nullable=False),
         pa.field("wrong", pa.string()),
+        pa.field("other_id", pa.int64()),
+        pa.field("other_path", pa.string()),
+        pa.field("scope_version", pa.int64()),
+        pa.field("fences", pa.string()),
     ]
 )
 _ENTITY: Final = pa.schema(

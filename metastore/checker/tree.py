@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from metastore.checker.finding import Finding
+from metastore.checker.related import Related, Rights
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
@@ -43,6 +44,13 @@ class Event(NamedTuple):
     path_after: str | None
     asked: str | None = None
     wrong: str | None = None
+    other_id: int | None = None
+    """Of a relation: the end that it leads to; ``owner_id`` is the end that it goes from."""
+    other_path: str | None = None
+    scope_version: int | None = None
+    """Of an entity, after the event."""
+    fences: str | None = None
+    """What the commit notes: see :mod:`metastore.port.noted`."""
 
     def __str__(self) -> str:
         path = self.path_after or self.path_before
@@ -97,9 +105,20 @@ class Tree:
         self._dropped: dict[tuple[int, str, str], list[int]] = {}
         """Who was dropped under a name, oldest first."""
         self._under: dict[int, tuple[int, str, str]] = {}
+        self._related, self._rights = Related(self._path_of), Rights()
 
     def apply(self, event: Event) -> tuple[Placed, list[Finding]]:
         """Apply the next event. Return its effect, and a finding for each contradiction."""
+        rights = self._rights.apply(event)
+        placed, found = self._relate(event) if event.other_id is not None else self._apply(event)
+        return placed, [*rights, *found]
+
+    def _relate(self, event: Event) -> tuple[Placed, list[Finding]]:
+        found = [*_follows(event, self._related.last(event.entity_id)), *self._related.apply(event)]
+        return self._placed(event, event.action != "drop", ()), found
+
+    def _apply(self, event: Event) -> tuple[Placed, list[Finding]]:
+        """Apply the event of an entity or an owned row."""
         found: list[Finding] = []
         if event.owner_id is not None:
             found.extend(self._own(event, event.owner_id))
@@ -287,6 +306,10 @@ class Tree:
         culprit = node if here is None else here
         who = () if culprit.last == event else (str(culprit.last),)
         yield Finding("orphan" if rule == "orphan" else "replay", message, (*who, str(event)))
+
+    def _path_of(self, entity_id: int) -> str | None:
+        """Return the path that leads to an entity; None: there is none. Raises KeyError for one that is not known."""
+        return self._path(self._nodes[entity_id])
 
     def _path(self, node: _Node) -> str | None:
         names: list[str] = []
