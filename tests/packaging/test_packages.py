@@ -17,7 +17,7 @@ from metastore.port.restore import COLUMNS
 ROOT = Path(__file__).resolve().parents[2]
 LINKS = ("retry", "migrations")
 
-LEASES = ("lease", "lease_waiter", "staged", "pin", "consumer")
+LEASES = ("lease", "lease_waiter", "staged", "pin", "consumer", "ticket", "secret_key")
 
 
 def setuptools_table() -> dict[str, Any]:
