@@ -72,6 +72,7 @@ def collect(session: Session, retention: timedelta, keep_versions: int, keep_unr
     entities = _delete_trees(backend)
     _sweep_relations(backend)
     backend.forget_pins()
+    backend.forget_tickets()
     unread = _unread(backend, now - keep_unread // timedelta(microseconds=1))
     limits = Limits(before, position_before(backend.past, before), keep_versions, unread)
     versions, operations = _delete_steps(backend, limits)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from metastore.backends.memory import relations
 from metastore.backends.memory.tables import Body, Stand, Tables
+from metastore.backends.memory.tickets import check_tickets
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.backend import DRIFT
 from metastore.port.commit import (
@@ -54,6 +55,7 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
     check_guards(tables, commit.guards, commit.operation_id)
     if commit.held is not None and tables.stands[commit.held].mark != commit.operation_id:
         raise PreconditionFailed("marked", commit.held)
+    check_tickets(tables, commit, now)
     for read in commit.reads:
         _check_read(tables, read)
     if commit.advance is not None:
@@ -175,7 +177,7 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
         raise PreconditionFailed("marked", update.id)
     if update.scope_version is None:
         understood = [s for s in tables.pending(update.id) if (s.format or 0) <= FORMAT]
-        if understood and not commit.overlook and not commit.withdraw:
+        if understood and not commit.overlook and update.id not in {one.id for one in commit.carries}:
             raise PreconditionFailed("pending", update.id)
     elif stand.scope_version != update.scope_version:
         raise PreconditionFailed("ancestor", update.id, stand.scope_version)
@@ -239,9 +241,8 @@ class _Applying:
             self._tables.stands[write.id] = self._moved(self._tables.stands[write.id], write)
         else:
             assert (write.place, write.state, write.in_use) == (None, None, None), "needs a new scope version"
-        if write.scope_version is not None or self._commit.withdraw:
-            pending = self._tables.pending(write.id)
-            for intent in (s for s in pending if (s.format or 0) <= FORMAT or write.scope_version is not None):
+        if write.scope_version is not None:
+            for intent in self._tables.pending(write.id):
                 self._tables.replace_step(intent, intent._replace(action="moved", attempt=(intent.attempt or 0) + 1))
         old = self._tables.bodies[write.id]
         by, at = self._audit()

@@ -19,7 +19,7 @@ from metastore.port.records import OwnedRecord, Step
 from metastore.port.relations import RelationKey, RelationRecord
 from metastore.port.secret_keys import KeyRow
 
-__all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
+__all__ = ["Body", "MemorySnapshot", "Stand", "Tables", "Ticket"]
 
 OwnedKey = tuple[int, str, str]
 
@@ -58,6 +58,14 @@ class Stand(NamedTuple):
         return self._replace(mark=None, marked_at=None, marked_until=None, quiet_until=quiet)
 
 
+class Ticket(NamedTuple):
+    """A place in an entity's line; ``since`` when it counts."""
+
+    time: int
+    patience: int
+    since: int
+
+
 class Body(NamedTuple):
     """What an entity is."""
 
@@ -86,8 +94,12 @@ class Tables:
     staged: dict[UUID, Staged] = field(default_factory=dict)
     pins: dict[str, PinRow] = field(default_factory=dict)
     consumers: dict[str, ConsumerRow] = field(default_factory=dict)
+    tickets: dict[tuple[int, int], Ticket] = field(default_factory=dict)
+    """By entity and number. The number 0 is no ticket: until ``since`` it is the others' turn there."""
     secret_keys: dict[int, KeyRow] = field(default_factory=dict)
-    drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0})
+    drawn: dict[str, int] = field(
+        default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0, "ticket": 0}
+    )
 
     def copy(self) -> Tables:
         """Return tables that can be changed without changing these."""
@@ -103,6 +115,7 @@ class Tables:
             staged=dict(self.staged),
             pins=dict(self.pins),
             consumers=dict(self.consumers),
+            tickets=dict(self.tickets),
             secret_keys=dict(self.secret_keys),
             drawn=dict(self.drawn),
         )
@@ -175,6 +188,9 @@ class MemorySnapshot:
             "staged": lambda: [row._asdict() for row in tables.staged.values()],
             "pin": lambda: [row._asdict() for row in tables.pins.values()],
             "consumer": lambda: [row._asdict() for row in tables.consumers.values()],
+            "ticket": lambda: [
+                {"entity_id": i, "number": number, **one._asdict()} for (i, number), one in tables.tickets.items()
+            ],
             "secret_key": lambda: [row._asdict() for row in tables.secret_keys.values()],
             "info": lambda: [
                 {

@@ -135,9 +135,9 @@ def steps_of_json(text: str) -> list[Step]:
 
 
 def pending(
-    steps: Sequence[Step], chain: Iterable[Row], entity_id: int, operation_id: UUID | None, now: int
+    steps: Sequence[Step], chain: Iterable[Row], entity_id: int, operation_id: UUID | None, now: int, queued: bool
 ) -> Pending:
     """Return an entity, whose rows lead from the root down to it, with its intents among ``steps``."""
     own = next((s for s in steps if s.operation_id == operation_id), None)
     intents = [s for s in steps if s.action == PENDING and s.entity_id == entity_id]
-    return Pending(entities_by_id(chain, [entity_id])[0], own, intents, now)
+    return Pending(entities_by_id(chain, [entity_id])[0], own, intents, now, queued)

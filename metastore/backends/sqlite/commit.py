@@ -15,6 +15,7 @@ from uuid import UUID
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sqlite import relations
 from metastore.backends.sqlite.text import is_no_text
+from metastore.backends.sqlite.tickets import check_line
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
@@ -69,8 +70,7 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
     take_row(connection, commit.caller, commit.operation_id, commit.claim, now)
     _check_leases(connection, commit)
     check_guards(connection, commit.guards, commit.operation_id)
-    if commit.held is not None and _mark(connection, commit.held) != str(commit.operation_id):
-        raise PreconditionFailed("marked", commit.held)
+    _check_scope(connection, commit, now)
     for read in in_time(commit.reads):
         _check_read(connection, read)
     if commit.advance is not None:
@@ -157,6 +157,17 @@ def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | 
             raise PreconditionFailed("marked", guard.id)
 
 
+def _check_scope(connection: Any, commit: Commit, now: int) -> None:
+    """Refuse a commit whose mark is gone; without a mark, one whose turn it is not."""
+    if commit.held is not None:
+        if _mark(connection, commit.held) != str(commit.operation_id):
+            raise PreconditionFailed("marked", commit.held)
+        return
+    for write in commit.writes:
+        if isinstance(write, Update) and write.scope_version is None:
+            check_line(connection, write.id, commit.ticket, now)
+
+
 def _check_leases(connection: Any, commit: Commit) -> None:
     """Refuse a token that the lease has no longer; note what was staged as published."""
     for lease in commit.leases:
@@ -229,7 +240,8 @@ def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
         raise PreconditionFailed("marked", write.id)
     if write.scope_version is None:
         pending = "SELECT 1 FROM operation WHERE entity_id = ? AND action = 'pending' AND format <= ? LIMIT 1"
-        if not (commit.overlook or commit.withdraw) and run(pending, (write.id, FORMAT)).fetchone():
+        carried = any(one.id == write.id for one in commit.carries)
+        if not (commit.overlook or carried) and run(pending, (write.id, FORMAT)).fetchone():
             raise PreconditionFailed("pending", write.id)
     elif scope != write.scope_version:
         raise PreconditionFailed("ancestor", write.id, scope)
@@ -283,11 +295,10 @@ class _Writer:
         if write.scope_version is not None:
             self._stand(write)
             self._run(UNMARK, {"id": write.id, "operation_id": str(self._commit.operation_id), "now": self._now})
-        if write.scope_version is not None or self._commit.withdraw:
             # intents on the entity are sent away; the attempt counts, so that a late claim of such a row fails
             sql = """UPDATE operation SET action = 'moved', attempt = coalesce(attempt, 0) + 1
-            WHERE entity_id = ? AND action = 'pending' AND (format <= ? OR ?)"""
-            self._run(sql, (write.id, FORMAT, write.scope_version is not None))
+            WHERE entity_id = ? AND action = 'pending'"""
+            self._run(sql, (write.id,))
         ((doc,),) = self._returned(
             write,
             write.id,
