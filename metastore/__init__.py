@@ -10,6 +10,7 @@ from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
     DeadlineExceeded,
+    DropPending,
     EntityAlreadyExists,
     EntityNotFound,
     HistoryGone,
@@ -45,6 +46,7 @@ from metastore.kinds.function.changes import (
 )
 from metastore.kinds.function.document import Definition, Implementation
 from metastore.kinds.function.kind import Function
+from metastore.kinds.handlers import on_drop
 from metastore.kinds.json_schema import json_schema
 from metastore.kinds.metalake import Metalake
 from metastore.kinds.model.changes import RemoveUri, SetUri
@@ -88,6 +90,7 @@ from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.managers.attached import Attached, Grant
 from metastore.managers.page import Page
+from metastore.managers.pending import PendingDrop
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
@@ -129,6 +132,7 @@ __all__ = [
     "DropDefinition",
     "DropImplementation",
     "DropIndex",
+    "DropPending",
     "Entity",
     "EntityAlreadyExists",
     "EntityChange",
@@ -169,6 +173,7 @@ __all__ = [
     "Page",
     "Partition",
     "Past",
+    "PendingDrop",
     "PermissionDenied",
     "Pin",
     "Policy",
@@ -224,6 +229,7 @@ __all__ = [
     "key",
     "migrate",
     "new_operation_id",
+    "on_drop",
     "open",
     "open_async",
     "restore",

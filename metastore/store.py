@@ -37,6 +37,7 @@ from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
+from metastore.managers.drops import Drops
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
 from metastore.managers.reveal import entity_of, reveal
@@ -106,6 +107,7 @@ class Store(Managers):
         super().__init__(session)
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
         self.consumers = Consumers(session)
+        self.drops = Drops(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
         """Return a view of the store for one request, with its own principal and deadline of each call (seconds).

@@ -12,6 +12,8 @@ from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.managers import all as managers
+from metastore.managers.drops import Drops
+from metastore.managers.pending import PendingDrop
 from metastore.past.consumers import Consumer, Consumers
 from metastore.past.view import Past
 from metastore.store import Store, _UserView, _View
@@ -60,6 +62,8 @@ AsyncRelationManager = derive(managers.RelationManager)
 AsyncDeclaredManager = derive(managers.DeclaredManager)
 AsyncPast = derive(Past)
 AsyncConsumers = derive(Consumers)
+AsyncDrops = derive(Drops)
+AsyncPendingDrop = derive(PendingDrop)
 AsyncConsumer = derive(Consumer)
 stands_for(_View)(AsyncStore)
 stands_for(_UserView)(AsyncStore)

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import DropPending, EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.target import Target
+from metastore.managers.target import Target, not_live
 from metastore.names import MAX_NAME, clean_text, parse_path
+from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.operation.timed import timing
@@ -85,12 +86,17 @@ def _scope(backend: Backend, under: Target | None) -> int:
         _check_live(backend, under.id, under.path)
         return under.id
     names = parse_path(under)
+    pending: DropPending | None = None
     for kind in KINDS.values():
         if kind.container and (families := families_of(kind, len(names))) is not None:
-            (resolved,) = backend.resolve([Lookup(families, names)])
+            where = Lookup(families, names)
+            (resolved,) = backend.resolve([where])
             if resolved.record is not None:
                 return resolved.record.chain[-1].id
-    raise EntityNotFound(str(under), f"there is no container {under}; find looks below a metalake, catalog or schema")
+            pending = pending or pending_at(backend, where, resolved.nodes)
+    raise pending or EntityNotFound(
+        str(under), f"there is no container {under}; find looks below a metalake, catalog or schema"
+    )
 
 
 def find(session: Session, looked_for: Wanted, shown: str) -> Iterator[Entity]:
@@ -146,4 +152,4 @@ def _pages(ask: Ask, search: Search, containers: list[int]) -> Iterator[Record]:
 def _check_live(backend: Backend, entity_id: int, path: str) -> None:
     known = backend.by_id([entity_id])[0]
     if known is None or not known.live:
-        raise EntityNotFound(path, f"{path} (id {entity_id}) was dropped; there is nothing to find below it")
+        raise not_live(backend, known, path, f"{path} (id {entity_id}) was dropped; there is nothing to find below it")

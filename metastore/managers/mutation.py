@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
+from uuid import UUID
 
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, OwnedKind
@@ -36,6 +37,8 @@ class Mutation(Generic[T]):
     merge: Merge | None = None
     exclusive: bool = True
     """It bumps the entity's scope version."""
+    id: UUID | None = None
+    """The operation id, where what is written must know it; None: the operation draws one."""
     owned_rows: bool = False
     """It writes rows that the entity owns, beside the entity."""
 
@@ -60,6 +63,7 @@ class Mutation(Generic[T]):
             arguments=all_arguments,
             merge=self.merge,
             exclusive=self.exclusive,
+            id=self.id,
             where=self._where(kind),
         )
         return perform(session, request, call)

@@ -214,5 +214,7 @@ class Request(Generic[T]):
     """What can be announced when it loses; None: it cannot."""
     exclusive: bool = False
     """It bumps a scope version, and may mark the scope when it loses."""
+    id: UUID | None = None
+    """The operation id, where what is written must know it; None: the operation draws one."""
     where: Callable[[], Lookup | Entity | None] | None = None
     """Return what it changes; None: it makes something new. Where this is known, it may travel with other requests."""

@@ -18,6 +18,7 @@ from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
+from metastore.operation.dropping import pending_name
 from metastore.operation.marks import OwnMark
 from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
@@ -181,6 +182,8 @@ class Transaction(Managers):
             raise conflict
         if cause == "lease":
             raise self._call.refused()
+        if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
+            raise pending  # to run it again is of no use
         self.refused = True
         if cause == "operation" and self._call.operation_id is not None:
             raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")

@@ -12,7 +12,7 @@ from metastore.backends.memory import relations
 from metastore.backends.memory.commit import newest_dropped
 from metastore.backends.memory.find import find
 from metastore.backends.memory.rights import rights
-from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
+from metastore.backends.memory.tables import TAKEN, Body, MemorySnapshot, Stand, Tables
 from metastore.clock import Clock
 from metastore.names import fold
 from metastore.port.backend import Guards, Matches, Search, TableSnapshot, Watermark
@@ -97,7 +97,7 @@ class MemoryReads:
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         with self._lock:
-            return any(s.state == LIVE and s.id not in besides for s in self._tables.children(entity_id))
+            return any(s.state in TAKEN and s.id not in besides for s in self._tables.children(entity_id))
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
-from metastore.port.commit import DROPPED, LIVE
+from metastore.port.commit import DROPPED, DROPPING, LIVE
 from metastore.port.unreadable import DEEPEST
 
 __all__ = ["READ", "each"]
@@ -69,7 +69,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
 
     @cached_property
     def children(self) -> dict[int, str]:
-        return {state: self._page(_children(state), "page.k, page.id") for state in (LIVE, DROPPED)}
+        return {state: self._page(_children(state), "page.k, page.id") for state in (LIVE, DROPPED, DROPPING)}
 
     @cached_property
     def owned_by_name(self) -> str:

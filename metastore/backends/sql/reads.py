@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import DROPPED, LIVE
+from metastore.port.commit import DROPPED, DROPPING, LIVE
 from metastore.port.unreadable import DEEPEST
 
 __all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql", "from_named"]
@@ -86,9 +86,9 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
 
     @cached_property
     def has_children(self) -> str:
-        """Whether an entity has live children besides some."""
+        """Whether an entity has children besides some, that are live or being dropped in steps."""
         sql = f"""SELECT EXISTS (SELECT 1 FROM guard
-  WHERE parent_id = :entity_id AND state = 0 AND id NOT IN ({self.ids}))"""
+  WHERE parent_id = :entity_id AND (state = 0 OR state = 3) AND id NOT IN ({self.ids}))"""
         return from_named(sql, self.parameter)
 
     @cached_property
@@ -121,7 +121,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
   ORDER BY g.key, g.id LIMIT :page_size""",
                 "page.k, page.id",
             )
-            for state in (LIVE, DROPPED)
+            for state in (LIVE, DROPPED, DROPPING)
         }
 
     @cached_property

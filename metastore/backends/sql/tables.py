@@ -82,8 +82,9 @@ guard = Table(
         "family",
         "key",
         unique=True,
-        postgresql_where=text("state = 0"),
-        sqlite_where=text("state = 0"),
+        # what is being dropped in steps (3) keeps its name; OR, not IN: SQLite then uses the index for "state = 0"
+        postgresql_where=text("state = 0 OR state = 3"),
+        sqlite_where=text("state = 0 OR state = 3"),
     ),
     Index(
         "guard_gone",
