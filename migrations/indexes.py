@@ -62,7 +62,8 @@ def _missing(connection: Connection, config: Config, revision: str) -> Mapping[s
         return {}
     found: dict[str, str] = {}
     try:
-        for pending in ScriptDirectory.from_config(config).iterate_revisions(revision, current):
+        revisions = list(ScriptDirectory.from_config(config).iterate_revisions(revision, current))
+        for pending in reversed(revisions):  # the oldest first, as the revisions run
             found |= getattr(pending.module, "INDEXES", {})
     except ResolutionError:  # a newer program's revision: the migration says so
         return {}
