@@ -94,8 +94,14 @@ guard = Table(
         postgresql_where=text("state <> 0"),
         sqlite_where=text("state <> 0"),
     ),
-    # where names are looked for, whatever is above them
-    Index("guard_name", "name", "id", postgresql_where=text("state = 0"), sqlite_where=text("state = 0")),
+    # where names are looked for, whatever is above them. Without the root: so PostgreSQL can not prefer it for a path
+    Index(
+        "guard_name",
+        "name",
+        "id",
+        postgresql_where=text("state = 0 AND id <> 0"),
+        sqlite_where=text("state = 0 AND id <> 0"),
+    ),
     Index(
         "guard_marked",
         "id",
