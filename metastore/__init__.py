@@ -27,6 +27,9 @@ from metastore.errors import (
     PoolExhausted,
     RetriesExhausted,
     ScopeFrozen,
+    SecretDamaged,
+    SecretKeyMissing,
+    SecretKeyWrong,
     StoreClosed,
     UnreadableRow,
     VersionConflict,
@@ -47,6 +50,8 @@ from metastore.kinds.function.changes import (
 from metastore.kinds.function.document import Definition, Implementation
 from metastore.kinds.function.kind import Function
 from metastore.kinds.handlers import on_drop
+from metastore.kinds.job.run import CancelJob, FinishJob, Job, StartJob
+from metastore.kinds.job.template import JobTemplate, SetTemplate
 from metastore.kinds.json_schema import json_schema
 from metastore.kinds.metalake import Metalake
 from metastore.kinds.model.changes import RemoveUri, SetUri
@@ -120,6 +125,7 @@ __all__ = [
     "BackendUnavailable",
     "Cache",
     "CacheStats",
+    "CancelJob",
     "Catalog",
     "Change",
     "Collected",
@@ -140,6 +146,7 @@ __all__ = [
     "Exported",
     "Field",
     "Fileset",
+    "FinishJob",
     "Function",
     "Grant",
     "Group",
@@ -149,6 +156,8 @@ __all__ = [
     "Imported",
     "Index",
     "InvalidArgument",
+    "Job",
+    "JobTemplate",
     "Kind",
     "Lag",
     "Lease",
@@ -191,6 +200,9 @@ __all__ = [
     "Schema",
     "ScopeFrozen",
     "Secret",
+    "SecretDamaged",
+    "SecretKeyMissing",
+    "SecretKeyWrong",
     "SetAllowedValues",
     "SetAutoIncrement",
     "SetColumnComment",
@@ -208,8 +220,10 @@ __all__ = [
     "SetProperty",
     "SetRepresentation",
     "SetSupports",
+    "SetTemplate",
     "SetUri",
     "Snapshot",
+    "StartJob",
     "Statistic",
     "Stats",
     "Store",

@@ -14,6 +14,7 @@ from metastore.leases.lease import Lease, LeaseSet
 from metastore.managers import all as managers
 from metastore.managers.drops import Drops
 from metastore.managers.pending import PendingDrop
+from metastore.managers.rotation import SecretStore
 from metastore.past.consumers import Consumer, Consumers
 from metastore.past.view import Past
 from metastore.store import Store, _UserView, _View
@@ -53,6 +54,8 @@ AsyncPolicies = derive(managers.Policies)
 AsyncUsers = derive(managers.Users)
 AsyncGroups = derive(managers.Groups)
 AsyncRoles = derive(managers.Roles)
+AsyncJobTemplates = derive(managers.JobTemplates)
+AsyncJobs = derive(managers.Jobs)
 AsyncOwners = derive(managers.Owners)
 AsyncPartitions = derive(managers.Partitions)
 AsyncStatistics = derive(managers.Statistics)
@@ -64,6 +67,7 @@ AsyncPast = derive(Past)
 AsyncConsumers = derive(Consumers)
 AsyncDrops = derive(Drops)
 AsyncPendingDrop = derive(PendingDrop)
+AsyncSecretStore = derive(SecretStore)
 AsyncConsumer = derive(Consumer)
 stands_for(_View)(AsyncStore)
 stands_for(_UserView)(AsyncStore)
