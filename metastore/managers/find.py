@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from metastore.errors import DropPending, EntityNotFound, InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
@@ -86,16 +86,19 @@ def _scope(backend: Backend, under: Target | None) -> Node | None:
         committed(backend, under)
         return _live(backend, under.id, under.path)
     names = parse_path(under)
-    pending: DropPending | None = None
+    missed: list[tuple[Lookup, tuple[Node, ...]]] = []
     for kind in KINDS.values():
         if kind.container and (families := families_of(kind, len(names))) is not None:
             where = Lookup(families, names)
             (resolved,) = backend.resolve([where])
             if resolved.record is not None:
                 return resolved.record.chain[-1]
-            pending = pending or pending_at(backend, where, resolved.nodes)
+            missed.append((where, resolved.nodes))
+    for where, nodes in missed:
+        if (pending := pending_at(backend, where, nodes)) is not None:
+            raise pending
     message = f"there is no container {under}; find looks below a metalake, catalog or schema"
-    raise pending or EntityNotFound(str(under), message)
+    raise EntityNotFound(str(under), message)
 
 
 def find(session: Session, looked_for: Wanted, shown: str) -> Iterator[Entity]:

@@ -120,7 +120,7 @@ def absent_parent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> Met
 
 def not_live(backend: Reads, known: Known | None, path: str, message: str) -> MetastoreError:
     """The error for an entity that was read by its id and is not live: it is being dropped, or it was dropped."""
-    pending = None if known is None else pending_above(backend, known.record.chain)
+    pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
     return pending or EntityNotFound(path, message)
 
 

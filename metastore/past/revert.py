@@ -65,7 +65,7 @@ def _wanted(session: Session, target: Target, to: int) -> list[Difference]:
         path = target.path if isinstance(target, Entity) else str(target)
         raise EntityNotFound(path, f"{path} was not there at that position; drop it, or choose a later position")
     (known,) = session.backend.by_id([scope])
-    if known is not None and (pending := pending_above(session.backend, known.record.chain)):
+    if known is not None and known.dropping and (pending := pending_above(session.backend, known.record.chain)):
         raise pending
     found = [one for one in differences(session, here, to, scope, hidden=True) if one.kind not in _STAYS]
     # the entity itself keeps its name and place

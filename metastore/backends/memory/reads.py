@@ -17,6 +17,7 @@ from metastore.clock import Clock
 from metastore.names import fold
 from metastore.port.backend import Guards, Matches, Search, TableSnapshot, Watermark
 from metastore.port.commit import (
+    DROPPING,
     LIVE,
     PURGING,
     ROOT_ID,
@@ -121,7 +122,7 @@ class MemoryReads:
         chain.reverse()
         record = Record(tuple([_node(s) for s in chain]), *self._tables.bodies[entity_id])
         states = [s.state for s in chain]
-        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
+        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
 
     def hold(self, guards: Guards) -> bool:
         with self._lock:
