@@ -35,6 +35,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
 from metastore.operation.authorized import authorized
+from metastore.operation.dropping import pending_name
 from metastore.operation.intent import Intent, help_others
 from metastore.operation.keys import began
 from metastore.operation.marks import OwnMark
@@ -354,6 +355,9 @@ class Operation(Generic[T]):
             raise self._call.refused()
         if reaction is Reaction.LOOK:
             self._row.is_known(cause)
+        # the name seemed to be free when it was looked for, and was not: it may be that of a drop in steps
+        if cause == "name" and not self._guessed and (pending := pending_name(self._backend, commit)) is not None:
+            raise pending
         self._line_up(reaction, commit)
         if reaction is Reaction.STEP_ASIDE:
             raise self._mark.step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])

@@ -86,8 +86,9 @@ guard = Table(
         "family",
         "key",
         unique=True,
-        postgresql_where=text("state = 0"),
-        sqlite_where=text("state = 0"),
+        # what is being dropped in steps (3) keeps its name; OR, not IN: SQLite then uses the index for "state = 0"
+        postgresql_where=text("state = 0 OR state = 3"),
+        sqlite_where=text("state = 0 OR state = 3"),
     ),
     Index(
         "guard_gone",
@@ -97,8 +98,14 @@ guard = Table(
         postgresql_where=text("state <> 0"),
         sqlite_where=text("state <> 0"),
     ),
-    # where names are looked for, whatever is above them
-    Index("guard_name", "name", "id", postgresql_where=text("state = 0"), sqlite_where=text("state = 0")),
+    # where names are looked for, whatever is above them. Without the root: so PostgreSQL can not prefer it for a path
+    Index(
+        "guard_name",
+        "name",
+        "id",
+        postgresql_where=text("state = 0 AND id <> 0"),
+        sqlite_where=text("state = 0 AND id <> 0"),
+    ),
     Index(
         "guard_marked",
         "id",
