@@ -9,6 +9,7 @@ from metastore.columns.column import Column
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
+    CacheFenced,
     DeadlineExceeded,
     EntityAlreadyExists,
     EntityNotFound,
@@ -116,6 +117,7 @@ __all__ = [
     "BackendRefused",
     "BackendUnavailable",
     "Cache",
+    "CacheFenced",
     "CacheStats",
     "Catalog",
     "Change",

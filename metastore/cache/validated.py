@@ -12,6 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from typing import cast
 
 from metastore.cache.entries import Entries, entry_of
 from metastore.cache.options import Cache
@@ -20,7 +21,7 @@ from metastore.clock import Clock
 from metastore.combine.lane import Handle, Lane, Tell
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
-from metastore.operation.session import Found
+from metastore.operation.session import Found, Listed
 from metastore.port.backend import Feed
 from metastore.port.snapshot import Watermark
 from metastore.port.stats import CacheStats
@@ -64,6 +65,16 @@ class Validated:
 
     # --- reading
 
+    def held(self, kind: str, target: object) -> None:
+        """Return nothing: each read asks what has changed."""
+
+    def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
+        """Return a page of a listing, as the database shows it: listings are not kept."""
+        return ask()
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to give back."""
+
     def read(self, key: Hashable, names: Names, ask: Callable[[], Found]) -> Found:
         """Return what is at ``names`` (() for an id) at an instant of this call. Raises what ``ask`` raises."""
         if os.getpid() != self._pid:
@@ -74,7 +85,7 @@ class Validated:
                 entry = self._entries.get(key)
                 if entry is not None:
                     self._hits += 1
-                    return entry.found
+                    return cast(Found, entry.found)
         (found,) = self._asked([(key, names)], lambda: [ask()])
         return found
 
@@ -87,7 +98,9 @@ class Validated:
             query = self._validated()
         with self._lock:
             # what was kept after the query was sent may be newer than the rest
-            found = [one.found for key, _ in wanted if (one := self._entries.get(key)) and one.query < query]
+            found = [
+                cast(Found, one.found) for key, _ in wanted if (one := self._entries.get(key)) and one.query < query
+            ]
             if len(found) == len(wanted):
                 self._hits += len(wanted)
                 return found

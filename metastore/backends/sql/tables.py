@@ -12,6 +12,8 @@
 ``lease``      one row per lease, never deleted: its token, its holder and until when. ``lease_waiter``: the
                clients that wait for it; ``staged``: what was produced under it and is not visible yet.
 ``pin``        positions whose past gc keeps, by name. ``consumer``: how far named readers of the feed are.
+``cache_member``        the processes that hold a lease on what they cache; ``cache_announcement``: changes that are
+               about to be made, which all members must know of first. Both are used on PostgreSQL only.
 ``info``       one row about the database itself.
 
 Times are microseconds since 1970, UTC, by the database's clock. No foreign keys: they would
@@ -21,6 +23,7 @@ lock rows at the end of a statement, after the position in the feed was drawn; `
 from __future__ import annotations
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     Column,
@@ -37,6 +40,8 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "cache_announcement",
+    "cache_member",
     "consumer",
     "entity",
     "guard",
@@ -55,6 +60,7 @@ metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default
 _Name = Text().with_variant(Text(collation="C"), "postgresql")
 _Id = BigInteger().with_variant(Integer(), "sqlite")
+_Ids = ARRAY(BigInteger()).with_variant(Text(), "sqlite")
 
 guard = Table(
     "guard",
@@ -187,6 +193,8 @@ operation = Table(
     Column("family", _Name),  # this and the key: only where the step took the name, or gc removed the step that did
     Column("key", _Name),
     Column("through", _Id),  # of a commit with several rows: its last position; before that the past shows none of them
+    # under which generation there were no members of the cache; none: the commit was announced, or is older
+    Column("generation", _Id),
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
     UniqueConstraint("seq", name="operation_seq"),
     # the included columns answer "which version was the newest then" without a look at the rows
@@ -257,6 +265,33 @@ staged = Table(
     Column("state", SmallInteger, nullable=False),  # staged, published (until the token is gone), or being cleaned up
     PrimaryKeyConstraint("id", name="staged_pkey"),
     Index("staged_under", "lease_id", "token"),
+)
+
+cache_member = Table(
+    "cache_member",
+    metadata,
+    Column("id", _Id, nullable=False, autoincrement=False),
+    Column("incarnation", Text, nullable=False),
+    Column("renewals", _Id, nullable=False),
+    Column("seen", Text, nullable=False),  # a snapshot: it has evicted what was announced in it
+    Column("ttl", _Id, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", _Id, nullable=False),
+    Column("joined_at", _Id, nullable=False),
+    Column("renewed_at", _Id, nullable=False),
+    PrimaryKeyConstraint("id", name="cache_member_pkey"),
+)
+
+cache_announcement = Table(
+    "cache_announcement",
+    metadata,
+    Column("id", _Id, nullable=False, autoincrement=False),
+    Column("xid", _Id, nullable=False),  # the transaction that announced it
+    Column("ids", _Ids, nullable=False),  # entities whose content changes
+    Column("scopes", _Ids, nullable=False),  # entities of which everything below changes too; 0: everything
+    Column("parents", _Ids, nullable=False),  # entities whose children become others
+    Column("at", _Id, nullable=False),
+    PrimaryKeyConstraint("id", name="cache_announcement_pkey"),
 )
 
 info = Table(
