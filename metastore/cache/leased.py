@@ -38,7 +38,7 @@ class Leased:
     def __init__(self, rows: MemberRows, clock: Clock, options: Cache) -> None:
         self._rows, self._clock, self._options = rows, clock, options
         self._raises = options.when_fenced == "raise"
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._hit, self._miss, self._waits = count(), count(), count()
         self._clears = self._evicted = 0
         self._entries = Entries(options.max_entries, options.max_bytes)
@@ -62,6 +62,7 @@ class Leased:
 
     def fork(self) -> None:
         """End the lease in a forked child: the parent's thread renews it, and evicts in the parent only."""
+        self._lock = threading.RLock()  # another thread of the parent may have held it
         self._member.lease.end()
         self._member.lease.serving = False
 

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from metastore.cli import (
     alter,
+    cache,
     crawl,
     crawls,
     create,
@@ -108,6 +109,7 @@ for _commands in (
     crawl,
     crawls,
     leases,
+    cache,
     transfer,
     loadtest,
     serve,

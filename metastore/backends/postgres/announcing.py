@@ -92,6 +92,8 @@ class Announcing:
         self._wrote = 0.0
         self._watching = 0
         self._stop = threading.Event()
+        self._gone: list[int] = []
+        """Announcements of calls that gave up."""
 
     # --- sending
 
@@ -143,8 +145,7 @@ class Announcing:
         try:
             self._wait(xid)
         except BaseException:
-            with suppress(MetastoreError):
-                self._withdraw(announcement)
+            self._gone.append(announcement)  # the call's time may be over: the thread that watches withdraws it
             raise
         return _Kept(announcement, changes, self._clock.monotonic())
 
@@ -152,7 +153,7 @@ class Announcing:
         clock = self._clock
         began, ends = clock.monotonic(), clock.monotonic() + remaining(clock, self._timeout)
         pause = _POLLS[0]
-        while True:
+        while clock.monotonic() < ends:
             members = self._ask(sql.ACKNOWLEDGED, {"xid": xid})
             self._some = bool(members)
             now = clock.monotonic()
@@ -163,12 +164,13 @@ class Announcing:
             if found is Verdict.SAFE:
                 return
             if found is Verdict.FAIL:
-                raise DeadlineExceeded(
-                    "nothing was written: a process that caches did not acknowledge the change before the deadline, "
-                    "and its lease is not over; call again later (metastore cache says which process it is)"
-                )
-            clock.sleep(pause)
+                break
+            clock.sleep(min(pause, max(0.0, ends - now)))
             pause = _POLLS[2] if now - began > _LONG else min(pause * 1.5, _POLLS[1])
+        raise DeadlineExceeded(
+            "nothing was written: a process that caches did not acknowledge the change before the deadline, and its "
+            "lease is not over; call again later (metastore cache says which process it is)"
+        )
 
     def _noted(self, members: Sequence[Row], now: float) -> dict[tuple[int, str], Answer]:
         """Return what is known of each member; note since when its renewals are what they are."""
@@ -224,15 +226,12 @@ class Announcing:
         threading.Thread(target=self._look_on, name="metastore cache members", daemon=True).start()
 
     def _look_on(self) -> None:
-        looks = 0
         try:
             while self._clock.monotonic() - self._wrote < _STOPS and not self._stop.wait(_WATCHES):
                 with suppress(MetastoreError):
                     members = self._ask(sql.ACKNOWLEDGED, {"xid": 3})
                     self._noted(members, self._clock.monotonic())
-                    looks += 1
-                    if looks % 5 == 0:
-                        self._clear_away()
+                    self._clear_away()
                     if not members:
                         return
         finally:
@@ -249,5 +248,6 @@ class Announcing:
             gone = [(operation, kept.id) for operation, kept in self._kept.items() if kept.at < before]
             for operation, _ in gone:
                 del self._kept[operation]
-        for _, announcement in gone:
+            given_up, self._gone = self._gone, []
+        for announcement in [*given_up, *[one for _, one in gone]]:
             self._withdraw(announcement)

@@ -43,7 +43,7 @@ def start(world: World) -> None:
     setting = world.setting
     for member in world.members:
         world.add(f"member {member.number}", _member(world, member))
-        while setting.settled and (member.lease is None or not member.lease.serving):
+        while member.number < setting.settled and (member.lease is None or not member.lease.serving):
             world.happen(f"member {member.number}")
     for member in world.members:
         for n in range(setting.readers):

@@ -43,8 +43,8 @@ class Setting:
     writes: int = 1
     announce_again: bool = False
     """A writer announces twice for a write, as after a commit that lost."""
-    settled: bool = True
-    """The members serve before anything else happens; else they join meanwhile."""
+    settled: int = 99
+    """How many members serve before anything else happens; the others join meanwhile."""
     ttl: float = 2.0
     drift: float = 0.0
     ticks: int = 0
