@@ -85,18 +85,15 @@ FINDS: dict[str, tuple[Setting, int]] = {
     "lease_from_receipt": (Setting(reads=8, writes=2, ticks=20), 3000),
     "no_margin": (Setting(reads=12, writes=2, ttl=4, drift=0.3, ticks=40), 3000),
     "flag_by_timer": (replace(LARGE, settled=99), 3000),
-    "renew_without_registration": (LARGE, 3000),
-    "reused_lease": (LARGE, 3000),
+    "renew_without_registration": (Setting(reads=14, writes=3, ttl=2, ticks=20), 3000),
+    "reused_lease": (Setting(reads=14, writes=3, ttl=2, ticks=20), 3000),
     "monotonic_only": (Setting(reads=12, writes=2, ttl=2, ticks=20, faults=Faults(suspensions=6)), 3000),
 }
 """Rules whose breaking the suite finds in seconds. The long tests find the others."""
 RARE: dict[str, Setting] = {
     "evict_whatever": Setting(reads=16, writers=2, writes=3, ttl=2, ticks=16),
     "renewal_not_durable": replace(CASES["slow"], drift=0.0, ttl=3, faults=Faults(crashes=1)),
-    "members_before_xid": Setting(members=2, reads=2, settled=0),
     "old_snapshot": CASES["crashes"],
-    "generation_counts": replace(CASES["joins"], faults=Faults(crashes=1)),
-    "known_over_sessions": CASES["crashes"],
 }
 
 

@@ -153,7 +153,7 @@ def _cut(server: PostgresServer, url: str) -> None:
 
 def _crash(server: PostgresServer, url: str) -> None:
     server.kill()
-    server.restart()
+    server.start()
 
 
 @pytest.mark.parametrize("disturb", [_cut, _crash], ids=["connections cut", "server crashes"])

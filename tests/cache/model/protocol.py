@@ -23,15 +23,12 @@ MUTANTS = {
     "fill_before_oldest": "a joiner fills before the oldest transaction is younger than its own",
     "old_snapshot": "a snapshot that was taken before a crash is acknowledged after it",
     "generation_with_insert": "the generation is drawn in the transaction that inserts the member",
-    "generation_counts": "generations are numbers that count; a crash gives one again",
-    "members_before_xid": "the commit looks at the members before it has a transaction id",
     "members_in_lookahead": "the writer looks at the members before it reads the generation",
     "no_margin": "the writer waits for the ttl only, although clocks drift",
     "evict_whatever": "the writer evicts without comparing the renewals that it saw",
     "renewal_not_durable": "a renewal need not be on disk before its answer counts",
     "monotonic_only": "the read looks at the monotonic clock only",
     "no_gate": "a writer that saw no members never looks again",
-    "known_over_sessions": "a member takes an announcement's number for the same after a new connection",
 }
 
 _EACH = 1.0
@@ -119,9 +116,7 @@ def _join(world: World, member: Member, me: str) -> Process:
 
 
 def _generation(world: World) -> int:
-    """Return a value that was never there; a mutant counts, from what the database has."""
-    if world.setting.mutant == "generation_counts":
-        return world.db.generation + 1
+    """Return a value that was never there."""
     world.generations += 1
     return 1000 + world.generations
 
@@ -141,7 +136,7 @@ def _reconnected(world: World, member: Member, me: str) -> Process:
     """Go on with the same lease on a new connection: nothing that was known of announcements holds there."""
     yield None
     world.connect(me)
-    if world.setting.mutant not in ("known_over_sessions", "old_snapshot"):
+    if world.setting.mutant != "old_snapshot":
         member.known = frozenset()
         member.generation += 1
         if member.lease is not None:
@@ -420,20 +415,14 @@ def _wait(world: World, me: str, number: int, xid: int, seen: dict[tuple[int, in
 
 def _commit_announced(world: World, me: str, announcement: int, xid: int) -> Process:
     """Commit if the announcement is still there, and every member has acknowledged it."""
-    db, early = world.db, world.setting.mutant == "members_before_xid"
+    db = world.db
     yield None
     world.sent(me)
     life = db.life
-    if early:
-        fine = _fine(world, announcement, xid)
-        yield None
-        world.sent(me)
     own = db.begin()
-    if not early:
-        yield None
-        world.sent(me)
-        fine = _fine(world, announcement, xid)
-    if not fine:
+    yield None
+    world.sent(me)
+    if not _fine(world, announcement, xid):
         db.end(own, durable=False)
         return False
     yield lambda: db.locked_by == 0 or db.life != life
