@@ -9,7 +9,7 @@ WORKERS ?= 3
 EXTRAS := spark,sample,sqlite,metrics,loadtest,test,dev
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
-SHIPPED := spark,object-store,sqlite,metrics,loadtest,sample,test
+SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry,sample,test
 LOWEST_TESTS := tests/contract tests/unit tests/retry tests/cli tests/packaging tests/migration/test_schema.py \
 	tests/migration/test_versions.py tests/crawl/test_parquet_files.py tests/crawl/test_text_files.py \
 	tests/crawl/test_more_formats.py tests/spark/test_conversions.py tests/leases/test_object_storage.py
@@ -33,10 +33,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client run test test-long planted-faults check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client iceberg-spark run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-cache load load-faults check-history interleavings interleavings-sql soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-cache bench-time load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,14 @@ gravitino-client: build/gravitino-client/bin/python ## install Gravitino's Pytho
 build/gravitino-client/bin/python:
 	$(PYTHON) -m venv build/gravitino-client
 	$@ -m pip install --quiet --disable-pip-version-check "apache-gravitino==1.3.*" || { rm -rf build/gravitino-client; exit 1; }
+
+iceberg-spark: build/iceberg-spark/bin/python ## install Spark with Iceberg's runtime (needs Maven) for its tests, in an environment of its own
+
+build/iceberg-spark/bin/python:
+	$(PYTHON) -m venv build/iceberg-spark
+	{ $@ -m pip install --quiet --disable-pip-version-check "pyspark==4.1.*" && mvn --quiet dependency:copy \
+		-Dartifact=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 -DoutputDirectory=build/iceberg-spark; } \
+		|| { rm -rf build/iceberg-spark; exit 1; }
 
 run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
 	$(SPARK) $(BIN)/python -m tests.sample.run build/run
@@ -120,6 +128,9 @@ bench-iceberg: $(BENCH) ## measure Iceberg commits, creates, lists and REST load
 
 bench-cache: $(STAMP) ## measure reads through the cache beside plain ones, and writes beside members, 6 minutes
 	$(BIN)/python -m tests.bench.cache $(ARGS)
+
+bench-time: $(STAMP) $(JAVA) ## measure the past, the feed and Spark on the catalog, 3 minutes; ARGS=--full is half an hour
+	$(SPARK) $(BIN)/python -m tests.bench.time $(ARGS)
 
 load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 10 minutes
 	$(SPARK) $(BIN)/python -m tests.load $(ARGS)

@@ -27,6 +27,9 @@ from metastore.errors import (
     PoolExhausted,
     RetriesExhausted,
     ScopeFrozen,
+    SecretDamaged,
+    SecretKeyMissing,
+    SecretKeyWrong,
     StoreClosed,
     UnreadableRow,
     VersionConflict,
@@ -46,6 +49,8 @@ from metastore.kinds.function.changes import (
 )
 from metastore.kinds.function.document import Definition, Implementation
 from metastore.kinds.function.kind import Function
+from metastore.kinds.job.run import CancelJob, FinishJob, Job, StartJob
+from metastore.kinds.job.template import JobTemplate, SetTemplate
 from metastore.kinds.json_schema import json_schema
 from metastore.kinds.metalake import Metalake
 from metastore.kinds.model.changes import RemoveUri, SetUri
@@ -119,6 +124,7 @@ __all__ = [
     "Cache",
     "CacheFenced",
     "CacheStats",
+    "CancelJob",
     "Catalog",
     "Change",
     "Collected",
@@ -138,6 +144,7 @@ __all__ = [
     "Exported",
     "Field",
     "Fileset",
+    "FinishJob",
     "Function",
     "Grant",
     "Group",
@@ -147,6 +154,8 @@ __all__ = [
     "Imported",
     "Index",
     "InvalidArgument",
+    "Job",
+    "JobTemplate",
     "Kind",
     "Lag",
     "Lease",
@@ -188,6 +197,9 @@ __all__ = [
     "Schema",
     "ScopeFrozen",
     "Secret",
+    "SecretDamaged",
+    "SecretKeyMissing",
+    "SecretKeyWrong",
     "SetAllowedValues",
     "SetAutoIncrement",
     "SetColumnComment",
@@ -205,8 +217,10 @@ __all__ = [
     "SetProperty",
     "SetRepresentation",
     "SetSupports",
+    "SetTemplate",
     "SetUri",
     "Snapshot",
+    "StartJob",
     "Statistic",
     "Stats",
     "Store",

@@ -86,13 +86,12 @@ FINDS: dict[str, tuple[Setting, int]] = {
     "no_margin": (Setting(reads=12, writes=2, ttl=4, drift=0.3, ticks=40), 3000),
     "flag_by_timer": (replace(LARGE, settled=99), 3000),
     "renew_without_registration": (Setting(reads=14, writes=3, ttl=2, ticks=20), 3000),
-    "reused_lease": (Setting(reads=14, writes=3, ttl=2, ticks=20), 3000),
+    "reused_lease": (Setting(readers=3, reads=8, writes=3, ttl=1, ticks=24), 3000),
     "monotonic_only": (Setting(reads=12, writes=2, ttl=2, ticks=20, faults=Faults(suspensions=6)), 3000),
 }
 """Rules whose breaking the suite finds in seconds. The long tests find the others."""
 RARE: dict[str, Setting] = {
     "evict_whatever": Setting(reads=16, writers=2, writes=3, ttl=2, ticks=16),
-    "renewal_not_durable": replace(CASES["slow"], drift=0.0, ttl=3, faults=Faults(crashes=1)),
     "old_snapshot": CASES["crashes"],
 }
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from metastore.port.commit import Commit, Guard, Insert, LeaseToken, Update
 from metastore.port.leases import fences
+from metastore.port.noted import note_of
 
 __all__ = ["Row", "Statement", "guards", "leases", "of_one", "patience", "plain", "texts"]
 
@@ -36,7 +37,14 @@ def plain(values: Iterable[object]) -> str:
 
 def texts(values: Iterable[str | None]) -> str:
     """Return an array of texts."""
-    return "{" + ",".join(["NULL" if v is None else _quoted(v) for v in values]) + "}"
+    every = list(values)
+    known = [v for v in every if v is not None]
+    if known and len(known) == len(every):
+        # one pass over all of them: a text with NUL, which no row can have, takes the other way, and is refused later
+        joined = "\x00".join(known)
+        if joined.count("\x00") == len(known) - 1:
+            return '{"' + joined.replace("\\", "\\\\").replace('"', '\\"').replace("\x00", '","') + '"}'
+    return "{" + ",".join(["NULL" if v is None else _quoted(v) for v in every]) + "}"
 
 
 def _quoted(text: str) -> str:
@@ -45,10 +53,15 @@ def _quoted(text: str) -> str:
 
 def guards(held: Sequence[Guard]) -> dict[str, Any]:
     """Return the parameters of shared guards, by id."""
-    pairs = sorted([(g.id, g.scope_version) for g in held])
-    # on the path of every write: two joins are faster than two calls of `plain`
-    ids, scopes = ",".join([str(i) for i, _ in pairs]), ",".join([str(s) for _, s in pairs])
-    return {"guard_ids": f"{{{ids}}}", "guard_scopes": f"{{{scopes}}}"}
+    ids, scopes = _guards(*[(g.id, g.scope_version) for g in held])
+    return {"guard_ids": ids, "guard_scopes": scopes}
+
+
+@lru_cache(1024)
+def _guards(*held: tuple[int, int]) -> tuple[str, str]:
+    """Return the arrays of ids and scope versions: siblings have the same guards, write after write."""
+    pairs = sorted(held)
+    return plain([i for i, _ in pairs]), plain([s for _, s in pairs])
 
 
 @lru_cache(256)
@@ -61,6 +74,11 @@ def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
         "lease_incarnations": texts([lease.incarnation for lease in ordered]),
         "fences": fences(held),
     }
+
+
+def under_leases(commit: Commit) -> dict[str, Any]:
+    """Return the parameters of a commit of one write under leases."""
+    return {**leases(commit.leases), "note": note_of(commit)}
 
 
 def patience(commit: Commit) -> str | None:

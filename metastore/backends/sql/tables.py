@@ -14,6 +14,7 @@
 ``pin``        positions whose past gc keeps, by name. ``consumer``: how far named readers of the feed are.
 ``cache_member``        the processes that hold a lease on what they cache; ``cache_announcement``: changes that are
                about to be made, which all members must know of first. Both are used on PostgreSQL only.
+``secret_key`` the data keys that encrypt properties, each wrapped by a key of the environment.
 ``info``       one row about the database itself.
 
 Times are microseconds since 1970, UTC, by the database's clock. No foreign keys: they would
@@ -53,6 +54,7 @@ __all__ = [
     "owned",
     "pin",
     "relation",
+    "secret_key",
     "staged",
 ]
 
@@ -209,6 +211,15 @@ operation = Table(
         postgresql_where=text("key IS NOT NULL"),
         sqlite_where=text("key IS NOT NULL"),
     ),
+    # what led to an entity at a position
+    Index(
+        "operation_other",
+        "other_id",
+        "kind",
+        "seq",
+        postgresql_where=text("other_id IS NOT NULL"),
+        sqlite_where=text("other_id IS NOT NULL"),
+    ),
     Index(
         "operation_pending",
         "entity_id",
@@ -329,4 +340,14 @@ consumer = Table(
     Column("created_at", _Id, nullable=False),
     Column("moved_at", _Id, nullable=False),
     PrimaryKeyConstraint("name", name="consumer_pkey"),
+)
+
+secret_key = Table(
+    "secret_key",
+    metadata,
+    Column("number", Integer, nullable=False, autoincrement=False),
+    Column("wrapped", Text),  # none: a rotation destroyed it
+    Column("wrapper", Text, nullable=False),  # the name of the environment's key that wraps it
+    Column("created_at", _Id, nullable=False),
+    PrimaryKeyConstraint("number", name="secret_key_pkey"),
 )

@@ -26,7 +26,6 @@ MUTANTS = {
     "members_in_lookahead": "the writer looks at the members before it reads the generation",
     "no_margin": "the writer waits for the ttl only, although clocks drift",
     "evict_whatever": "the writer evicts without comparing the renewals that it saw",
-    "renewal_not_durable": "a renewal need not be on disk before its answer counts",
     "monotonic_only": "the read looks at the monotonic clock only",
     "no_gate": "a writer that saw no members never looks again",
 }
@@ -218,7 +217,7 @@ def _acknowledge(world: World, member: Member, me: str, snapshot: Snapshot, rene
         return False
     xid = db.begin()
     db.now.members[key] = (row[0] + renew, snapshot)
-    db.end(xid, durable=renew and world.setting.mutant != "renewal_not_durable")
+    db.end(xid, durable=renew)
     return True
 
 
