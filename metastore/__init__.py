@@ -9,6 +9,7 @@ from metastore.columns.column import Column
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
+    CacheFenced,
     DeadlineExceeded,
     DropPending,
     EntityAlreadyExists,
@@ -124,6 +125,7 @@ __all__ = [
     "BackendRefused",
     "BackendUnavailable",
     "Cache",
+    "CacheFenced",
     "CacheStats",
     "CancelJob",
     "Catalog",

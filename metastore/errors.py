@@ -18,6 +18,7 @@ from metastore.plain import plain
 __all__ = [
     "BackendRefused",
     "BackendUnavailable",
+    "CacheFenced",
     "DeadlineExceeded",
     "DropPending",
     "EntityAlreadyExists",
@@ -370,6 +371,18 @@ def outcome_forgotten(operation_id: UUID) -> OutcomeUnknown:
         f"operation {operation_id} may or may not have been applied: gc has deleted what was written down about it "
         "during the call; look at what it would have changed, and run gc with a retention above all deadlines",
     )
+
+
+class CacheFenced(MetastoreError):
+    """The process does not know what others have changed: the lease of its cache is over, and not renewed yet.
+
+    Nothing was read. Only stores with ``Cache("lease", when_fenced="raise")`` raise it. Next step: try again later; the
+    cache joins again by itself as soon as the database answers.
+    """
+
+    code = "cache_fenced"
+    http_status = 503
+    retry_after = 1.0
 
 
 class BackendUnavailable(MetastoreError):

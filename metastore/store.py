@@ -101,7 +101,7 @@ class Store(Managers):
         self._admins = admins
         session = Session(backend, clock, policy, Call(principal).principal)
         session.combiner = Combiner.of(session)
-        self._cache = StoreCache(None if cache is None else cached(session, cache))
+        self._cache = StoreCache(None if cache is None else cached(session, cache), backend)
         session.cache = self._cache.used
         session.seals = Seals(backend)
         self._stand_on(session)
@@ -412,6 +412,8 @@ class Store(Managers):
     def close(self) -> None:
         """Release the leases that this store renews, and close all connections."""
         self.leases.close()
+        if self._cache.used is not None:
+            self._cache.used.close()
         if self._hints is not None:
             self._hints.close()
         self._session.backend.close()

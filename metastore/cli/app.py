@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from metastore.cli import (
     alter,
+    cache,
     crawl,
     crawls,
     create,
@@ -112,6 +113,7 @@ for _commands in (
     crawls,
     drops,
     leases,
+    cache,
     transfer,
     loadtest,
     serve,

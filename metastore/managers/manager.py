@@ -88,6 +88,11 @@ class Manager(Generic[E]):
 
     def load(self, target: Target, *, version: int | None = None) -> E:
         """Return the entity as it is now, or as it was at ``version``. Raises EntityNotFound."""
+        cache = self._session.cache
+        if cache is not None and version is None:
+            kept = cache.held(self._kind.name, target if target.__class__ is str else self._reader.kept_as(target))
+            if kept is not None and kept.__class__ is not tuple:
+                return cast(E, kept)
         return timed(self._session, "load", self._reader.load, target, version)
 
     def load_many(self, paths: Iterable[Path]) -> list[E | None]:
@@ -96,6 +101,11 @@ class Manager(Generic[E]):
 
     def exists(self, path: Path) -> bool:
         """Whether a live entity of this kind is at ``path``."""
+        cache = self._session.cache
+        if cache is not None:
+            kept = cache.held(self._kind.name, path if path.__class__ is str else self._reader.kept_as(path))
+            if kept is not None:
+                return kept.__class__ is not tuple
         return timed(self._session, "exists", self._reader.exists, path)
 
     def list(

@@ -66,6 +66,8 @@ COMMANDS: tuple[tuple[int, str], ...] = (
     (0, f"lease audit {LEASE}"),
     (0, f"lease break {LEASE}"),
     (0, "lease run nightly -- true"),
+    (0, "cache members"),
+    (1, "cache evict 1"),
     (1, f"show {TABLE}_and_of_the_southern"),
 )
 """The exit code, and the words. FOLDER is a folder of files; a lease's name is one word of the command."""

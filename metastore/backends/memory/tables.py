@@ -187,7 +187,9 @@ class MemorySnapshot:
             "entity": lambda: [{"id": i, **body._asdict()} for i, body in tables.bodies.items()],
             "owned": lambda: [row._asdict() for row in tables.owned.values()],
             "relation": lambda: [row._asdict() for row in tables.relations.values()],
-            "operation": lambda: [step._asdict() for step in tables.steps],
+            "operation": lambda: [{**step._asdict(), "generation": None} for step in tables.steps],
+            "cache_member": list,  # a lease cache is for PostgreSQL only
+            "cache_announcement": list,
             "lease": lambda: [{**r._asdict(), "took_over": (r.id, r.token) in overs} for r in tables.leases.values()],
             "lease_waiter": lambda: [
                 {"name": n, "ticket": t, "owner": owner, "alive_until": u} for (n, t), (owner, u) in waiters
