@@ -26,6 +26,9 @@ from metastore.errors import (
     PoolExhausted,
     RetriesExhausted,
     ScopeFrozen,
+    SecretDamaged,
+    SecretKeyMissing,
+    SecretKeyWrong,
     StoreClosed,
     UnreadableRow,
     VersionConflict,
@@ -45,6 +48,8 @@ from metastore.kinds.function.changes import (
 )
 from metastore.kinds.function.document import Definition, Implementation
 from metastore.kinds.function.kind import Function
+from metastore.kinds.job.run import CancelJob, FinishJob, Job, StartJob
+from metastore.kinds.job.template import JobTemplate, SetTemplate
 from metastore.kinds.json_schema import json_schema
 from metastore.kinds.metalake import Metalake
 from metastore.kinds.model.changes import RemoveUri, SetUri
@@ -117,6 +122,7 @@ __all__ = [
     "BackendUnavailable",
     "Cache",
     "CacheStats",
+    "CancelJob",
     "Catalog",
     "Change",
     "Collected",
@@ -136,6 +142,7 @@ __all__ = [
     "Exported",
     "Field",
     "Fileset",
+    "FinishJob",
     "Function",
     "Grant",
     "Group",
@@ -145,6 +152,8 @@ __all__ = [
     "Imported",
     "Index",
     "InvalidArgument",
+    "Job",
+    "JobTemplate",
     "Kind",
     "Lag",
     "Lease",
@@ -186,6 +195,9 @@ __all__ = [
     "Schema",
     "ScopeFrozen",
     "Secret",
+    "SecretDamaged",
+    "SecretKeyMissing",
+    "SecretKeyWrong",
     "SetAllowedValues",
     "SetAutoIncrement",
     "SetColumnComment",
@@ -203,8 +215,10 @@ __all__ = [
     "SetProperty",
     "SetRepresentation",
     "SetSupports",
+    "SetTemplate",
     "SetUri",
     "Snapshot",
+    "StartJob",
     "Statistic",
     "Stats",
     "Store",

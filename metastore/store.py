@@ -41,6 +41,8 @@ from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
 from metastore.managers.reveal import entity_of, reveal
+from metastore.managers.rotation import SecretStore
+from metastore.managers.sealing import Seals
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path, clean_name
@@ -100,6 +102,7 @@ class Store(Managers):
         session.combiner = Combiner.of(session)
         self._cache = StoreCache(None if cache is None else cached(session, cache))
         session.cache = self._cache.used
+        session.seals = Seals(backend)
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
         self._hints = Hints(backend, session.metrics, clock) if url.get_backend_name() == "postgresql" else None
@@ -108,6 +111,7 @@ class Store(Managers):
         super().__init__(session)
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
         self.consumers = Consumers(session)
+        self.secrets = SecretStore(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
         """Return a view of the store for one request, with its own principal and deadline of each call (seconds).
@@ -131,7 +135,7 @@ class Store(Managers):
         who = _who(user)
         if who.name in self._admins and who.lake is None and who.id is None:
             return self.bind(principal=who.name)
-        return _UserView(self, self._session.as_user(Access(self._session.backend, who)))
+        return _UserView(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
         """Return whether a user has a privilege on an object now, and the rules that decide. It changes nothing.
@@ -256,8 +260,9 @@ class Store(Managers):
     ) -> Iterator[Entity]:
         """Yield the entities below ``under`` (None: all) of this kind, name and properties, in no promised order.
 
-        ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. An index
-        serves a glob that begins with plain text. An entity matches if it has all of ``properties``.
+        ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. Below a
+        catalog that folds case it is compared without case. An index serves a glob that begins with plain text, except
+        below such a catalog. An entity matches if it has all of ``properties``.
         ``recursive=False``: direct children only. Each page that it reads is true at one instant. Raises
         EntityNotFound, InvalidArgument.
         """

@@ -22,6 +22,8 @@ from metastore.kinds.entity import Change, Entity, Version
 from metastore.kinds.fileset import Fileset
 from metastore.kinds.function.document import Definition
 from metastore.kinds.function.kind import Function
+from metastore.kinds.job.run import Job
+from metastore.kinds.job.template import JobTemplate
 from metastore.kinds.metalake import Metalake
 from metastore.kinds.model.kind import Model
 from metastore.kinds.model.version import ModelVersion
@@ -46,6 +48,7 @@ from metastore.managers.create import IfExists
 from metastore.managers.options import BulkOptions, CallOptions, CreateOptions
 from metastore.managers.owned import Row
 from metastore.managers.page import Page
+from metastore.managers.rotation import Rotated, Scrubbed
 from metastore.managers.sources import NewTable
 from metastore.managers.statistics import Value
 from metastore.managers.target import Target
@@ -74,6 +77,8 @@ class AsyncStore:
     filesets: AsyncFilesets
     functions: AsyncFunctions
     groups: AsyncGroups
+    job_templates: AsyncJobTemplates
+    jobs: AsyncJobs
     leases: AsyncStoreLeases
     metalakes: AsyncMetalakes
     models: AsyncModels
@@ -82,6 +87,7 @@ class AsyncStore:
     policies: AsyncPolicies
     roles: AsyncRoles
     schemas: AsyncFreezableSchemas
+    secrets: AsyncSecretStore
     sources: AsyncSources
     statistics: AsyncStatistics
     tables: AsyncTables
@@ -195,6 +201,8 @@ class AsyncTransaction:
     filesets: AsyncFilesets
     functions: AsyncFunctions
     groups: AsyncGroups
+    job_templates: AsyncJobTemplates
+    jobs: AsyncJobs
     metalakes: AsyncMetalakes
     models: AsyncModels
     owners: AsyncOwners
@@ -223,6 +231,8 @@ class AsyncFreeze:
     filesets: AsyncFilesets
     functions: AsyncFunctions
     groups: AsyncGroups
+    job_templates: AsyncJobTemplates
+    jobs: AsyncJobs
     metalakes: AsyncMetalakes
     models: AsyncModels
     owners: AsyncOwners
@@ -1180,6 +1190,126 @@ class AsyncRoles:
     ) -> bool: ...
     async def unassign(self, role: Target, frm: Target, **options: Unpack[CallOptions]) -> bool: ...
 
+class AsyncJobTemplates:
+    async def alter(
+        self, target: Target, *changes: EntityChange, expected_version: int | None = ..., **options: Unpack[CallOptions]
+    ) -> JobTemplate: ...
+    async def create(
+        self,
+        path: Path,
+        *,
+        type: str,
+        executable: str,
+        arguments: Iterable[str] = ...,
+        environments: Mapping[str, str] = ...,
+        custom_fields: Mapping[str, str] = ...,
+        scripts: Iterable[str] = ...,
+        class_name: str | None = ...,
+        jars: Iterable[str] = ...,
+        files: Iterable[str] = ...,
+        archives: Iterable[str] = ...,
+        configs: Mapping[str, str] = ...,
+        **options: Unpack[CreateOptions],
+    ) -> JobTemplate: ...
+    async def create_many(
+        self,
+        parent: Target | None,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        if_exists: IfExists = ...,
+        **options: Unpack[BulkOptions],
+    ) -> int: ...
+    async def drop(
+        self, target: Target, *, cascade: bool = ..., expected_version: int | None = ..., **options: Unpack[CallOptions]
+    ) -> bool: ...
+    def dropped(
+        self, parent: Target | None = ..., *, page_size: int = ..., unreadable: Unreadable | None = ...
+    ) -> Stream[JobTemplate]: ...
+    async def dropped_page(
+        self, parent: Target | None = ..., *, size: int = ..., token: str | None = ..., prefix: str | None = ...
+    ) -> Page[JobTemplate]: ...
+    async def exists(self, path: Path) -> bool: ...
+    def history(self, target: Target, *, unreadable: Unreadable | None = ...) -> Stream[Version]: ...
+    async def history_page(self, target: Target, *, size: int = ..., token: str | None = ...) -> Page[Version]: ...
+    def list(
+        self, parent: Target | None = ..., *, page_size: int = ..., unreadable: Unreadable | None = ...
+    ) -> Stream[JobTemplate]: ...
+    async def load(self, target: Target, *, version: int | None = ...) -> JobTemplate: ...
+    async def load_many(self, paths: Iterable[Path]) -> builtins.list[JobTemplate | None]: ...
+    def names(self, parent: Target | None = ..., *, page_size: int = ...) -> Stream[str]: ...
+    async def names_page(
+        self, parent: Target | None = ..., *, size: int = ..., token: str | None = ..., prefix: str | None = ...
+    ) -> Page[str]: ...
+    async def page(
+        self, parent: Target | None = ..., *, size: int = ..., token: str | None = ..., prefix: str | None = ...
+    ) -> Page[JobTemplate]: ...
+    async def purge(self, target: Target, **options: Unpack[CallOptions]) -> bool: ...
+    async def rename(
+        self, target: Target, to: Path, *, expected_version: int | None = ..., **options: Unpack[CallOptions]
+    ) -> JobTemplate: ...
+    async def restore(
+        self, path: Path, *, id: int | None = ..., to: Path | None = ..., **options: Unpack[CallOptions]
+    ) -> JobTemplate: ...
+
+class AsyncJobs:
+    async def alter(
+        self, target: Target, *changes: EntityChange, expected_version: int | None = ..., **options: Unpack[CallOptions]
+    ) -> Job: ...
+    async def cancel(self, target: Target, **options: Unpack[CallOptions]) -> Job: ...
+    async def create(
+        self,
+        path: Path,
+        *,
+        template: str,
+        type: str = ...,
+        command: Mapping[str, Any] = ...,
+        conf: Mapping[str, Any] = ...,
+        status: str = ...,
+        started_at: int | None = ...,
+        finished_at: int | None = ...,
+        execution_id: str | None = ...,
+        **options: Unpack[CreateOptions],
+    ) -> Job: ...
+    async def create_many(
+        self,
+        parent: Target | None,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        if_exists: IfExists = ...,
+        **options: Unpack[BulkOptions],
+    ) -> int: ...
+    async def drop(
+        self, target: Target, *, cascade: bool = ..., expected_version: int | None = ..., **options: Unpack[CallOptions]
+    ) -> bool: ...
+    def dropped(
+        self, parent: Target | None = ..., *, page_size: int = ..., unreadable: Unreadable | None = ...
+    ) -> Stream[Job]: ...
+    async def dropped_page(
+        self, parent: Target | None = ..., *, size: int = ..., token: str | None = ..., prefix: str | None = ...
+    ) -> Page[Job]: ...
+    async def exists(self, path: Path) -> bool: ...
+    def history(self, target: Target, *, unreadable: Unreadable | None = ...) -> Stream[Version]: ...
+    async def history_page(self, target: Target, *, size: int = ..., token: str | None = ...) -> Page[Version]: ...
+    def list(
+        self, parent: Target | None = ..., *, page_size: int = ..., unreadable: Unreadable | None = ...
+    ) -> Stream[Job]: ...
+    async def load(self, target: Target, *, version: int | None = ...) -> Job: ...
+    async def load_many(self, paths: Iterable[Path]) -> builtins.list[Job | None]: ...
+    def names(self, parent: Target | None = ..., *, page_size: int = ...) -> Stream[str]: ...
+    async def names_page(
+        self, parent: Target | None = ..., *, size: int = ..., token: str | None = ..., prefix: str | None = ...
+    ) -> Page[str]: ...
+    async def page(
+        self, parent: Target | None = ..., *, size: int = ..., token: str | None = ..., prefix: str | None = ...
+    ) -> Page[Job]: ...
+    async def purge(self, target: Target, **options: Unpack[CallOptions]) -> bool: ...
+    async def rename(
+        self, target: Target, to: Path, *, expected_version: int | None = ..., **options: Unpack[CallOptions]
+    ) -> Job: ...
+    async def restore(
+        self, path: Path, *, id: int | None = ..., to: Path | None = ..., **options: Unpack[CallOptions]
+    ) -> Job: ...
+
 class AsyncOwners:
     async def of(self, target: Target, *, kind: str | None = ...) -> User | Group | None: ...
     def owned_by(self, owner: Target) -> Stream[Entity]: ...
@@ -1387,6 +1517,10 @@ class AsyncConsumers:
     async def drop(self, name: str) -> bool: ...
     async def get(self, name: str, *, start: str = ...) -> AsyncConsumer: ...
     async def list(self) -> builtins.list[AsyncConsumer]: ...
+
+class AsyncSecretStore:
+    async def rotate(self, *, reencrypt: bool = ...) -> Rotated: ...
+    async def scrub(self) -> Scrubbed: ...
 
 class AsyncConsumer:
     async def commit(self, position: str) -> None: ...

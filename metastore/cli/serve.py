@@ -13,6 +13,9 @@ from metastore.errors import InvalidArgument
 
 __all__ = ["register"]
 
+_WORKERS = 2
+"""How many jobs a server runs at once that only this machine reaches."""
+
 
 def serve(
     ctx: typer.Context,
@@ -39,11 +42,30 @@ def serve(
     ] = None,
     iceberg: Annotated[bool, typer.Option("--iceberg", help="Speak the Iceberg REST protocol, below /iceberg.")] = True,
     gravitino: Annotated[bool, typer.Option("--gravitino", help="Speak Gravitino's REST API, below /api.")] = True,
+    job_workers: Annotated[
+        int | None,
+        typer.Option(
+            "--job-workers",
+            min=0,
+            max=64,
+            help="How many jobs it runs at once, as its own user; else 2, or 0 where clients are checked.",
+            show_default=False,
+        ),
+    ] = None,
+    reveal: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reveal",
+            metavar="PREFIX",
+            help="References that clients may get as credentials, such as env:LAKE_. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serve the store over HTTP until SIGTERM.
 
     Needs the extra [serve]. Without --token-file and --proxy-header nothing checks who a client is, and it listens on
-    loopback only.
+    loopback only. Jobs of Gravitino's API run commands as the user of this server.
     """
     try:
         from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)
@@ -53,7 +75,10 @@ def serve(
     places = dict(_place(text) for text in warehouse or [])
     with settings.open() as store:
         principals = serving.Principals(serving.tokens_of(token_file) if token_file else {}, proxy_header)
-        app = serving.application(store, warehouses=places, principals=principals)
+        workers = (0 if principals.authenticates else _WORKERS) if job_workers is None else job_workers
+        app = serving.application(
+            store, warehouses=places, principals=principals, job_workers=workers, reveals=reveal or ()
+        )
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
         write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
         serving.serve_application(app, host=host, port=port, authenticates=principals.authenticates)

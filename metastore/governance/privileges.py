@@ -98,6 +98,8 @@ _NEEDS: Final[Mapping[str, Needs]] = {
     "user": Needs(("manage_users",), ("manage_users",), ("manage_users",), ("manage_users",)),
     "group": Needs(("manage_groups",), ("manage_groups",), ("manage_groups",), ("manage_groups",)),
     "role": Needs(see=("manage_grants",), create=("create_role",)),
+    "job_template": Needs(see=("use_job_template",), create=("register_job_template",)),
+    "job": Needs(create=("run_job",)),
 }
 
 OWNED: Final = ("partition", "statistic", "model_version")
@@ -119,6 +121,7 @@ by an owner. The membership in a group needs ``manage_groups``."""
 _ANYWHERE = ("metalake", "catalog", "schema")
 _AT_METALAKE: Final = (
     *("create_catalog", "create_tag", "create_policy", "create_role", "manage_users", "manage_groups", "manage_grants"),
+    *("register_job_template", "run_job"),
 )
 
 

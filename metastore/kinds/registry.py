@@ -13,6 +13,8 @@ from metastore.kinds.crawl import CRAWL
 from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.fileset import FILESET
 from metastore.kinds.function.kind import FUNCTION
+from metastore.kinds.job.run import JOB
+from metastore.kinds.job.template import JOB_TEMPLATE
 from metastore.kinds.kind import Kind, OwnedKind
 from metastore.kinds.metalake import METALAKE
 from metastore.kinds.model.kind import MODEL
@@ -36,6 +38,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         *(METALAKE, CATALOG, SCHEMA, TABLE, VIEW, FILESET, TOPIC, MODEL, FUNCTION),
         *(TAG, POLICY, USER, GROUP, ROLE),
+        *(JOB_TEMPLATE, JOB),
     )
 }
 OWNED_KINDS: dict[str, OwnedKind] = {

@@ -12,6 +12,7 @@ from metastore.managers.access import Groups, Owners, Roles, Users
 from metastore.managers.builtin import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
 from metastore.managers.declared import DeclaredManager
 from metastore.managers.governance import Policies, Tags
+from metastore.managers.jobs import Jobs, JobTemplates
 from metastore.managers.manager import Manager
 from metastore.managers.models import Models
 from metastore.managers.owned import Partitions
@@ -47,6 +48,8 @@ class Managers:
         self.users = Users(session, KINDS["user"])
         self.groups = Groups(session, KINDS["group"])
         self.roles = Roles(session, KINDS["role"])
+        self.job_templates = JobTemplates(session, KINDS["job_template"])
+        self.jobs = Jobs(session, KINDS["job"])
         self.owners = Owners(session)
         self.partitions = Partitions(session)
         self.statistics = Statistics(session)

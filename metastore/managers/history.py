@@ -11,6 +11,7 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.change import decode
 from metastore.kinds.entity import Change, Entity, Version, utc
 from metastore.kinds.kind import Kind
+from metastore.kinds.secret import masked
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import NumberedSource, page_after
 from metastore.managers.target import Target, find, names_of
@@ -100,7 +101,7 @@ def _fields(step: Step, origin: Origin) -> dict[str, Any]:
         "action": step.action,
         "path_before": step.path_before,
         "path_after": step.path_after,
-        "changes": decode(json.loads(changes)) if changes and changes != "[]" else (),
+        "changes": decode(json.loads(masked(changes))) if changes and changes != "[]" else (),
         "entity": entity_at(step, origin=origin),
     }
 

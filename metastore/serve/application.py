@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from metastore.errors import MetastoreError
+from metastore.jobs import WorkerPool
 from metastore.serve.gravitino.protocol import gravitino_protocol
 from metastore.serve.iceberg.protocol import iceberg_protocol
 from metastore.serve.iceberg.warehouses import Warehouses
@@ -32,12 +33,15 @@ def application(
     warehouses: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
     principals: Principals | None = None,
+    job_workers: int = 0,
+    reveals: Sequence[str] = (),
 ) -> Starlette:
     """Return the application of an open store. It closes the store when the server stops.
 
     ``warehouses``: from ``metalake.catalog`` to the folder or bucket of its tables; metalake and catalog are made where
     they are missing. ``properties`` are those of PyIceberg's file systems. ``principals`` says who a client is; without
-    it nothing is checked. Raises InvalidArgument.
+    it nothing is checked. ``job_workers``: how many jobs this server runs at once, with its own rights. ``reveals``:
+    how references to secrets begin that clients get as credentials, such as ``env:LAKE_``. Raises InvalidArgument.
     """
     catalogs = Warehouses(store, warehouses or {}, properties or {})
     asked_by = principals or Principals()
@@ -54,7 +58,8 @@ def application(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
+        with WorkerPool(store, workers=job_workers) if job_workers else nullcontext():
+            yield
         await run_in_threadpool(store.close)
 
     return Starlette(
@@ -63,7 +68,7 @@ def application(
             Route("/healthz", health),
             Route("/metrics", metrics),
             Mount("/iceberg", iceberg_protocol(catalogs, asked_by)),
-            Mount("/api", gravitino_protocol(store, asked_by)),
+            Mount("/api", gravitino_protocol(store, asked_by, reveals)),
         ],
     )
 

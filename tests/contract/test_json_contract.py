@@ -63,6 +63,9 @@ def _full(ground: Ground) -> Iterator[Entity | Owned]:
     yield store.users.create(("m", "ann@corp.com"), external_id="1")
     yield store.groups.create("m.g")
     yield store.roles.create("m.r")
+    yield store.job_templates.create("m.say", type="shell", executable="echo", arguments=["{{word}}"])
+    job = store.jobs.create("m.run", template="say", command={"executable": "echo", "arguments": ["hello"]})
+    yield store.jobs.alter(job, ms.StartJob("worker", 3, 5))
     panels = [{"name": "p", "query": "SELECT 1"}]
     yield store.manager("board").create("m.c.two.board", owner="ada", panels=panels)
     yield store.manager("note").create("m.c.two.board.note", text="hello")

@@ -5,11 +5,21 @@ It imports nothing of this project, and ends with a failed assertion where the c
 
 # mypy: ignore-errors
 import sys
+import time
 
 from gravitino import Catalog, Fileset, FilesetChange, GravitinoAdminClient, GravitinoClient, NameIdentifier
 from gravitino.api.authorization.owner import Owner
 from gravitino.api.authorization.privileges import Privileges
 from gravitino.api.authorization.securable_objects import SecurableObjects
+from gravitino.api.function.function_change import FunctionChange
+from gravitino.api.function.function_definition import FunctionDefinitions
+from gravitino.api.function.function_impl import FunctionImpl
+from gravitino.api.function.function_param import FunctionParams
+from gravitino.api.function.function_type import FunctionType
+from gravitino.api.function.sql_impl import SQLImpl
+from gravitino.api.job.job_handle import JobHandle
+from gravitino.api.job.job_template_change import JobTemplateChange, ShellTemplateUpdate
+from gravitino.api.job.shell_job_template import ShellJobTemplate
 from gravitino.api.metadata_object import MetadataObject
 from gravitino.api.metadata_objects import MetadataObjects
 from gravitino.api.model_change import ModelChange
@@ -21,8 +31,14 @@ from gravitino.api.tag.tag_change import TagChange
 from gravitino.exceptions.base import (
     CatalogInUseException,
     CatalogNotInUseException,
+    FunctionAlreadyExistsException,
+    InUseException,
+    JobTemplateAlreadyExistsException,
     MetalakeAlreadyExistsException,
     NonEmptySchemaException,
+    NoSuchFunctionException,
+    NoSuchJobException,
+    NoSuchJobTemplateException,
     NoSuchSchemaException,
     NoSuchTableException,
     NotEmptyException,
@@ -142,6 +158,75 @@ def permitted(client):
     )
 
 
+def functions(client):
+    catalog = client.load_catalog("cat").as_function_catalog()
+    name, x = NameIdentifier.of("s", "plus"), FunctionParams.of("x", Types.IntegerType.get(), "a number")
+    spark = SQLImpl.builder().with_runtime_type(FunctionImpl.RuntimeType.SPARK).with_sql("x + 1").build()
+    trino = SQLImpl.builder().with_runtime_type(FunctionImpl.RuntimeType.TRINO).with_sql("x + 2").build()
+    one = FunctionDefinitions.of([x], Types.IntegerType.get(), [spark])
+    made = catalog.register_function(name, "adds one", FunctionType.SCALAR, True, [one])
+    assert (made.name(), made.deterministic(), made.definitions()[0].impls()[0].sql()) == ("plus", True, "x + 1")
+    raises(FunctionAlreadyExistsException, catalog.register_function, name, "", FunctionType.SCALAR, True, [one])
+    changed = catalog.alter_function(name, FunctionChange.add_impl([x], trino), FunctionChange.update_comment("adds"))
+    assert changed.comment() == "adds"
+    assert [impl.sql() for impl in changed.definitions()[0].impls()] == ["x + 1", "x + 2"]
+    changed = catalog.alter_function(name, FunctionChange.remove_impl([x], FunctionImpl.RuntimeType.SPARK))
+    assert [impl.sql() for impl in changed.definitions()[0].impls()] == ["x + 2"]
+    assert [one.name() for one in catalog.list_functions(Namespace.of("s"))] == ["plus"]
+    assert [one.comment() for one in catalog.list_function_infos(Namespace.of("s"))] == ["adds"]
+    assert (catalog.drop_function(name), catalog.drop_function(name)) == (True, False)
+    raises(NoSuchFunctionException, catalog.get_function, name)
+
+
+def ended(client, job):
+    while client.get_job(job.job_id()).job_status() in (JobHandle.Status.QUEUED, JobHandle.Status.STARTED):
+        time.sleep(0.05)
+    return client.get_job(job.job_id()).job_status()
+
+
+def jobs(client):
+    template = (
+        ShellJobTemplate.builder()
+        .with_name("say")
+        .with_comment("says it")
+        .with_executable("/bin/sh")
+        .with_arguments(["-c", "test {{word}} = hello"])
+        .with_environments({"WORD": "{{word}}"})
+        .build()
+    )
+    client.register_job_template(template)
+    raises(JobTemplateAlreadyExistsException, client.register_job_template, template)
+    assert client.get_job_template("say") == template
+    assert [one.name for one in client.list_job_templates()] == ["say"]
+    job = client.run_job("say", {"word": "hello"})
+    assert ended(client, job) == JobHandle.Status.SUCCEEDED
+    other = client.run_job("say", {"word": "bye"})
+    assert ended(client, other) == JobHandle.Status.FAILED
+    assert {one.job_id() for one in client.list_jobs("say")} == {job.job_id(), other.job_id()}
+    raises(NoSuchJobTemplateException, client.run_job, "none", {})
+    raises(NoSuchJobException, client.get_job, "job-0")
+    update = ShellTemplateUpdate(new_executable="/bin/sleep", new_arguments=["60"])
+    changes = [JobTemplateChange.rename("nap"), JobTemplateChange.update_template(update)]
+    changed = client.alter_job_template("say", *changes)
+    assert (changed.name, changed.executable, changed.arguments) == ("nap", "/bin/sleep", ["60"])
+    napping = client.run_job("nap", {})
+    raises(InUseException, client.delete_job_template, "nap")
+    client.cancel_job(napping.job_id())
+    while client.get_job(napping.job_id()).job_status() != JobHandle.Status.CANCELLED:
+        time.sleep(0.05)
+    assert (client.delete_job_template("nap"), client.delete_job_template("nap")) == (True, False)
+
+
+def credentials(client):
+    keys = {"s3-access-key-id": "AK", "s3-secret-access-key": "secret:env:METASTORE_TEST_S3_KEY"}
+    catalog = client.create_catalog(
+        *("keys", Catalog.Type.FILESET, "fileset", ""),
+        {"location": "s3://b/x", "credential-providers": "s3-secret-key,s3-token", **keys},
+    )
+    (found,) = catalog.support_credentials().get_credentials()
+    assert (found.access_key_id(), found.secret_access_key(), found.expire_time_in_ms()) == ("AK", "s3cr3t", 0)
+
+
 def main(uri):
     admin = GravitinoAdminClient(uri=uri)
     admin.create_metalake("lake", "a lake", {"k": "v"})
@@ -154,6 +239,9 @@ def main(uri):
     models(client)
     governed(client, catalog)
     permitted(client)
+    functions(client)
+    jobs(client)
+    credentials(client)
     assert admin.drop_metalake("lake", True) is True
 
 

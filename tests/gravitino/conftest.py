@@ -47,7 +47,8 @@ class Api:
 @contextmanager
 def serving(store: ms.Store) -> Iterator[Api]:
     """Serve a store in a thread of the test."""
-    config = uvicorn.Config(application(store), port=0, log_level="error", timeout_graceful_shutdown=5)
+    app = application(store, job_workers=2, reveals=["env:METASTORE_TEST_"])
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -97,7 +97,7 @@ def test_every_mutation_shows_its_options() -> None:
 
 def test_no_method_hides_its_options(store: ms.Store) -> None:
     managers = [value for value in vars(store).values() if isinstance(value, Manager | OwnedManager)]
-    assert len(managers) == 18
+    assert len(managers) == 20
     for manager in [*managers, store.manager("table")]:
         for name, method in inspect.getmembers(manager, inspect.ismethod):
             if not name.startswith("_"):

@@ -91,6 +91,15 @@ STRATEGIES: dict[type[EntityChange], st.SearchStrategy[Any]] = {
     ms.SetContent: st.builds(ms.SetContent, st.dictionaries(filled, texts | st.integers(), max_size=3)),
     ms.SetEnabled: st.builds(ms.SetEnabled, st.booleans()),
     ms.SetSupports: st.builds(ms.SetSupports, st.sampled_from(((), ("table",), ("table", "schema")))),
+    ms.SetTemplate: st.builds(
+        ms.SetTemplate,
+        st.fixed_dictionaries({"executable": filled}, optional={"arguments": st.lists(texts), "class_name": comments}),
+    ),
+    ms.StartJob: st.builds(
+        ms.StartJob, texts, st.integers(), st.integers(), dead_worker=comments, dead_token=st.integers()
+    ),
+    ms.FinishJob: st.builds(ms.FinishJob, texts, st.integers(), st.integers(), texts, st.none() | st.integers(), texts),
+    ms.CancelJob: st.builds(ms.CancelJob, st.integers()),
     ms.SetExternalId: st.builds(ms.SetExternalId, comments),
     SetLatestVersion: st.builds(SetLatestVersion, st.integers(1, 99)),
     SetAlias: st.builds(SetAlias, names, st.integers(1, 99)),

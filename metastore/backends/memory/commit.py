@@ -40,6 +40,7 @@ from metastore.port.commit import (
     Write,
 )
 from metastore.port.leases import PUBLISHED, STAGED, fences
+from metastore.port.noted import note_of
 from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
@@ -300,6 +301,11 @@ class _Applying:
             raise PreconditionFailed("self", old.id, old.version)
         return old
 
+    def _note(self) -> str | None:
+        """Return what the next row keeps of that on which the commit rests: the first all, the others the leases."""
+        commit = self._commit
+        return note_of(commit) if self._ordinal == 0 else fences(commit.leases) if commit.leases else None
+
     def _audit(self) -> tuple[str | None, int]:
         return self._commit.principal, self._now
 
@@ -330,7 +336,7 @@ class _Applying:
             created_by=None,
             created_at=None,
             digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
-            fences=fences(commit.leases) if commit.leases else None,
+            fences=self._note(),
             other_id=other_id,
             other_path=event.other_path,
             **place,

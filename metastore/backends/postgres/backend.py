@@ -24,6 +24,7 @@ from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
 from metastore.backends.postgres.reads import PAST, PostgresReads
 from metastore.backends.postgres.restore import PostgresRestorer
+from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
@@ -51,6 +52,7 @@ from metastore.port.past import PastRows, Readers
 from metastore.port.records import Marked, Origin, Pending, Record, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
+from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = ["PostgresBackend"]
@@ -71,6 +73,7 @@ _FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
   WHERE forgotten < %(before)s::bigint OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1"""
 _RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {DURABLE}"
 """Draws ids. Durable: after a crash the server must not give the same ids to another client."""
+_SCOPES = "SELECT id, scope_version FROM guard WHERE id = ANY(%(ids)s::bigint[])"
 _log = logging.getLogger("metastore")
 
 
@@ -94,21 +97,25 @@ class PostgresBackend(PostgresReads):
                     [*preludes(commit), alter.statement(commit, write)], lambda row: alter.outcome(commit, write, row)
                 )
             if isinstance(write, Update) and exclusive.fits(commit, write):
-                return self._all(
+                return self._last(
                     [*preludes(commit), exclusive.statement(commit, write)],
-                    lambda rows: exclusive.outcome(commit, write, rows[0]),
+                    lambda row: exclusive.outcome(commit, write, row),
                     commit.patience,
                 )
         return self._all(
             [*preludes(commit), *batch.statements(commit)], lambda rows: batch.outcome(commit, rows), commit.patience
         )
 
-    def _last(self, statements: list[Statement], outcome: Callable[[Row], Outcome]) -> Outcome:
+    def _last(
+        self, statements: list[Statement], outcome: Callable[[Row], Outcome], patience: int | None = None
+    ) -> Outcome:
         """Send the statements, of which the last writes; return the outcome that its row, or an error, means."""
         if len(statements) > 1:
-            return self._all(statements, lambda rows: outcome(rows[0]))
+            return self._all(statements, lambda rows: outcome(rows[0]), patience)
         try:
             (row,) = self.pool.fetch(statements[0].text, statements[0].parameters)
+        except psycopg.errors.LockNotAvailable as error:
+            return self._failed(error) if patience is None else Conflicted("busy")
         except psycopg.Error as error:
             return self._failed(error)
         return outcome(row)
@@ -170,6 +177,9 @@ class PostgresBackend(PostgresReads):
         rows = self._rows(intents.PENDING_OF, parameters)
         chain = [row[2:] for row in rows if row[2] is not None]
         return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1])
+
+    def scopes(self, ids: Sequence[int]) -> dict[int, int]:
+        return dict(self._rows(_SCOPES, {"ids": list(ids)}))
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         rows = self._fetch(intents.TURN, {"id": entity_id, "own": operation_id})
@@ -282,6 +292,10 @@ class PostgresBackend(PostgresReads):
     @property
     def readers(self) -> Readers:
         return PostgresReaders(self._rows)
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        return PostgresSecretKeys(self._rows)
 
     def restorer(self) -> Restorer:
         return PostgresRestorer(self.pool)

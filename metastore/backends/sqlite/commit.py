@@ -43,6 +43,7 @@ from metastore.port.commit import (
     Write,
 )
 from metastore.port.leases import fences
+from metastore.port.noted import note_of
 from metastore.port.unreadable import damaged
 
 __all__ = [
@@ -400,7 +401,8 @@ class _Writer:
         seq = next_seq(self._connection)
         event, commit = write.event, self._commit
         digest = commit.caller.digest if commit.caller is not None and self._logged == 0 else None
-        held = fences(commit.leases) if commit.leases else None
+        leases = fences(commit.leases) if commit.leases else None
+        held = note_of(commit) if self._logged == 0 else leases
         self._run(
             """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
             time, path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold,

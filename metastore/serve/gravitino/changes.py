@@ -20,6 +20,7 @@ __all__ = [
     "DESCRIBED",
     "NAMED",
     "TABLE",
+    "Decide",
     "IfThere",
     "Readers",
     "Rename",
@@ -53,8 +54,15 @@ class Replace:
     fields: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Decide:
+    """Changes that depend on the entity as it is."""
+
+    changes: Callable[[Any], list[EntityChange]]
+
+
 Update = Mapping[str, Any]
-Step = EntityChange | Rename | IfThere | Replace
+Step = EntityChange | Rename | IfThere | Replace | Decide
 Readers = Mapping[str, Callable[[Update], Step | list[Step]]]
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from metastore.errors import EntityNotFound
 from metastore.kinds.change import EntityChange
 from metastore.serve.gravitino import reading
-from metastore.serve.gravitino.changes import Rename, Replace, Step, clean_properties, steps
+from metastore.serve.gravitino.changes import Decide, Rename, Replace, Step, clean_properties, steps
 from metastore.serve.gravitino.errors import InUse
 from metastore.serve.gravitino.resources import Resource
 from metastore.serve.gravitino.shapes import identifier
@@ -19,7 +19,7 @@ from metastore.serve.web import Answer, Call
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["alter", "create", "drop", "load", "names_of", "page", "set_in_use"]
+__all__ = ["alter", "apply", "create", "drop", "load", "names_of", "page", "set_in_use"]
 
 
 class _Create(BaseModel):
@@ -97,11 +97,12 @@ def alter(store: Store, resource: Resource, call: Call) -> Answer:
     if len(changes) == len(wanted):
         altered = store.manager(resource.kind).alter(names, *changes)
     else:
-        altered = store.run(lambda tx: _apply(tx.manager(resource.kind), names, wanted))
+        altered = store.run(lambda tx: apply(tx.manager(resource.kind), names, wanted))
     return _done({resource.kind: resource.shown(store, altered)})
 
 
-def _apply(manager: Any, names: tuple[str, ...], wanted: Sequence[Step]) -> Any:
+def apply(manager: Any, names: tuple[str, ...], wanted: Sequence[Step]) -> Any:
+    """Apply the steps one after the other, in a transaction; return the entity."""
     entity = manager.load(names)
     for one in wanted:
         if isinstance(one, EntityChange):
@@ -114,6 +115,8 @@ def _apply(manager: Any, names: tuple[str, ...], wanted: Sequence[Step]) -> Any:
             entity = manager.create(
                 names, if_exists="replace", comment=one.comment, properties=properties, **one.fields
             )
+        elif isinstance(one, Decide):
+            entity = manager.alter(names, *one.changes(entity))
         else:
             try:
                 entity = manager.alter(names, one.change)

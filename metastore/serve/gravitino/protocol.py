@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from metastore.serve.gravitino import access, entities, objects, places, versions
+from metastore.serve.gravitino import access, credentials, entities, jobs, objects, places, versions
 from metastore.serve.gravitino.errors import NotSupported, failed, unknown_route
 from metastore.serve.gravitino.resources import RESOURCES, Resource
 from metastore.serve.principals import Principals
@@ -22,10 +22,13 @@ VERSION: Final = "1.3.1"
 Handler = Callable[["Store", Call], Answer]
 
 
-def gravitino_protocol(store: Store, principals: Principals) -> Protocol:
-    """Return the protocol of a store, for requests whose principal is known."""
+def gravitino_protocol(store: Store, principals: Principals, reveals: Sequence[str] = ()) -> Protocol:
+    """Return the protocol of a store, for requests whose principal is known.
+
+    ``reveals``: how references begin whose secrets credentials may show.
+    """
     routes = [route("GET", "/version", _version)]
-    for method, path, kind, handler in _endpoints():
+    for method, path, kind, handler in [*_endpoints(), *credentials.endpoints(reveals)]:
         routes.append(_bound(store, method, path, kind, handler))
     return Protocol(routes, failed, unknown_route, principals)
 
@@ -35,7 +38,7 @@ def _endpoints() -> list[tuple[str, str, str, Handler]]:
     found: list[tuple[str, str, str, Handler]] = []
     for resource in RESOURCES:
         found += _of_resource(resource)
-    found += [*versions.ENDPOINTS, *objects.ENDPOINTS, *access.ENDPOINTS, *places.ENDPOINTS]
+    found += [*versions.ENDPOINTS, *objects.ENDPOINTS, *access.ENDPOINTS, *places.ENDPOINTS, *jobs.ENDPOINTS]
     found.append(("POST", "/metalakes/{metalake}/catalogs/testConnection", "catalog", _test_connection))
     return found
 

@@ -10,7 +10,7 @@ from metastore.columns.column import Column
 from metastore.kinds.change import SetComment
 from metastore.kinds.policy import SetContent, SetSupports
 from metastore.kinds.view.document import SQL
-from metastore.serve.gravitino import access, shapes
+from metastore.serve.gravitino import access, functions, shapes
 from metastore.serve.gravitino.changes import COMMON, DESCRIBED, NAMED, TABLE, Readers, Rename, Replace, Step
 from metastore.serve.gravitino.expressions import (
     default_text,
@@ -199,6 +199,7 @@ RESOURCES: Final = (
     Resource("fileset", "filesets", _SCHEMA, shapes.fileset, NAMED, _fileset),
     Resource("topic", "topics", _SCHEMA, shapes.named, DESCRIBED),
     Resource("model", "models", _SCHEMA, shapes.model, NAMED),
+    Resource("function", "functions", _SCHEMA, functions.shape, functions.UPDATES, functions.fields),
     Resource("view", "views", _SCHEMA, shapes.view, {**NAMED, "replaceView": _replace_view}, _view),
     Resource("tag", "tags", _METALAKE, shapes.named, NAMED, listed="names"),
     Resource("policy", "policies", _METALAKE, shapes.policy, _POLICY, _policy, listed="names"),

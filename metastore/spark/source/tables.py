@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from metastore.errors import InvalidArgument
 from metastore.feed.feed import position_of, steps_between
+from metastore.kinds.secret import masked
 from metastore.names import format_path
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads
@@ -145,9 +146,10 @@ def _audit(row: PastRow) -> dict[str, Any]:
 
 def _with_doc(row: PastRow, names: Sequence[str]) -> dict[str, Any]:
     """Return what all rows with a document have. It is parsed only for the columns that need it."""
-    told = _audit(row) | {"document": row.doc}
+    text = masked(row.doc)
+    told = _audit(row) | {"document": text}
     if "comment" in names or "properties" in names:
-        doc = json.loads(row.doc)
+        doc = json.loads(text)
         told |= {"comment": doc.get("comment"), "properties": list((doc.get("properties") or {}).items())}
     return told
 
@@ -179,9 +181,9 @@ def _step(step: Step, epoch: str) -> dict[str, Any]:
         "path_before": step.path_before,
         "path_after": step.path_after,
         "version": step.version,
-        "changes": step.changes,
+        "changes": None if step.changes is None else masked(step.changes),
         "time": step.time,
-        "document": step.doc,
+        "document": None if step.doc is None else masked(step.doc),
     }
 
 

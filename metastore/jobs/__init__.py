@@ -1,0 +1,14 @@
+"""Run jobs: fill templates in, claim what is queued, and run it on any of several servers.
+
+from metastore.jobs import WorkerPool, submit
+
+with WorkerPool(store, workers=2):
+job = submit(store, "lake.report", {"day": "2026-01-01"})
+"""
+
+from __future__ import annotations
+
+from metastore.jobs.pool import WorkerPool
+from metastore.jobs.submit import filled, submit
+
+__all__ = ["WorkerPool", "filled", "submit"]

@@ -1,0 +1,97 @@
+"""From a filled-in command to the words and the environment of a process, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import urllib.request
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from metastore.errors import InvalidArgument
+
+__all__ = ["environment", "words"]
+
+_FETCHING: Final = 60.0
+"""How long the server of a file may be silent (seconds)."""
+_HANDED_ON: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "JAVA_HOME")
+_FAMILIES: Final = ("LC_", "SPARK_", "HADOOP_", "PYSPARK_")
+
+
+def environment(command: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment of a job: what programs need of the server's own, and the template's.
+
+    The server's other variables stay with it: they may hold its secrets, such as METASTORE_URL.
+    """
+    own = {k: v for k, v in os.environ.items() if k in _HANDED_ON or k.startswith(_FAMILIES)}
+    return own | dict(command.get("environments") or {})
+
+
+def words(type: str, command: Mapping[str, Any], folder: Path) -> list[str]:
+    """Return the words of a job's command. Files that it names by file: or http: are brought into ``folder``.
+
+    Raises InvalidArgument for what cannot be fetched or found, OSError.
+    """
+    arguments = list(command.get("arguments") or ())
+    if type == "spark":
+        return [*_spark_submit(command), command["executable"], *arguments]
+    for script in command.get("scripts") or ():
+        _brought(script, folder)
+    return [_brought(command["executable"], folder), *arguments]
+
+
+def _brought(place: str, folder: Path) -> str:
+    """Return a path that can be run: as it is, or that of a file that was fetched."""
+    parts = urlsplit(place)
+    if parts.scheme == "":
+        if "/" in place and Path(place).exists():
+            _linked(Path(place), folder)
+        return place
+    target = folder / (Path(unquote(parts.path)).name or "file")
+    if parts.scheme == "file":
+        _linked(Path(unquote(parts.path)), folder)
+    elif parts.scheme in ("http", "https"):
+        try:
+            with urllib.request.urlopen(place, timeout=_FETCHING) as source, target.open("wb") as to:  # noqa: S310
+                shutil.copyfileobj(source, to)
+        except OSError as error:
+            raise InvalidArgument(f"{target.name} could not be fetched from {parts.hostname}: {error}") from None
+        target.chmod(0o700)
+    else:
+        raise InvalidArgument(f"a job's files are fetched from file:, http: or https:, not from {parts.scheme[:20]}:")
+    return str(target)
+
+
+def _linked(source: Path, folder: Path) -> None:
+    """Make a file visible in the job's folder, under its own name."""
+    if not source.exists():
+        raise InvalidArgument(f"this server has no file {source}")
+    target = folder / source.name
+    if not target.exists():
+        target.symlink_to(source.resolve())
+
+
+def _spark_submit(command: Mapping[str, Any]) -> list[str]:
+    found = [_spark_submit_path()]
+    if command.get("class_name"):
+        found += ["--class", command["class_name"]]
+    for part in ("jars", "files", "archives"):
+        if command.get(part):
+            found += [f"--{part}", ",".join(command[part])]
+    for key, value in (command.get("configs") or {}).items():
+        found += ["--conf", f"{key}={value}"]
+    return found
+
+
+def _spark_submit_path() -> str:
+    """Return spark-submit: of SPARK_HOME, of the PATH, or of the installed pyspark."""
+    home = os.environ.get("SPARK_HOME")
+    path = str(Path(home) / "bin" / "spark-submit") if home else shutil.which("spark-submit")
+    if path is None and (spec := find_spec("pyspark")) is not None and spec.origin:
+        path = str(Path(spec.origin).parent / "bin" / "spark-submit")
+    if path is None or not Path(path).exists():
+        raise InvalidArgument("this server has no spark-submit; set SPARK_HOME, or install pyspark")
+    return path

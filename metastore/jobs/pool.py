@@ -1,0 +1,147 @@
+"""A server's workers: threads that claim jobs and run them, under the server's seat.
+
+A claim is one commit: the job is still free, and gets this server's seat and token. So of several servers that see the
+same job one has it. A server that dies loses its seat when its lease is over, and its commands die with it (guard.py).
+After that the others may claim its jobs, and nothing that it writes later counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from metastore.clock import SYSTEM
+from metastore.errors import EntityNotFound, LeaseLost, MetastoreError, NotInUse, VersionConflict
+from metastore.jobs.queue import Queue
+from metastore.jobs.run import run
+from metastore.jobs.seat import living, take_seat
+from metastore.kinds.job.run import FinishJob, Job, StartJob
+from metastore.leases.lease import Lease
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["WorkerPool"]
+
+_LOOKS: Final = 0.25
+"""How often the pool looks for jobs (seconds), besides when :meth:`WorkerPool.wake` is called."""
+_AFTER_AN_ERROR: Final = 2.0
+_LOG = logging.getLogger("metastore.jobs")
+
+
+class WorkerPool:
+    """Runs jobs until it is closed: ``with WorkerPool(store, workers=2): …``.
+
+    ``workers``: how many jobs at once. ``ttl``: after how many seconds the jobs of a server that died are taken over;
+    the others see it up to half a second later. Close the pool before its store.
+    """
+
+    def __init__(self, store: Store, *, workers: int = 2, ttl: float = 6.0) -> None:
+        self._store, self._workers, self._ttl = store, workers, ttl
+        self._wake, self._closing = threading.Event(), threading.Event()
+        self._running: dict[int, str | None] = {}
+        """The jobs that run here, by their ids, and why they must end."""
+        self._guard = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name="metastore-jobs", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def wake(self) -> None:
+        """Look for jobs at once."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """End the commands that run here, and give the seat back: other servers run these jobs again, at once."""
+        self._closing.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _work(self) -> None:
+        with ThreadPoolExecutor(self._workers, "metastore-job") as threads:
+            while not self._closing.is_set():
+                try:
+                    self._work_on_a_seat(threads)
+                except MetastoreError as error:
+                    _LOG.warning("no jobs are run for now: %s", error)
+                    self._closing.wait(_AFTER_AN_ERROR)
+                except Exception:  # noqa: BLE001  (the server goes on without it, and tries again)
+                    _LOG.exception("no jobs are run for now")
+                    self._closing.wait(_AFTER_AN_ERROR)
+
+    def _work_on_a_seat(self, threads: ThreadPoolExecutor) -> None:
+        """Claim and run jobs until the seat is lost, or the pool closes."""
+        seat, queue = take_seat(self._store, self._ttl), Queue(self._store)
+        try:
+            while not self._closing.is_set() and not seat.is_over():
+                self._wake.clear()
+                try:
+                    self._look(seat, queue, threads)
+                except MetastoreError as error:  # what runs goes on as long as the seat is held
+                    _LOG.warning("the queue of jobs could not be read: %s", error)
+                self._wake.wait(_LOOKS)
+        finally:
+            with self._guard:
+                self._running = dict.fromkeys(self._running, "leave")
+            while self._running:
+                self._wake.wait(_LOOKS)
+            with suppress(MetastoreError):
+                seat.release()
+
+    def _look(self, seat: Lease, queue: Queue, threads: ThreadPoolExecutor) -> None:
+        queue.look()
+        mine = queue.of(seat.name, seat.token or 0)
+        for job in mine:
+            with self._guard:
+                if job.status == "cancelling" and job.id in self._running:
+                    self._running[job.id] = "cancel"
+        alive = living(self._store) if queue.any_started else {}
+        if queue.any_started and seat.name not in alive:
+            return  # its own renewal is late: it cannot tell who lives
+        lost = [job for job in mine if job.id not in self._running]  # a thread of this server gave them up
+        for job in (*lost, *queue.free(alive)):
+            if len(self._running) >= self._workers:
+                return
+            if job.id not in self._running and (claimed := self._claim(job, seat)) is not None:
+                self._running[claimed.id] = None
+                threads.submit(self._run, claimed, seat)
+
+    def _claim(self, job: Job, seat: Lease) -> Job | None:
+        """Make a free job this server's; None: another server has it, or it is gone."""
+        name, token, at = seat.name, seat.token or 0, SYSTEM.micros()
+        start = StartJob(name, token, at)
+        if job.status != "queued":
+            start = replace(start, dead_worker=job.worker, dead_token=job.token)
+        try:
+            claimed = self._store.jobs.alter(job, start, lease=seat)
+            if claimed.status != "cancelling":
+                return claimed
+            output = "it was cancelled while its server was dead"
+            self._store.jobs.alter(claimed, FinishJob(name, token, at, "cancelled", None, output), lease=seat)
+        except (VersionConflict, EntityNotFound, NotInUse):
+            return None
+        except LeaseLost:
+            self._wake.set()
+        return None
+
+    def _run(self, job: Job, seat: Lease) -> None:
+        try:
+            run(self._store, job, seat, lambda: self._running.get(job.id, "leave"))
+        except Exception:  # noqa: BLE001  (the next look claims the job again)
+            _LOG.exception("the job %s could not be run to its end", job.path)
+        finally:
+            with self._guard:
+                self._running.pop(job.id, None)
+            self._wake.set()

@@ -1,0 +1,45 @@
+"""The seat of a server among all that run jobs: a lease, by which others see that it lives.
+
+Seats are leases called ``job-worker-0``, ``job-worker-1``, … A server takes the first that is free, so that there are
+no more names than there were servers at once. Name and token together tell a server from all others, before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from metastore.errors import InvalidArgument, LeaseHeld
+from metastore.leases.lease import Lease
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["living", "take_seat"]
+
+_NAME: Final = "job-worker-{}"
+_SEATS: Final = 1000
+
+
+def take_seat(store: Store, ttl: float) -> Lease:
+    """Take the first free seat, and renew it while this thread lives. Raises what ``store.leases.acquire`` raises."""
+    taken = living(store)
+    for number in range(_SEATS):
+        name = _NAME.format(number)
+        if name in taken:
+            continue
+        try:
+            return store.leases.acquire(name, ttl=ttl, renew_every=ttl / 6)
+        except LeaseHeld:
+            continue
+    raise InvalidArgument(f"{_SEATS} servers run jobs on this database already; start this one without workers")
+
+
+def living(store: Store) -> Mapping[str, int]:
+    """Return the tokens of the servers that live, by their seats: their leases are not over."""
+    prefix = _NAME.format("")
+    return {
+        one.name: one.token
+        for one in store.leases.list()
+        if one.name.startswith(prefix) and not one.expired and one.token is not None
+    }

@@ -1,0 +1,59 @@
+"""Submit a job: fill a template in, and queue the result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from metastore.clock import SYSTEM
+from metastore.errors import InvalidArgument
+from metastore.kinds.job.run import Job
+from metastore.kinds.job.template import PARTS, JobTemplate
+from metastore.managers.target import Target
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+    from metastore.transaction.transaction import Transaction
+
+__all__ = ["filled", "submit"]
+
+_PLACEHOLDER: Final = re.compile(r"\{\{([\w.-]+)\}\}")
+
+
+def submit(store: Store, template: Target, conf: Mapping[str, str] | None = None) -> Job:
+    """Queue a run of a template: ``conf`` has the values of its placeholders. Return the job.
+
+    A placeholder without a value stays as it is. Template and job are one commit: no job is left of a template that is
+    dropped at this moment. Raises EntityNotFound, InvalidArgument, NotInUse.
+    """
+    values = _values(conf or {})
+    name = f"job-{SYSTEM.operation_id().hex}"
+
+    def queue(tx: Transaction) -> Job:
+        found = tx.job_templates.load(template)
+        command = filled(found, values)
+        return tx.jobs.create(
+            (*found.names[:-1], name), template=found.name, type=found.type, command=command, conf=values
+        )
+
+    return store.run(queue)
+
+
+def filled(template: JobTemplate, values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parts of a template with its placeholders replaced, keys of environments included."""
+    return {name: _filled(template.doc[name], values) for name in PARTS}
+
+
+def _filled(part: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(part, str):
+        return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), part)
+    if isinstance(part, Mapping):
+        return {_filled(key, values): _filled(value, values) for key, value in part.items()}
+    return part if part is None else [_filled(one, values) for one in part]
+
+
+def _values(conf: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(conf, Mapping) or not all(isinstance(x, str) for pair in conf.items() for x in pair):
+        raise InvalidArgument("a job's configuration maps the names of placeholders to strings")
+    return dict(conf)

@@ -1,0 +1,1 @@
+"""Jobs: templates of commands, and runs of them."""

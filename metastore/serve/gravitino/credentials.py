@@ -1,0 +1,83 @@
+"""Static credentials of an object: what the properties of it, its schema and its catalog say, secrets read on demand.
+
+A property may refer to a secret (``secret:env:NAME``). The server reads only those that its operator named: any client
+may write a property, and must not reach every variable and file of the server that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from metastore.kinds.secret import Secret
+from metastore.serve.gravitino.errors import Refused
+from metastore.serve.gravitino.objects import Target, target_of
+from metastore.serve.web import Answer, BadRequest, Call
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["endpoints"]
+
+_PROVIDERS: Final = "credential-providers"
+_STATIC: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3-secret-key": ("s3-access-key-id", "s3-secret-access-key"),
+    "oss-secret-key": ("oss-access-key-id", "oss-secret-access-key"),
+    "cos-secret-key": ("cos-access-key-id", "cos-secret-access-key"),
+    "azure-account-key": ("azure-storage-account-name", "azure-storage-account-key"),
+    "jdbc-user-password": ("jdbc-user", "jdbc-password"),
+}
+"""The types of credentials that do not expire, each with its properties."""
+_PATH: Final = "/metalakes/{metalake}/objects/{type}/{object}/credentials"
+_KINDS: Final = ("catalog", "schema", "table", "fileset", "model")
+
+Handler = Callable[["Store", Call], Answer]
+
+
+def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
+    """Return the endpoint; ``reveals``: how references begin whose secrets clients may have."""
+
+    def answer(store: Store, call: Call) -> Answer:
+        target = target_of(call.names["metalake"], call.names["type"], call.names["object"])
+        if target.kind not in _KINDS or target.column is not None:
+            raise BadRequest(f"credentials are of a {', '.join(_KINDS)}, not of a {call.names['type'][:20]}")
+        holders = _holders(store, target)
+        found = [one for name in _wanted(holders) if (one := _credential(store, name, holders, reveals)) is not None]
+        return Answer({"code": 0, "credentials": found})
+
+    return [("GET", _PATH, "object", answer)]
+
+
+def _holders(store: Store, target: Target) -> list[Any]:
+    """Return the object and what is above it, up to its catalog: the first that has a property counts."""
+    kinds = {2: "catalog", 3: "schema", 4: target.kind}
+    depths = range(len(target.names), 1, -1)
+    return [store.manager(kinds[depth]).load(target.names[:depth]) for depth in depths]
+
+
+def _wanted(holders: Sequence[Any]) -> list[str]:
+    text = next((one.properties[_PROVIDERS] for one in holders if _PROVIDERS in one.properties), "")
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequence[str]) -> dict[str, Any] | None:
+    """Return a credential; None: its type is one that expires, which no static value makes."""
+    if name not in _STATIC:
+        return None
+    info = {}
+    for key in _STATIC[name]:
+        holder = next((one for one in holders if key in one.properties), None)
+        if holder is None:
+            raise BadRequest(f"the credential {name} needs the property {key}, which no object on the path has")
+        info[key] = _value(store, holder, key, reveals)
+    return {"credentialType": name, "expireTimeInMs": 0, "credentialInfo": info}
+
+
+def _value(store: Store, holder: Any, key: str, reveals: Sequence[str]) -> str:
+    value = holder.properties[key]
+    if not isinstance(value, Secret):
+        return str(value)
+    if not value.startswith(tuple(reveals)) or not reveals:
+        message = f"the secret of {key} is not shown; the server's operator allows it with --reveal"
+        raise Refused(1008, 403, "ForbiddenException", message)
+    return store.reveal(holder, key)

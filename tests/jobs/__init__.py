@@ -1,0 +1,1 @@
+"""Jobs: templates filled in, and commands run by servers that die."""

@@ -1,0 +1,147 @@
+"""What a job runs: its template filled in, its files, its environment, its output, and how it is ended."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore.jobs import WorkerPool, submit
+from metastore.jobs.command import words
+from metastore.kinds.job.run import ENDED, MAX_OUTPUT
+from tests.servers.process import wait_until
+
+GUARD = Path(ms.__file__).parent / "jobs" / "guard.py"
+
+
+@pytest.fixture
+def store() -> Iterator[ms.Store]:
+    with ms.open("memory://", principal="ann") as store:
+        store.metalakes.create("lake")
+        with WorkerPool(store, workers=2):
+            yield store
+
+
+def run(store: ms.Store, executable: str, *arguments: str, **fields: object) -> ms.Job:
+    store.job_templates.create("lake.t", type="shell", executable=executable, arguments=arguments, **fields)  # type: ignore[arg-type]
+    job = submit(store, "lake.t", {"a": "one", "b": "two"})
+    assert wait_until(lambda: store.jobs.load(job).status in ENDED, 20.0)
+    return store.jobs.load(job)
+
+
+def test_placeholders_are_filled_in_everywhere_and_unknown_ones_stay(store: ms.Store) -> None:
+    done = run(
+        *(store, "/bin/sh", "-c", "echo {{a}} {{a}}{{b}} {{c}} $X_two; echo oops >&2; exit 3"),
+        environments={"X_{{b}}": "{{a}}!"},
+    )
+    assert (done.status, done.exit_code) == ("failed", 3)
+    assert done.output == "one onetwo {{c}} one!\noops\n"
+    assert done.conf == {"a": "one", "b": "two"}
+
+
+def test_the_servers_own_variables_stay_with_it(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METASTORE_URL", "postgresql://u:secret@h/d")
+    assert "secret" not in run(store, "/usr/bin/env").output
+
+
+def test_files_are_brought_into_its_folder(store: ms.Store, tmp_path: Path) -> None:
+    script = tmp_path / "a script.sh"
+    script.write_text("#!/bin/sh\n. ./helper.sh\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / "helper.sh").write_text("echo helped\n")
+    done = run(store, script.as_uri(), scripts=[(tmp_path / "helper.sh").as_uri()])
+    assert (done.status, done.output) == ("succeeded", "helped\n")
+
+
+@pytest.mark.parametrize("place", ["hdfs://host/x.sh", "file:///no/such/file", "no-such-command"])
+def test_what_cannot_be_run_fails_and_says_why(store: ms.Store, place: str) -> None:
+    done = run(store, place)
+    assert done.status == "failed"
+    assert done.output
+
+
+def test_the_end_of_a_long_output_is_kept(store: ms.Store) -> None:
+    done = run(store, sys.executable, "-c", "print('x' * 200_000 + 'the end')")
+    assert len(done.output) <= MAX_OUTPUT
+    assert done.output.endswith("the end\n")
+
+
+def test_a_job_that_kills_its_servers_is_not_run_for_ever() -> None:
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        store.job_templates.create("lake.t", type="shell", executable="true")
+        job = submit(store, "lake.t")
+        for token in range(1, 6):
+            before: dict[str, Any] = {} if token == 1 else {"dead_worker": "dead", "dead_token": token - 1}
+            store.jobs.alter(job, ms.StartJob("dead", token, token, **before))
+        with WorkerPool(store):
+            assert wait_until(lambda: store.jobs.load(job).status in ENDED, 20.0)
+        done = store.jobs.load(job)
+        assert (done.status, done.attempts, done.exit_code) == ("failed", 6, None)
+        assert "died 5 times" in done.output
+
+
+def test_what_runs_in_another_system_is_left_there(store: ms.Store) -> None:
+    job = store.jobs.create("lake.j", template="t", execution_id="7", command={"executable": "true"})
+    assert run(store, "true").status == "succeeded"
+    assert store.jobs.load(job).status == "queued"
+
+
+def test_a_command_is_killed_when_its_time_is_over_or_its_server_is_gone() -> None:
+    for said, closes in (("until 0\n", False), ("", True), ("stop 0\n", False)):
+        with subprocess.Popen(
+            [sys.executable, str(GUARD), "--", "sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as guard:
+            assert guard.stdin is not None
+            assert guard.stdout is not None
+            guard.stdin.write(said)
+            guard.stdin.flush()
+            if closes:
+                guard.stdin.close()
+            assert guard.stdout.read() in ("exit 137\n", "exit 143\n")
+
+
+def test_the_command_dies_with_its_guard(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    command = f"echo $$ > {pid}; exec sleep 60"
+    with subprocess.Popen([sys.executable, str(GUARD), "--", "sh", "-c", command], stdin=subprocess.PIPE) as guard:
+        assert wait_until(lambda: pid.exists() and bool(pid.read_text().strip()), 10.0)
+        guard.kill()
+    assert wait_until(lambda: not _runs(int(pid.read_text())), 10.0)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def test_a_spark_job_is_handed_to_spark_submit(tmp_path: Path) -> None:
+    command = {"executable": "s3://b/job.py", "arguments": ["x"], "class_name": "C", "jars": ["a.jar", "b.jar"]}
+    found = words("spark", {**command, "configs": {"spark.master": "local[1]"}}, tmp_path)
+    assert found[0].endswith("spark-submit")
+    assert found[1:] == [
+        *("--class", "C", "--jars", "a.jar,b.jar", "--conf", "spark.master=local[1]", "s3://b/job.py", "x")
+    ]
+
+
+@pytest.mark.parametrize("conf", [{"a": 1}, {1: "a"}, ["a"], "a"])
+def test_a_wrong_configuration_is_refused(store: ms.Store, conf: object) -> None:
+    store.job_templates.create("lake.t", type="shell", executable="true")
+    with pytest.raises(ms.InvalidArgument):
+        submit(store, "lake.t", conf)  # type: ignore[arg-type]
+    assert list(store.jobs.list("lake")) == []
+
+
+def test_no_job_of_a_template_that_is_not_there(store: ms.Store) -> None:
+    with pytest.raises(ms.EntityNotFound):
+        submit(store, "lake.none")
