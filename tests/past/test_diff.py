@@ -80,7 +80,7 @@ def test_what_a_difference_says(store: Store) -> None:
         store.diff(a, b, under="m.c.nothing")
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_going_back_to_random_positions(store: Store, seed: int) -> None:
     trees = grown(store, 200 + seed, 60)
     choose, tried = random.Random(seed), 0
