@@ -10,6 +10,7 @@ from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
     DeadlineExceeded,
+    DropPending,
     EntityAlreadyExists,
     EntityNotFound,
     HistoryGone,
@@ -48,6 +49,7 @@ from metastore.kinds.function.changes import (
 )
 from metastore.kinds.function.document import Definition, Implementation
 from metastore.kinds.function.kind import Function
+from metastore.kinds.handlers import on_drop
 from metastore.kinds.job.run import CancelJob, FinishJob, Job, StartJob
 from metastore.kinds.job.template import JobTemplate, SetTemplate
 from metastore.kinds.json_schema import json_schema
@@ -93,6 +95,7 @@ from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.managers.attached import Attached, Grant
 from metastore.managers.page import Page
+from metastore.managers.pending import PendingDrop
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
@@ -135,6 +138,7 @@ __all__ = [
     "DropDefinition",
     "DropImplementation",
     "DropIndex",
+    "DropPending",
     "Entity",
     "EntityAlreadyExists",
     "EntityChange",
@@ -178,6 +182,7 @@ __all__ = [
     "Page",
     "Partition",
     "Past",
+    "PendingDrop",
     "PermissionDenied",
     "Pin",
     "Policy",
@@ -238,6 +243,7 @@ __all__ = [
     "key",
     "migrate",
     "new_operation_id",
+    "on_drop",
     "open",
     "open_async",
     "restore",

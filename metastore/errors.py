@@ -19,6 +19,7 @@ __all__ = [
     "BackendRefused",
     "BackendUnavailable",
     "DeadlineExceeded",
+    "DropPending",
     "EntityAlreadyExists",
     "EntityNotFound",
     "HistoryGone",
@@ -178,6 +179,24 @@ class NotInUse(MetastoreError):
         super().__init__(message)
         self.kind = kind
         """The kind of the disabled ancestor, if it is known."""
+
+
+class DropPending(MetastoreError):
+    """The entity, its column or its partition, or something above it, is being dropped in steps; nothing was written.
+
+    ``operation`` is the id of the operation that began the drop, ``path`` what it drops. Next step: choose another
+    name, or wait until the drop is finished or rolled back: ``store.drops.pending()`` lists it.
+    """
+
+    code = "drop_pending"
+    http_status = 409
+
+    def __init__(self, operation: UUID, message: str | None = None, *, path: str | None = None) -> None:
+        what = "it" if path is None else path
+        again = "wait until that is finished or rolled back; see store.drops.pending()"
+        super().__init__(message or f"operation {operation} is dropping {what} in steps; {again}")
+        self.operation = operation
+        self.path = path
 
 
 class PermissionDenied(MetastoreError):

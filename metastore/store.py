@@ -38,6 +38,7 @@ from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
+from metastore.managers.drops import Drops
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
 from metastore.managers.reveal import entity_of, reveal
@@ -111,6 +112,7 @@ class Store(Managers):
         super().__init__(session)
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
         self.consumers = Consumers(session)
+        self.drops = Drops(session)
         self.secrets = SecretStore(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:

@@ -38,6 +38,7 @@ _STATES = {
     "2201G": Verdict.CHECK,  # invalid_argument_for_width_bucket_function, likewise
     "22008": Verdict.CHECK,  # datetime_field_overflow, likewise
     "22011": Verdict.CHECK,  # substring_error, likewise
+    "22025": Verdict.CHECK,  # invalid_escape_sequence, likewise
     "2201B": Verdict.CHECK,  # invalid_regular_expression, likewise
     "23505": Verdict.UNIQUE,  # unique_violation
     "42P01": Verdict.SCHEMA,  # undefined_table

@@ -13,7 +13,7 @@ from metastore.kinds.kind import Kind
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import Guards, Key, Nodes, PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, find, missing, names_of
+from metastore.managers.target import Target, absent, find, names_of
 from metastore.names import Path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.outcome import entity_at
@@ -53,7 +53,7 @@ class Reader(Generic[E]):
             names = parse_path(target)
             found = self._at(names) if cache is None else self._cached(cache, names)
             if not isinstance(found, Entity):
-                raise missing(names, found)
+                raise absent(self._backend, lookup(self._kind, names), found)
             entity = cast(E, found)
         if version is None:
             return entity

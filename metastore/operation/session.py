@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
@@ -14,7 +14,7 @@ from metastore.governance.evidence import Memory
 from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.metrics import Metrics
-from metastore.operation.hot import Hot
+from metastore.operation.hot import Bounded, Hot
 from metastore.operation.recent import Recent
 from metastore.operation.request import Call, Request
 from metastore.port.backend import Backend, Reads
@@ -77,6 +77,8 @@ class ManagerSession:
     bucket: TokenBucket = field(init=False)
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
+    places: Bounded[Any] = field(default_factory=Bounded)
+    """Where threads wait for the same entities: see :mod:`metastore.transaction.turns`."""
     outer: Session | None = None
     """The store's session, of a transaction's."""
     bounds_reads: bool = False

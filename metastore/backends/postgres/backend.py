@@ -15,10 +15,21 @@ from uuid import UUID
 
 import psycopg
 
-from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents, relations, together
+from metastore.backends.postgres import (
+    alter,
+    batch,
+    carry,
+    create,
+    errors,
+    exclusive,
+    intents,
+    relations,
+    tickets,
+    together,
+)
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.leases import PostgresLeases
-from metastore.backends.postgres.parameters import Row, Statement, texts
+from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
@@ -54,6 +65,7 @@ from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
+from metastore.port.tickets import Line
 
 __all__ = ["PostgresBackend"]
 
@@ -88,6 +100,10 @@ class PostgresBackend(PostgresReads):
         """Apply ``commit`` in one round trip."""
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
+            if commit.ticket is not None or commit.carries:
+                if isinstance(write, Update) and carry.fits(commit, write):
+                    return self._last([carry.statement(commit, write)], lambda row: carry.outcome(commit, write, row))
+                return self._general(commit)
             if isinstance(write, Insert) and write.id is None:
                 return self._last(
                     [*preludes(commit), create.statement(commit, write)], lambda row: create.outcome(commit, row)
@@ -102,6 +118,9 @@ class PostgresBackend(PostgresReads):
                     lambda row: exclusive.outcome(commit, write, row),
                     commit.patience,
                 )
+        return self._general(commit)
+
+    def _general(self, commit: Commit) -> Outcome:
         return self._all(
             [*preludes(commit), *batch.statements(commit)], lambda rows: batch.outcome(commit, rows), commit.patience
         )
@@ -175,8 +194,8 @@ class PostgresBackend(PostgresReads):
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         parameters = {"ids": [entity_id], "id": entity_id, "own": operation_id, "limit": limit}
         rows = self._rows(intents.PENDING_OF, parameters)
-        chain = [row[2:] for row in rows if row[2] is not None]
-        return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1])
+        chain = [row[3:] for row in rows if row[3] is not None]
+        return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1], rows[0][2])
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         return dict(self._rows(_SCOPES, {"ids": list(ids)}))
@@ -186,7 +205,16 @@ class PostgresBackend(PostgresReads):
         if not rows:
             return Turn(None, 0)
         (row,) = rows
-        return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0])
+        return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0], tickets.line(row[2:]))
+
+    def queue(self, ids: Sequence[int], patience: float) -> int:
+        return int(self._rows(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
+
+    def line(self, ids: Sequence[int], ticket: int | None) -> Line:
+        return tickets.line(self._fetch(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
+
+    def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
+        return bool(self._rows(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
 
     def help(self, help: Help) -> Outcome:
         return self._all([intents.help_statement(help)], lambda rows: intents.helped(help, rows[0]))
@@ -261,6 +289,9 @@ class PostgresBackend(PostgresReads):
     def forget(self, before: int) -> None:
         """Wait for the commits in flight that have checked that their id is not forgotten, then forget."""
         self._rows(_FORGET_UNTIL, {"before": before})
+
+    def forget_tickets(self) -> None:
+        self._rows(tickets.FORGET_TICKETS, {})
 
     def forget_pins(self) -> None:
         self._rows(_FORGET_PINS, {"now": self.now()})
@@ -362,7 +393,7 @@ def _is_rare(commit: Commit) -> bool:
     """Whether a commit has what only the general form of the statement knows."""
     if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
         return True
-    return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes or commit.advance)
+    return bool(commit.skip_existing or commit.overlook or commit.publishes or commit.advance)
 
 
 def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:

@@ -19,6 +19,7 @@ CHECKS: dict[str | None, Cause] = {
     fragments.LEASE: "lease",
     fragments.MARKED: "marked",
     fragments.PENDING: "pending",
+    fragments.TICKET: "ticket",
 }
 """The cause of a conflict, by the SQLSTATE that the failed check raised."""
 

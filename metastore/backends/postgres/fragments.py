@@ -41,6 +41,7 @@ __all__ = [
     "READ",
     "STALE_ID",
     "THEIR_TURN",
+    "TICKET",
     "UNDER_LEASES",
     "LeaseParts",
     "fails_if",
@@ -159,9 +160,9 @@ def pending_on(entity_id: str) -> str:
 # --- checks that fail
 
 NOT_EMPTY, READ, CLAIM, STALE_ID, MARKED, PENDING = "22012", "2201E", "2201F", "2201G", "22011", "2201B"
-LEASE = "22008"
+LEASE, TICKET = "22008", "22025"
 """The SQLSTATEs that failing checks raise: division_by_zero, invalid arguments for a logarithm, a power function and
-width_bucket, substring_error, an invalid regular expression, and a date that does not exist."""
+width_bucket, substring_error, an invalid regular expression, a date that does not exist, an escape of two letters."""
 
 
 def fails_if(condition: str) -> str:

@@ -20,6 +20,7 @@ from metastore.backends.postgres.fragments import (
 )
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.read_sql import each
+from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE
 from metastore.port.batches import Altered, AlterTogether, Below, Single
@@ -149,14 +150,16 @@ judged AS MATERIALIZED (
     own.parent_id, own.name, own.fold, own.state, r.version = w.version AS fits,
     own.id IS NOT NULL AND w.guards NOT IN (SELECT number FROM broken) AS free,
     (SELECT count(*) FROM mine m WHERE m.entity_id = w.id) <> w.carried
-      OR NOT w.helps AND EXISTS (SELECT FROM operation o WHERE o.entity_id = w.id AND o.{PENDING_HERE}) AS pending
+      OR NOT w.helps AND EXISTS (SELECT FROM operation o WHERE o.entity_id = w.id AND o.{PENDING_HERE}) AS pending,
+    -- a transaction is in line: the members have to be announced
+    {in_line("w.id")} AS queued
   FROM wanted w JOIN rows r ON r.id = w.id
     LEFT JOIN {each("guard", "own", "own.id = w.id AND own.scope_version = w.scope AND own.mark IS NULL")} ON true),
 -- The gate of each member, and one reading of the clock.
 go AS MATERIALIZED (
   SELECT j.*, now.at FROM judged j, (SELECT {NOW} AS at) AS now
   -- the count reads, and so locks, all rows before the first is written
-  WHERE j.fits AND j.free AND NOT j.pending AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}),
+  WHERE j.fits AND j.free AND NOT j.pending AND NOT j.queued AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}),
 -- The operations, in the order in which they apply. Sorting is a barrier: no position is drawn before the last lock.
 ordered AS MATERIALIZED (
   SELECT s.*, go.last_version, go.at, go.scope_version, go.in_use, go.parent_id, go.name, go.fold, go.state
@@ -194,8 +197,10 @@ logged AS (
 SELECT j.id, go.at, CASE WHEN j.behind THEN j.found END,
   CASE WHEN j.behind AND sum(length(j.found_doc)) FILTER (WHERE j.behind) OVER (ORDER BY j.id) <= {_MOST_RETURNED}
     THEN j.found_doc END,
-  CASE WHEN j.behind THEN j.modified_by END, CASE WHEN j.behind THEN j.modified_at END, j.free AND j.pending
-FROM (SELECT *, free AND NOT fits AND NOT pending AS behind FROM judged) j LEFT JOIN go ON go.id = j.id""")
+  CASE WHEN j.behind THEN j.modified_by END, CASE WHEN j.behind THEN j.modified_at END, j.free AND j.pending,
+  j.free AND j.queued
+FROM (SELECT *, free AND NOT fits AND NOT pending AND NOT queued AS behind FROM judged) j
+  LEFT JOIN go ON go.id = j.id""")
 _ALTER: Final = {skip: ALTER_TOGETHER.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
 
 

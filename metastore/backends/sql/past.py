@@ -23,7 +23,7 @@ from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.decode import lookup_parameters, resolved, step
 from metastore.backends.sql.deep_paths import DEEP
 from metastore.backends.sql.reads import ReadSql, from_named
-from metastore.port.commit import LIVE, PURGING, ROOT_ID
+from metastore.port.commit import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.past import NotKept, PastRow
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
@@ -346,7 +346,7 @@ def _known(wanted: int, rows: list[Row]) -> Known | None:
         return None
     record = Record(tuple([_node(row, 3) for row in rows]), *rows[-1][9:])
     states = [row[1] for row in rows]
-    return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
+    return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
 
 
 def as_json(values: Sequence[int] | Sequence[str]) -> str:

@@ -11,6 +11,7 @@
                expired, cancelled).
 ``lease``      one row per lease, never deleted: its token, its holder and until when. ``lease_waiter``: the
                clients that wait for it; ``staged``: what was produced under it and is not visible yet.
+``ticket``     who stands in line for an entity: one row per transaction that waits, and entity.
 ``pin``        positions whose past gc keeps, by name. ``consumer``: how far named readers of the feed are.
 ``secret_key`` the data keys that encrypt properties, each wrapped by a key of the environment.
 ``info``       one row about the database itself.
@@ -51,6 +52,7 @@ __all__ = [
     "relation",
     "secret_key",
     "staged",
+    "ticket",
 ]
 
 metadata = MetaData()
@@ -84,8 +86,9 @@ guard = Table(
         "family",
         "key",
         unique=True,
-        postgresql_where=text("state = 0"),
-        sqlite_where=text("state = 0"),
+        # what is being dropped in steps (3) keeps its name; OR, not IN: SQLite then uses the index for "state = 0"
+        postgresql_where=text("state = 0 OR state = 3"),
+        sqlite_where=text("state = 0 OR state = 3"),
     ),
     Index(
         "guard_gone",
@@ -95,8 +98,14 @@ guard = Table(
         postgresql_where=text("state <> 0"),
         sqlite_where=text("state <> 0"),
     ),
-    # where names are looked for, whatever is above them
-    Index("guard_name", "name", "id", postgresql_where=text("state = 0"), sqlite_where=text("state = 0")),
+    # where names are looked for, whatever is above them. Without the root: so PostgreSQL can not prefer it for a path
+    Index(
+        "guard_name",
+        "name",
+        "id",
+        postgresql_where=text("state = 0 AND id <> 0"),
+        sqlite_where=text("state = 0 AND id <> 0"),
+    ),
     Index(
         "guard_marked",
         "id",
@@ -268,6 +277,17 @@ staged = Table(
     Column("state", SmallInteger, nullable=False),  # staged, published (until the token is gone), or being cleaned up
     PrimaryKeyConstraint("id", name="staged_pkey"),
     Index("staged_under", "lease_id", "token"),
+)
+
+ticket = Table(
+    "ticket",
+    metadata,
+    Column("entity_id", _Id, nullable=False),
+    Column("number", _Id, nullable=False),  # in the order of arrival, the same on all of one's entities; 0: no ticket
+    Column("time", _Id, nullable=False),
+    Column("patience", _Id, nullable=False),  # how long it may stand still at the head (µs)
+    Column("since", _Id, nullable=False),  # when it counts; of the number 0: until then it is the others' turn
+    PrimaryKeyConstraint("entity_id", "number", name="ticket_pkey"),
 )
 
 info = Table(
