@@ -95,7 +95,7 @@ def _whole(feed: DataFrame) -> DataFrame:
 
 def _replay(operations: DataFrame, feed: DataFrame, folder: Path) -> DataFrame:
     """Replay the feed, and write the result to ``placed/``."""
-    asked = operations.where("action = 'drop'").select("principal", F.col("action").alias("asked"))
+    asked = operations.where("action in ('drop', 'restore')").select("principal", F.col("action").alias("asked"))
     events = feed.join(asked, "principal", "left").select(*EVENT_COLUMNS)
     tree = events.repartition(1).sortWithinPartitions("seq").mapInArrow(replayed, TREE)
     tree.write.mode("overwrite").parquet(str(folder / "placed"))
