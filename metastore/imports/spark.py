@@ -14,6 +14,7 @@ from metastore.errors import InvalidArgument
 from metastore.imports.outcome import Outcome, Tell
 from metastore.kinds.view.document import SQL
 from metastore.names import Path, clean_name, parse_path
+from metastore.spark.context import spark_context
 from metastore.spark.types import columns_from_spark
 from metastore.store import open_store
 
@@ -71,7 +72,8 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
     if found:
         tell("importing", 0.0)
         shares = max(1, -(-len(found) // _SHARE))
-        written = session.sparkContext.parallelize(found, shares).mapPartitions(_writer(url, lake)).collect()
+        with spark_context(session.sparkContext.master) as context:  # the session's own, with workers like this one
+            written = context.parallelize(found, shares).mapPartitions(_writer(url, lake)).collect()
         outcome.written = sum(written)
         outcome.left = len(found) - outcome.written
         tell("importing", 1.0)
