@@ -37,14 +37,14 @@ def session(tmp_path: Path) -> Iterator[SparkSession]:
         session.sql(f"DROP {name}")
 
 
-def test_tables_and_views_come_over_and_again_nothing_changes(url: str, session: SparkSession) -> None:
-    done = import_spark(url, session, "lake")
+def test_tables_and_views_come_over_and_again_nothing_changes(sqlite_url: str, session: SparkSession) -> None:
+    done = import_spark(sqlite_url, session, "lake")
     assert (done.written, done.failures) == (2, [])
-    again = import_spark(url, session, "lake")
+    again = import_spark(sqlite_url, session, "lake")
     assert (again.written, again.left) == (0, 2)
     session.sql("ALTER TABLE eu.orders ADD COLUMNS (more DOUBLE)")
-    assert import_spark(url, session, "lake").written == 1
-    with ms.open(url) as store:
+    assert import_spark(sqlite_url, session, "lake").written == 1
+    with ms.open(sqlite_url) as store:
         table = store.tables.load("lake.spark_catalog.eu.orders")
         assert {c.name: (c.type, c.comment) for c in table.columns} == {
             "id": ("int", "the id"),
