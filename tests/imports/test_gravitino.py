@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 import metastore as ms
 from metastore.imports.gravitino import Report, import_gravitino
+from tests.cli.test_cli import here
 from tests.imports.gravitino_tables import VERSIONS, create_tables
 from tests.imports.gravitino_world import World
 
@@ -146,6 +147,29 @@ def test_it_follows_what_changes_there(url: str, source: str, tmp_path: Path) ->
         assert store.schemas.exists("lake.sales.own")
 
 
+def test_it_follows_below_what_is_disabled_and_keeps_what_was_made_here(url: str, source: str, tmp_path: Path) -> None:
+    with world(source, VERSIONS[-1]) as there:
+        there.fill()
+        off = {"metalake_id": 1, "catalog_id": 11, "schema_id": 110}
+        there.add("schema_meta", **off, schema_name="below", properties={})
+        there.add("topic_meta", topic_id=1301, topic_name="first", comment="", properties={}, **off)
+        there.set("user_meta", {"user_id": 21}, enabled=False)
+    run(url, source, tmp_path)
+    with ms.open(url) as store:
+        assert not store.users.load("lake.bob").enabled
+        store.tables.create("lake.sales.us.mine")
+    with world(source) as there:
+        there.set("topic_meta", {"topic_id": 1301}, topic_name="second")
+        there.set("schema_meta", {"schema_id": 101}, deleted_at=9)
+        there.add("topic_meta", topic_id=1302, topic_name="third", comment="", properties={}, **off)
+    report = import_gravitino(url, source, file=tmp_path / "import.jsonl")
+    assert report.problems() == {"kept": 1}
+    with ms.open(url) as store:
+        assert list(store.topics.names("lake.off.below")) == ["second", "third"]
+        assert not store.catalogs.load("lake.off").in_use
+        assert store.tables.exists("lake.sales.us.mine")
+
+
 def test_dropped_entities_can_be_restored(url: str, source: str, tmp_path: Path) -> None:
     with world(source, VERSIONS[-1]) as there:
         there.fill()
@@ -200,3 +224,18 @@ def test_a_database_moves_over_and_back(url: str, source: str, tmp_path: Path) -
 def test_a_wrong_address_is_refused(tmp_path: Path, bad: str) -> None:
     with pytest.raises(ms.InvalidArgument):
         import_gravitino(f"sqlite:///{tmp_path}/store.db", bad, file=tmp_path / "import.jsonl")
+
+
+def test_the_command_shows_the_report_and_both_hashes(
+    sqlite_url: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with world(source, VERSIONS[-1]) as there:
+        there.fill()
+        there.spoil()
+    done = here(sqlite_url, "import", "gravitino", "--from", source)
+    assert done.returncode == 0, done.stderr
+    assert "orphan: table 'lost' (1901): its schema 999 is gone: left out" in done.stdout
+    assert "The contents are the same." in done.stdout
+    refused = here(sqlite_url, "import", "elsewhere", "--from", source)
+    assert refused.returncode == 1

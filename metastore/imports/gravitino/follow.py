@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from metastore.errors import EntityAlreadyExists, EntityNotFound
+from metastore.errors import EntityAlreadyExists, EntityNotFound, NotEmpty
 from metastore.imports.gravitino.links import Key
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.target import Contents, Owned, Related
@@ -16,7 +16,7 @@ from metastore.names import format_path
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["detach_the_gone", "drop_the_gone", "rename_the_moved"]
+__all__ = ["detach_the_gone", "drop_the_gone", "enable_the_imported", "rename_the_moved"]
 
 Names = tuple[str, ...]
 
@@ -30,6 +30,20 @@ def drop_the_gone(store: Store, source: Contents, target: Contents, report: Repo
             report.removed += bool(manager.drop(target.names.pop(key)))
         except EntityNotFound:
             continue
+        except NotEmpty as error:
+            report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with what was made here")
+
+
+def enable_the_imported(store: Store, source: Contents, target: Contents) -> None:
+    """Enable what is disabled and was imported, metalakes first: nothing below it could be written.
+
+    The import disables it again where it is disabled there.
+    """
+    kinds: tuple[Any, ...] = (store.metalakes, store.catalogs)
+    for kind, manager in zip(("metalake", "catalog"), kinds, strict=True):
+        for key, names in target.names.items():
+            if key[0] == kind and key in source.names and not manager.load(names).in_use:
+                manager.enable(names)
 
 
 def rename_the_moved(store: Store, source: Contents, target: Contents, report: Report) -> None:

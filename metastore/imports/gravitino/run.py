@@ -8,7 +8,7 @@ from typing import Final
 
 from metastore.errors import MetastoreError, MigrationNeeded
 from metastore.imports.gravitino.dropped import import_dropped
-from metastore.imports.gravitino.follow import detach_the_gone, drop_the_gone, rename_the_moved
+from metastore.imports.gravitino.follow import detach_the_gone, drop_the_gone, enable_the_imported, rename_the_moved
 from metastore.imports.gravitino.lines import write_file
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import open_source
@@ -81,6 +81,10 @@ def _follow(store: Store, source: str, place: Path, tell: Progress) -> Report:
     report = _read(source, place, target, tell, ids=False)
     with place.open("rb") as stream:
         wanted = contents(stream)
+    if wanted.hash == target.hash:
+        report.left = len(wanted.names)
+        return report
+    enable_the_imported(store, wanted, target)
     drop_the_gone(store, wanted, target, report)
     rename_the_moved(store, wanted, target, report)
     done = store.import_from(place, if_exists="replace", progress=lambda share: tell("importing", share))
