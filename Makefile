@@ -33,10 +33,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client run test test-long planted-faults check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client iceberg-spark run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache load load-faults check-history interleavings interleavings-sql soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,14 @@ gravitino-client: build/gravitino-client/bin/python ## install Gravitino's Pytho
 build/gravitino-client/bin/python:
 	$(PYTHON) -m venv build/gravitino-client
 	$@ -m pip install --quiet --disable-pip-version-check "apache-gravitino==1.3.*" || { rm -rf build/gravitino-client; exit 1; }
+
+iceberg-spark: build/iceberg-spark/bin/python ## install Spark with Iceberg's runtime (needs Maven) for its tests, in an environment of its own
+
+build/iceberg-spark/bin/python:
+	$(PYTHON) -m venv build/iceberg-spark
+	{ $@ -m pip install --quiet --disable-pip-version-check "pyspark==4.1.*" && mvn --quiet dependency:copy \
+		-Dartifact=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 -DoutputDirectory=build/iceberg-spark; } \
+		|| { rm -rf build/iceberg-spark; exit 1; }
 
 run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
 	$(SPARK) $(BIN)/python -m tests.sample.run build/run
@@ -123,6 +131,9 @@ bench-gravitino: $(STAMP) ## measure Gravitino's REST API on two servers, the im
 
 bench-cache: $(STAMP) ## measure reads through the cache beside plain ones, 2 minutes
 	$(BIN)/python -m tests.bench.cache $(ARGS)
+
+bench-time: $(STAMP) $(JAVA) ## measure the past, the feed and Spark on the catalog, 3 minutes; ARGS=--full is half an hour
+	$(SPARK) $(BIN)/python -m tests.bench.time $(ARGS)
 
 load: $(BENCH) $(JAVA) ## the short form of all that follows, and of bench-peers: fails on any anomaly, 10 minutes
 	$(SPARK) $(BIN)/python -m tests.load $(ARGS)

@@ -31,6 +31,8 @@ def integer(value: object, what: str) -> int:
 
 def items(value: object, what: str) -> tuple[Any, ...]:
     """Return the items of ``value``. Raises InvalidArgument if it is not iterable, or is a string."""
+    if type(value) is tuple:
+        return value
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidArgument(f"{what} are given as a list or a tuple, not as {shown(value)}")
     return tuple(value)

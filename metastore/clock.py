@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-__all__ = ["SYSTEM", "Alive", "Clock", "ThreadWaker", "Waker"]
+__all__ = ["SYSTEM", "Alive", "Clock", "ThreadWaker", "Waker", "process_id"]
 
 T = TypeVar("T")
 
@@ -60,6 +60,22 @@ class ThreadWaker:
     def wake(self) -> None:
         """Let the thread go on."""
         self._lock.release()
+
+
+_pid = os.getpid()
+
+
+def _in_child() -> None:
+    global _pid  # noqa: PLW0603  (a fork is an event of the whole process)
+    _pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def process_id() -> int:
+    """Return this process's id without a system call: each call of a store looks whether it was forked."""
+    return _pid
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,9 @@ __all__ = [
     "PoolExhausted",
     "RetriesExhausted",
     "ScopeFrozen",
+    "SecretDamaged",
+    "SecretKeyMissing",
+    "SecretKeyWrong",
     "StoreClosed",
     "UnreadableRow",
     "VersionConflict",
@@ -380,6 +383,33 @@ class PoolExhausted(BackendUnavailable):
 
     code = "pool_exhausted"
     http_status = 503
+
+
+class SecretKeyMissing(MetastoreError):
+    """A property is secret, and this process cannot encrypt or decrypt; nothing was written.
+
+    Next step: set ``METASTORE_SECRET_KEY``, or install the extra ``secrets``, as the message says.
+    """
+
+    code = "secret_key_missing"
+    http_status = 500
+
+
+class SecretKeyWrong(SecretKeyMissing):
+    """No key of this process opens the data key; nothing was written. Next step: add the key that the message names."""
+
+    code = "secret_key_wrong"
+    http_status = 500
+
+
+class SecretDamaged(MetastoreError):
+    """An encrypted value, or its data key, is damaged, destroyed or not in this database.
+
+    Next step: set the property again, or restore a backup, as the message says.
+    """
+
+    code = "secret_damaged"
+    http_status = 500
 
 
 class MigrationNeeded(MetastoreError):

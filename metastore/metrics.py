@@ -249,6 +249,11 @@ class Metrics:
                 self._others += (self._overtaken - self._overtaken_before - self._others) * _WEIGHT
                 self._overtaken_before = self._overtaken
 
+    def ended_operations(self) -> int:
+        """Return how many operations have ended by now, with whatever result."""
+        with self._lock:
+            return sum(sum(verb.decided.values()) for verb in self._verbs.values())
+
     def conflict(self, verb: str, cause: str, entity_id: int | None = None) -> None:
         """Note that an attempt lost, and on which entity, if that is known."""
         with self._lock:

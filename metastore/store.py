@@ -22,6 +22,7 @@ from metastore.database import connect, migrate
 from metastore.errors import InvalidArgument, PermissionDenied
 from metastore.feed import feed, position
 from metastore.feed.follow import Selection, selected
+from metastore.feed.hints import Hints
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
 from metastore.feed.visible import seen_steps
@@ -40,6 +41,8 @@ from metastore.managers.create import IfExists
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
 from metastore.managers.reveal import entity_of, reveal
+from metastore.managers.rotation import SecretStore
+from metastore.managers.sealing import Seals
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path, clean_name
@@ -99,13 +102,16 @@ class Store(Managers):
         session.combiner = Combiner.of(session)
         self._cache = StoreCache(None if cache is None else cached(session, cache))
         session.cache = self._cache.used
+        session.seals = Seals(backend)
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
+        self._hints = Hints(backend, session.metrics, clock) if url.get_backend_name() == "postgresql" else None
 
     def _stand_on(self, session: Session) -> None:
         super().__init__(session)
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
         self.consumers = Consumers(session)
+        self.secrets = SecretStore(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
         """Return a view of the store for one request, with its own principal and deadline of each call (seconds).
@@ -129,7 +135,7 @@ class Store(Managers):
         who = _who(user)
         if who.name in self._admins and who.lake is None and who.id is None:
             return self.bind(principal=who.name)
-        return _UserView(self, self._session.as_user(Access(self._session.backend, who)))
+        return _UserView(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
         """Return whether a user has a privilege on an object now, and the rules that decide. It changes nothing.
@@ -254,8 +260,9 @@ class Store(Managers):
     ) -> Iterator[Entity]:
         """Yield the entities below ``under`` (None: all) of this kind, name and properties, in no promised order.
 
-        ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. An index
-        serves a glob that begins with plain text. An entity matches if it has all of ``properties``.
+        ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. Below a
+        catalog that folds case it is compared without case. An index serves a glob that begins with plain text, except
+        below such a catalog. An entity matches if it has all of ``properties``.
         ``recursive=False``: direct children only. Each page that it reads is true at one instant. Raises
         EntityNotFound, InvalidArgument.
         """
@@ -403,6 +410,8 @@ class Store(Managers):
     def close(self) -> None:
         """Release the leases that this store renews, and close all connections."""
         self.leases.close()
+        if self._hints is not None:
+            self._hints.close()
         self._session.backend.close()
 
     def __enter__(self) -> Self:

@@ -1,7 +1,8 @@
 """Build the indexes of pending revisions on PostgreSQL before the migration, while writers go on.
 
-A revision names them in ``INDEXES``: the statement that builds each, CONCURRENTLY, which no transaction may hold. The
-revision itself creates an index only where it is missing: on new databases, which nobody writes to yet.
+A revision names them in ``INDEXES``: the statement that builds each, CONCURRENTLY, which no transaction may hold; and
+in ``BEFORE`` what has to be there for that, such as columns. The revision itself creates an index only where it is
+missing: on new databases, which nobody writes to yet.
 
 An index whose building was interrupted is there, and invalid: it is dropped and built again. One process builds at a
 time, under a lock of its session, so that the lock is held for as long as the server builds. The others ask again and
@@ -47,7 +48,11 @@ def build_pending(engine: Engine, config: Config, revision: str) -> None:
         connection.execute(text("SET statement_timeout = 0; SET lock_timeout = 0"))
         while not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}):
             SYSTEM.sleep(_PAUSE)
-        for name, statement in _missing(connection, config, revision).items():  # another process may have built some
+        missing = _missing(connection, config, revision)  # another process may have built some
+        for module in _revisions(connection, config, revision) if missing else ():
+            for statement in getattr(module, "BEFORE", ()):
+                connection.execute(text(statement))
+        for name, statement in missing.items():
             connection.execute(text(f"DROP INDEX CONCURRENTLY IF EXISTS {name}"))
             connection.execute(text(statement))
         connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
@@ -55,15 +60,21 @@ def build_pending(engine: Engine, config: Config, revision: str) -> None:
 
 def _missing(connection: Connection, config: Config, revision: str) -> Mapping[str, str]:
     """Return the pending indexes that are not there, or not valid, and how to build each."""
+    found: dict[str, str] = {}
+    for module in _revisions(connection, config, revision):
+        found |= getattr(module, "INDEXES", {})
+    return {name: sql for name, sql in found.items() if connection.scalar(text(_VALID), {"name": name}) is not True}
+
+
+def _revisions(connection: Connection, config: Config, revision: str) -> list[Any]:
+    """Return the modules of the pending revisions, oldest first; of a new database none."""
     if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
-        return {}
+        return []
     current = connection.scalar(text(_CURRENT))
     if current is None:
-        return {}
-    found: dict[str, str] = {}
+        return []
     try:
-        for pending in ScriptDirectory.from_config(config).iterate_revisions(revision, current):
-            found |= getattr(pending.module, "INDEXES", {})
+        pending = list(ScriptDirectory.from_config(config).iterate_revisions(revision, current))
     except ResolutionError:  # a newer program's revision: the migration says so
-        return {}
-    return {name: sql for name, sql in found.items() if connection.scalar(text(_VALID), {"name": name}) is not True}
+        return []
+    return [one.module for one in reversed(pending)]

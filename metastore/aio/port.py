@@ -20,7 +20,7 @@ from metastore.aio.core import Core, current
 from metastore.aio.threads import Job, Threads
 from metastore.clock import Alive, Clock, Waker
 from metastore.deadlines import stopping
-from metastore.port.backend import Backend
+from metastore.port.backend import Backend, Hearing
 from metastore.port.leases import LeaseRows
 from metastore.port.leases import Waker as LeaseWaker
 from metastore.port.stats import PoolUse
@@ -29,7 +29,7 @@ __all__ = ["AioBackend", "AioClock", "alone"]
 
 T = TypeVar("T")
 
-_AT_ONCE: Final = ("close", "leases", "origin", "pool_use", "restorer", "snapshot", "waker")
+_AT_ONCE: Final = ("close", "hearing", "leases", "origin", "pool_use", "restorer", "snapshot", "waker")
 """What no thread is needed for, or what is used in a thread already: whole tables at one instant, a restore."""
 
 
@@ -101,6 +101,15 @@ class AioBackend(_Door):
     def leases(self) -> LeaseRows:
         return cast(LeaseRows, self._rows)
 
+    @contextmanager
+    def hearing(self) -> Iterator[Hearing | None]:
+        waking = self._port.hearing()
+        ear = alone(self._threads, waking.__enter__, waits=True)
+        try:
+            yield None if ear is None else _AioEar(ear, self._threads)
+        finally:
+            waking.__exit__(None, None, None)
+
     def pool_use(self) -> PoolUse | None:
         """Return how many connections are in use. A call that waits for a thread would wait for a connection."""
         use: PoolUse | None = self._port.pool_use()
@@ -123,6 +132,16 @@ class _Rows(_Door):
             yield _AioWaker(waker, self._threads)
         finally:
             waking.__exit__(None, None, None)
+
+
+class _AioEar:
+    """Waits in a thread of its own: as many as follow the feed."""
+
+    def __init__(self, ear: Hearing, threads: Threads) -> None:
+        self._ear, self._threads = ear, threads
+
+    def wait(self, seconds: float) -> bool:
+        return alone(self._threads, partial(self._ear.wait, seconds), waits=True)
 
 
 class _AioWaker:

@@ -12,6 +12,7 @@ from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.managers import all as managers
+from metastore.managers.rotation import SecretStore
 from metastore.past.consumers import Consumer, Consumers
 from metastore.past.view import Past
 from metastore.store import Store, _UserView, _View
@@ -62,6 +63,7 @@ AsyncRelationManager = derive(managers.RelationManager)
 AsyncDeclaredManager = derive(managers.DeclaredManager)
 AsyncPast = derive(Past)
 AsyncConsumers = derive(Consumers)
+AsyncSecretStore = derive(SecretStore)
 AsyncConsumer = derive(Consumer)
 stands_for(_View)(AsyncStore)
 stands_for(_UserView)(AsyncStore)

@@ -48,6 +48,7 @@ from metastore.managers.create import IfExists
 from metastore.managers.options import BulkOptions, CallOptions, CreateOptions
 from metastore.managers.owned import Row
 from metastore.managers.page import Page
+from metastore.managers.rotation import Rotated, Scrubbed
 from metastore.managers.sources import NewTable
 from metastore.managers.statistics import Value
 from metastore.managers.target import Target
@@ -86,6 +87,7 @@ class AsyncStore:
     policies: AsyncPolicies
     roles: AsyncRoles
     schemas: AsyncFreezableSchemas
+    secrets: AsyncSecretStore
     sources: AsyncSources
     statistics: AsyncStatistics
     tables: AsyncTables
@@ -1515,6 +1517,10 @@ class AsyncConsumers:
     async def drop(self, name: str) -> bool: ...
     async def get(self, name: str, *, start: str = ...) -> AsyncConsumer: ...
     async def list(self) -> builtins.list[AsyncConsumer]: ...
+
+class AsyncSecretStore:
+    async def rotate(self, *, reencrypt: bool = ...) -> Rotated: ...
+    async def scrub(self) -> Scrubbed: ...
 
 class AsyncConsumer:
     async def commit(self, position: str) -> None: ...

@@ -8,7 +8,6 @@ meanwhile touches it. docs/cache.md has the proof. No clock is used, and no lock
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -16,7 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from metastore.cache.entries import Entries, entry_of
 from metastore.cache.options import Cache
 from metastore.cache.positions import MOST, Positions
-from metastore.clock import Clock
+from metastore.clock import Clock, process_id
 from metastore.combine.lane import Handle, Lane, Tell
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
@@ -45,7 +44,7 @@ class Validated:
         self._begin()
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._pid = process_id()
         self._lock = threading.Lock()
         self._hits = self._misses = self._waits = self._clears = self._evictions = 0
         self._sent = 0
@@ -66,7 +65,7 @@ class Validated:
 
     def read(self, key: Hashable, names: Names, ask: Callable[[], Found]) -> Found:
         """Return what is at ``names`` (() for an id) at an instant of this call. Raises what ``ask`` raises."""
-        if os.getpid() != self._pid:
+        if process_id() != self._pid:
             self._begin()
         # what is not here needs no query; but nothing is kept before the first position is applied
         if (self._positions is None or key in self._entries) and self._validated():
@@ -80,7 +79,7 @@ class Validated:
 
     def read_many(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
         """Return what is at each key, all at one instant. Raises what ``ask`` raises."""
-        if os.getpid() != self._pid:
+        if process_id() != self._pid:
             self._begin()
         query = 0
         if self._positions is None or all(key in self._entries for key, _ in wanted):

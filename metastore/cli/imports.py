@@ -79,23 +79,13 @@ def _iceberg(settings: Settings, source: str, into: str, options: dict[str, str]
 
 def _spark(settings: Settings, source: str, into: str, options: dict[str, str], tell: Tell) -> Outcome:
     try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415
-
-        from metastore.imports.spark import import_spark  # noqa: PLC0415
+        from metastore.imports.spark import import_spark, spark_session  # noqa: PLC0415
     except ImportError:
         raise InvalidArgument("import spark needs more: pip install 'versioned-metastore[spark]'") from None
     if settings.url is None:
         raise InvalidArgument("import spark needs --url: the executors open the same database")
-    builder = SparkSession.builder.master(source).appName("metastore import").config("spark.ui.enabled", "false")
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    if options.get("spark.sql.catalogImplementation") == "hive":
-        builder = builder.enableHiveSupport()
-    session = builder.getOrCreate()
-    try:
+    with spark_session(source, options) as session:
         return import_spark(settings.url, session, into, progress=tell)
-    finally:
-        session.stop()
 
 
 def _option(text: str) -> tuple[str, str]:

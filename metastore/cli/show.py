@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from metastore.cli.unregistered import explain, unregistered_below
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS
+from metastore.kinds.secret import masked
 from metastore.managers.all import Managers
 from metastore.names import format_path, parse_path
 
@@ -151,7 +153,7 @@ def show(
 
 def _unregistered(entity: Entity) -> dict[str, Any]:
     """Return what JSON adds for an entity of an unregistered kind: its stored document."""
-    return {} if entity.kind in KINDS else {"registered": False, "document": dict(entity.doc)}
+    return {} if entity.kind in KINDS else {"registered": False, "document": json.loads(masked(entity.record.doc))}
 
 
 def _show_old(entity: Entity, json: bool) -> None:

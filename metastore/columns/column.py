@@ -165,7 +165,7 @@ def clean_optional(value: object, what: str) -> str | None:
 
 def check_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
     """Return ``columns`` as a tuple if each is a Column and no two have the same name."""
-    if isinstance(columns, (str, Column)) or not isinstance(columns, Iterable):
+    if type(columns) is not tuple and (isinstance(columns, (str, Column)) or not isinstance(columns, Iterable)):
         raise InvalidArgument(f"columns must be a sequence of Column, not {type(columns).__name__}")
     checked, seen = tuple(columns), set()
     for column in checked:
@@ -215,9 +215,10 @@ def _node(column: Column, ids: Iterator[int], old: Node | None, keep: Sequence[s
         node["nullable"] = False
     if column.auto_increment:
         node["auto_increment"] = True
-    for key, value in (("default", column.default), ("comment", column.comment)):
-        if value is not None:
-            node[key] = value
+    if column.default is not None:
+        node["default"] = column.default
+    if column.comment is not None:
+        node["comment"] = column.comment
     if old is not None:
         node.update({key: old[key] for key in keep if key in old and key not in node})
     if nested is not None:

@@ -52,6 +52,9 @@ class _Group:
         if seen.known is None or seen.known.record.chain != self.first.chain:
             self.closed = True  # it was renamed or dropped meanwhile: each request finds out alone
             return
+        if any(intent.fences is not None for intent in seen.intents):
+            self.closed = True  # a user's intent needs guards of its own: the full operation helps it
+            return
         self.first = self.record = seen.known.record
         self.helps = True
         planned = plan(seen, None, Batch())

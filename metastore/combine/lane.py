@@ -30,15 +30,13 @@ so that other tasks run. A leader is then a task.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from metastore.clock import SYSTEM, Clock, ThreadWaker, Waker
+from metastore.clock import SYSTEM, Clock, ThreadWaker, Waker, process_id
 
 __all__ = ["MOST", "PATIENCE", "Handle", "Lane", "Term", "ThreadWaker", "Waker"]
 
@@ -158,7 +156,7 @@ class Lane(Generic[Q, A]):
         self._begin()
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._pid = process_id()
         self._token = threading.Lock()
         self._term = Term()
         self._queues: dict[str, deque[Handle[Q, A]]] = {kind: deque() for kind in self._kinds}
@@ -187,7 +185,7 @@ class Lane(Generic[Q, A]):
 
     def lead(self) -> Term | None:
         """Begin to lead, for one request that goes alone; None: somebody leads. The caller must :meth:`leave`."""
-        if os.getpid() != self._pid:
+        if process_id() != self._pid:
             self._begin()
         if not self._token.acquire(False):
             return None
@@ -280,8 +278,10 @@ class Lane(Generic[Q, A]):
                 self._term = elected.term
                 elected._waker.wake()  # noqa: SLF001
                 return
-            with suppress(RuntimeError):  # two terms at once, and the other's leader put it back
+            try:  # noqa: SIM105  (a context manager takes longer, in each call)
                 self._token.release()
+            except RuntimeError:  # two terms at once, and the other's leader put it back
+                pass
             if not any(self._queues.values()) or not self._token.acquire(False):
                 return
 

@@ -1,7 +1,7 @@
 """Select changes of the feed, and wait for more.
 
-Waiting is asking again: soon after a change, and at most a second apart when there is none for a while. Writers do
-nothing for those who wait.
+Waiting is asking again: soon after a change, and at most a second apart when there is none for a while. A hint from a
+process that writes ends a pause (:mod:`metastore.feed.hints`). Nothing rests on hints.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from metastore.kinds.registry import KINDS
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.request import committed
 from metastore.operation.session import Session
+from metastore.port.backend import Hearing
 from metastore.port.past import NotKept
 from metastore.port.records import Lookup
 from metastore.port.unreadable import Unreadable
@@ -62,16 +63,27 @@ def _followed(
     session: Session, after: str | None, unreadable: Unreadable | None, chosen: Selection
 ) -> Iterator[Change | None]:
     """Yield changes, and None after each pause."""
+    if not chosen.follow:
+        yield from changes(session.backend, session.clock, after, None, unreadable, session.access)
+        return
+    with session.backend.hearing() as hearing:
+        yield from _on_and_on(session, after, unreadable, hearing)
+
+
+def _on_and_on(
+    session: Session, after: str | None, unreadable: Unreadable | None, hearing: Hearing | None
+) -> Iterator[Change | None]:
     pause = _SOON
     while True:
         before = after
         for change in changes(session.backend, session.clock, after, None, unreadable, session.access):
             after = change.position
             yield change
-        if not chosen.follow:
-            return
         pause = _SOON if after != before else min(_SLOWEST, pause * _SLOWER)
-        session.clock.sleep(pause)
+        if hearing is None:
+            session.clock.sleep(pause)
+        elif hearing.wait(pause):
+            pause = _SOON
         yield None
 
 

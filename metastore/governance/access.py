@@ -20,6 +20,7 @@ from metastore.governance.evidence import Known, Memory, Nodes, Who, evidence
 from metastore.governance.privileges import OWNERSHIP, REVEAL, needs_of
 from metastore.port.backend import Backend
 from metastore.port.commit import ROOT_ID
+from metastore.port.records import Lookup
 from metastore.port.search import Search
 
 __all__ = ["Access", "Evidence", "Want", "guessing"]
@@ -78,15 +79,14 @@ class Evidence(NamedTuple):
 class Access:
     """The rights of one user. Threads may share it."""
 
-    def __init__(self, backend: Backend, who: Who) -> None:
+    def __init__(self, backend: Backend, who: Who, memory: Memory | None = None) -> None:
         self.backend = backend
         self.who = who
         self.mine: set[int] | None = None
         """In a transaction: the ids of what it created. The user owns that."""
         self.noted: dict[int, int] = {}
         """In a transaction: the scope versions on which its reads rest."""
-        self._memory = Memory()
-        self._ids: list[int] = []
+        self._memory = Memory() if memory is None else memory
 
     def of_transaction(self) -> Access:
         """Return the same rights for one transaction, which guards the evidence of its reads as well."""
@@ -102,12 +102,16 @@ class Access:
         if self.mine:
             return [known.owning(self.mine) for known in found]
         for known in found if below is None else ():
-            self._memory.note(known)
+            self._memory.note(self.who, known)
         return found
 
     def remembered(self, entity_id: int) -> Known | None:
         """Return what was read last about an object."""
-        return self._memory.get(entity_id)
+        return self._memory.get(self.who, entity_id)
+
+    def led(self, path: Lookup, entity_id: int) -> None:
+        """Remember where a path led."""
+        self._memory.note_path(self.who, path, entity_id)
 
     def nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:
         """Read where objects stand, in whatever state; those that were purged are left out."""
@@ -116,39 +120,60 @@ class Access:
 
     # --- seeing
 
-    def visible(self, chains: Sequence[Nodes]) -> list[Known | None]:
+    def probe(self, wanted: Sequence[Lookup | int]) -> dict[int, int]:
+        """Return the scope versions that a read of these may ask about, so that it needs no second question.
+
+        Empty where the commit guards them or nothing is remembered, and in a transaction, which reads an overlay.
+        """
+        if _GUESSED.get() is not None or self.mine is not None:
+            return {}
+        rests: dict[int, int] = {}
+        for one in wanted:
+            known = self.remembered(one) if isinstance(one, int) else self._memory.at(self.who, one)
+            if known is not None:
+                rests |= known.seen_by
+        return rests
+
+    def visible(self, chains: Sequence[Nodes], probed: tuple[dict[int, int], bool] | None = None) -> list[Known | None]:
         """Return the facts about each object that the user sees; None for the others.
 
         What is remembered and allows it is asked for in one read, whether it still holds; everything else is read.
+        ``probed``: what the read of the chains asked about already, and whether all of that was true.
         """
         found: dict[int, Known] = {}
         rests: dict[int, int] = {}
         for n, chain in enumerate(chains):
-            known = self._memory.get(chain[-1].id)
-            if known is not None and known.stands_at(chain) and (verdicts := sees(known.facts))[-1].allowed:
+            known = self.remembered(chain[-1].id)
+            if known is not None and known.seen[-1].allowed and known.stands_at(chain):
                 found[n] = known
-                rests |= known.rests_on(verdicts)
-        guessed = _GUESSED.get()
-        if rests and guessed is not None:
-            guessed.append(True)  # the commit guards it, and whatever else comes of it is decided again
-        elif rests and not self.backend.hold(sorted(rests.items())):
+                rests |= known.seen_by
+        if rests and not self._hold(rests, probed):
             found = {}
         others = [n for n in range(len(chains)) if n not in found]
         for n, known in zip(others, self.read([chains[n] for n in others]), strict=True):
-            if sees(known.facts)[-1].allowed:
+            if known.seen[-1].allowed:
                 found[n] = known
         if self.mine is not None:
             for known in found.values():
                 self._note(known)
         return [found.get(n) for n in range(len(chains))]
 
+    def _hold(self, rests: dict[int, int], probed: tuple[dict[int, int], bool] | None) -> bool:
+        guessed = _GUESSED.get()
+        if guessed is not None:
+            guessed.append(True)  # the commit guards it, and whatever else comes of it is decided again
+            return True
+        if probed is not None and rests.items() <= probed[0].items():
+            return probed[1]
+        return self.backend.hold(sorted(rests.items()))
+
     def _note(self, known: Known) -> None:
         """Note what a read of a transaction rests on; what was noted first stays."""
-        self.noted = {**known.guards(sees(known.facts)), **self.noted}
+        self.noted = {**known.guards(known.seen), **self.noted}
 
     def first_hidden(self, chain: Nodes) -> int:
         """Return how many of the nodes on the way to an object the user sees. Reads what is not remembered."""
-        known = self._memory.get(chain[-1].id) or self.read([chain])[0]
+        known = self.remembered(chain[-1].id) or self.read([chain])[0]
         return next((n for n in range(len(chain)) if not sees(known.facts, n)[-1].allowed), len(chain))
 
     # --- doing
@@ -182,7 +207,7 @@ class Access:
         found: dict[int, Known] = {}
         scopes: dict[int, int] = {}
         for want in wants:
-            known = self._memory.get(want.on)
+            known = self.remembered(want.on)
             if known is None:
                 return None
             verdicts = _verdicts(known, want)
@@ -198,7 +223,7 @@ class Access:
         verdicts = _verdicts(known, want)
         if verdicts[-1].allowed:
             return verdicts
-        if not sees(known.facts)[-1].allowed:
+        if not known.seen[-1].allowed:
             raise EntityNotFound(known.facts.object.path)
         raise self.denied(known, want, verdicts[-1])
 
@@ -225,7 +250,7 @@ class Access:
     def metalakes(self) -> list[int]:
         """Return the ids of the metalakes that have a user of this name."""
         name = self.who.name
-        search = Search(ROOT_ID, "user", name, -1, True, (name, -1), name + "\x01", _BLOCK)
+        search = Search(ROOT_ID, "user", name, name, -1, True, (name, -1), name + "\x01", _BLOCK)
         found = list[int]()
         while True:
             page = self.backend.find(search)
@@ -240,16 +265,16 @@ class Access:
         """Return an id that no other client gets. Ids are reserved in blocks: most calls read nothing."""
         while True:
             try:
-                new = self._ids.pop()
+                new = self._memory.ids.pop()
                 if self.mine is not None:
                     self.mine.add(new)
                 return new
             except IndexError:  # another thread may take them all
-                self._ids += self.backend.reserve_ids(_BLOCK)[::-1]
+                self._memory.ids += self.backend.reserve_ids(_BLOCK)[::-1]
 
 
 def _verdicts(known: Known, want: Want) -> list[Verdict]:
     if want.operation == "see":
-        return sees(known.facts)
+        return known.seen
     at = 0 if want.operation == "member" and known.nodes[-1].kind == "role" else None
     return decide(known.facts, want.any_of(known.nodes[-1].kind), at)

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
-from metastore.governance.decision import Facts, Granted, Has, Member, Place, Verdict
+from metastore.governance.decision import Facts, Granted, Has, Member, Place, Verdict, sees
 from metastore.governance.privileges import effect_of
 from metastore.names import clean_name, format_path, parse_path
 from metastore.port.backend import Rights
-from metastore.port.records import Node
+from metastore.port.records import Lookup, Node
 from metastore.port.rights import RightRows, Whose
 
 __all__ = ["Known", "Memory", "Nodes", "Who", "evidence", "who"]
 
 Nodes = tuple[Node, ...]
-_MOST: Final = 10_000
-"""How many objects the facts of one user are remembered for."""
+_MOST: Final = 50_000
+"""How many facts, and how many paths, one store remembers for all its users."""
 
 
 class Who(NamedTuple):
@@ -40,6 +41,16 @@ class Known:
     facts: Facts
     scopes: Mapping[int, int]
     """Of the members and the roles."""
+
+    @cached_property
+    def seen(self) -> list[Verdict]:
+        """The verdicts on whether the user sees the object."""
+        return sees(self.facts)
+
+    @cached_property
+    def seen_by(self) -> dict[int, int]:
+        """The scope versions on which it rests that the user sees the object, apart from those of the nodes."""
+        return self.rests_on(self.seen) if self.seen[-1].allowed else {}
 
     def rests_on(self, verdicts: Iterable[Verdict]) -> dict[int, int]:
         """Return the scope versions that must hold for ``verdicts``, apart from those of the nodes."""
@@ -62,30 +73,67 @@ class Known:
         owners = {**dict.fromkeys(ids, self.facts.members[0].id), **self.facts.owners}
         return replace(self, facts=replace(self.facts, owners=owners))
 
-    def child(self, entity_id: int, kind: str) -> Facts:
-        """Return the facts about a child of the object."""
-        return replace(self.facts, chain=(*self.facts.chain, Place(entity_id, kind, "")))
+    def exceptions(self, kind: str) -> tuple[bool, frozenset[int]]:
+        """Return whether the user sees a child of the object by what holds for all, and for which ones that differs.
+
+        The facts must be those about the children too. Children with the same grants and owner are decided once.
+        """
+        above = {node.id for node in self.nodes}
+        on: dict[int, list[Granted]] = {}
+        for grant in self.facts.grants:
+            on.setdefault(grant.on, []).append(grant)
+        of_all = [grant for node in self.nodes for grant in on.get(node.id, ())]
+        owners = {i: owner for i, owner in self.facts.owners.items() if i in above}
+        usually = self._sees_child(-1, kind, of_all, owners)
+        verdicts: dict[tuple[object, ...], bool] = {}
+        different = set[int]()
+        for i in {*on, *self.facts.owners, *self.facts.active, *self.facts.role_names} - above:
+            grants, owner = on.get(i, []), self.facts.owners.get(i)
+            itself = i if i in self.facts.active or i in self.facts.role_names else None
+            alike = (owner, itself, *sorted([grant[:3] for grant in grants]))
+            if alike not in verdicts:
+                mine = [grant._replace(on=-1) for grant in grants]
+                own = owners if owner is None else {**owners, -1 if itself is None else i: owner}
+                verdicts[alike] = self._sees_child(-1 if itself is None else i, kind, [*of_all, *mine], own)
+            if verdicts[alike] != usually:
+                different.add(i)
+        return usually, frozenset(different)
+
+    def _sees_child(self, entity_id: int, kind: str, grants: Iterable[Granted], owners: Mapping[int, int]) -> bool:
+        on = tuple([g if g.on != -1 else g._replace(on=entity_id) for g in grants])
+        chain = (*self.facts.chain, Place(entity_id, kind, ""))
+        return sees(replace(self.facts, chain=chain, grants=on, owners=owners))[-1].allowed
 
 
 class Memory:
-    """The facts that were read last, by object."""
+    """What one store remembers of the rights of its users: facts by object, and where paths led. Threads share it."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Known] = {}
+        self._known: dict[tuple[Who, int], Known] = {}
+        self._paths: dict[tuple[Who, Lookup], int] = {}
+        self.ids: list[int] = []
+        """Reserved for what users create: most creates read nothing."""
 
-    def get(self, entity_id: int) -> Known | None:
+    def get(self, who: Who, entity_id: int) -> Known | None:
         """Return what is remembered about an object."""
-        return self._known.get(entity_id)
+        return self._known.get((who, entity_id))
 
-    def note(self, known: Known) -> None:
+    def note(self, who: Who, known: Known) -> None:
         """Remember facts."""
         if len(self._known) >= _MOST:
             self._known.clear()
-        self._known[known.nodes[-1].id] = known
+        self._known[who, known.nodes[-1].id] = known
 
-    def forget(self, entity_id: int) -> None:
-        """Forget what turned out to be old."""
-        self._known.pop(entity_id, None)
+    def at(self, who: Who, path: Lookup) -> Known | None:
+        """Return what is remembered about the object to which a path led."""
+        entity_id = self._paths.get((who, path))
+        return None if entity_id is None else self._known.get((who, entity_id))
+
+    def note_path(self, who: Who, path: Lookup, entity_id: int) -> None:
+        """Remember where a path led."""
+        if len(self._paths) >= _MOST:
+            self._paths.clear()
+        self._paths[who, path] = entity_id
 
 
 def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None = None) -> list[Known]:

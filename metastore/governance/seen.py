@@ -10,25 +10,36 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from metastore.governance.access import Access, Want
-from metastore.governance.decision import sees
 from metastore.governance.evidence import Known, Nodes
-from metastore.names import fold
 from metastore.port.backend import Backend, Guards
-from metastore.port.commit import ROOT_ID
-from metastore.port.records import Child, Lookup, Node, OwnedRecord, Resolved, RowPage
+from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.records import Child, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.records import Known as Row
 from metastore.port.relations import GONE, End, Related, Relating
+from metastore.port.rights import Chosen
 from metastore.port.search import Matches, Search
 
-__all__ = ["Seen"]
+__all__ = ["Seen", "seen_by"]
+
+Probed = tuple[dict[int, int], bool] | None
+"""What a read asked about besides, and whether all of that was true."""
+
+
+def seen_by(step: Step) -> list[int]:
+    """Return what a user must see in order to see a step: its entity, or its row's owner; both ends of a relation."""
+    own = step.entity_id if step.owner_id is None else step.owner_id
+    return [i for i in (own, step.other_id) if i is not None]
 
 
 class _Below(NamedTuple):
-    """Which children of a parent the user sees: all but some, or only some; and what that rests on."""
+    """Which children of a parent the user sees, and the scope versions on which that rests."""
 
-    usually: bool
-    but: frozenset[int]
-    guards: list[tuple[int, int]]
+    chosen: Chosen
+    rests: tuple[tuple[int, int], ...]
+
+    def held(self, guards: Guards) -> list[tuple[int, int]]:
+        """Return the guards of a page that shows them."""
+        return [*dict.fromkeys([*guards, *self.rests])]
 
 
 class Seen:
@@ -45,19 +56,26 @@ class Seen:
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path as far as the user sees it."""
-        found = self._base.resolve(lookups)
+        found, probed = self._resolved(lookups)
         chains = [self._above(lookup.start) + one.nodes for lookup, one in zip(lookups, found, strict=True)]
-        shown = self._shown([chain for chain in chains if chain])
+        shown = iter(self._access.visible([chain for chain in chains if chain], probed))
         return [
             one if not chain else self._cut(lookup, one, chain, next(shown))
             for lookup, one, chain in zip(lookups, found, chains, strict=True)
         ]
 
-    def _shown(self, chains: list[Nodes]) -> Any:
-        return iter(self._access.visible(chains))
+    def _resolved(self, lookups: Sequence[Lookup]) -> tuple[list[Resolved], Probed]:
+        """Follow the paths; ask in the same statement whether what is remembered about the object still holds."""
+        probe = self._access.probe(lookups) if len(lookups) == 1 else {}
+        if not probe:
+            return self._base.resolve(lookups), None
+        found, held = self._base.resolve_holding(lookups[0], sorted(probe.items()))
+        return [found], (probe, held)
 
     def _cut(self, lookup: Lookup, found: Resolved, chain: Nodes, known: Known | None) -> Resolved:
         if known is not None or not found.nodes:
+            if found.record is not None:
+                self._access.led(lookup, chain[-1].id)
             return found
         seen = self._access.first_hidden(chain) - (len(chain) - len(found.nodes))
         if found.record is not None and seen == len(found.nodes) - 1:
@@ -71,33 +89,45 @@ class Seen:
         known = self._access.remembered(start.id)
         if known is not None and known.nodes[-1].scope_version == start.scope_version:
             return known.nodes
-        return self._access.nodes_of([start.id]).get(start.id, (start,))
+        return self._nodes_of([start.id]).get(start.id, (start,))
 
     def by_id(self, ids: Sequence[int]) -> list[Row | None]:
         """Return each entity that the user sees."""
-        rows = self._base.by_id(ids)
+        probe = self._access.probe(ids)
+        rows, held = self._base.by_id_holding(ids, sorted(probe.items())) if probe else (self._base.by_id(ids), False)
         there = [row.record.chain for row in rows if row is not None]
-        shown = iter(self._access.visible(there))
+        shown = iter(self._access.visible(there, (probe, held) if probe else None))
         return [row if row is not None and next(shown) is not None else None for row in rows]
 
-    def _sees(self, entity_id: int) -> Known | None:
-        chain = self._access.nodes_of([entity_id]).get(entity_id)
-        return None if chain is None else self._access.visible([chain])[0]
+    def _nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:
+        """Read where entities stand, in whatever state and as a transaction has left them."""
+        rows = self._base.by_id(ids) if ids else []
+        return {i: row.record.chain for i, row in zip(ids, rows, strict=True) if row is not None}
+
+    def _sees(self, entity_id: int) -> bool:
+        return self.by_id([entity_id])[0] is not None
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         """Return what was dropped last under a name, if the user sees it."""
         child = self._base.gone(parent_id, kind, family, key)
         if child is None:
             return None
-        above = self._access.nodes_of([parent_id]).get(parent_id, ())
+        above = self._nodes_of([parent_id]).get(parent_id, ())
         return child if self._access.visible([(*above, child.node)])[0] is not None else None
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         """Whether there are children, for owners alone: nothing hidden is told. Raises PermissionDenied."""
-        chain = self._access.nodes_of([entity_id]).get(entity_id)
+        chain = self._nodes_of([entity_id]).get(entity_id)
         if chain is not None:
             self._access.require(chain, Want(entity_id, "own"))
         return self._base.has_children(entity_id, besides)
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        """Return the steps of what the user sees now; none of anything else, wherever the id comes from."""
+        steps = self._base.history(entity_id, after, limit)
+        ids = list(dict.fromkeys(i for step in steps for i in seen_by(step)))
+        shown = {i for i, row in zip(ids, self.by_id(ids) if ids else [], strict=True) if row is not None}
+        return [step for step in steps if shown.issuperset(seen_by(step))]
 
     # --- listings
 
@@ -105,79 +135,77 @@ class Seen:
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
     ) -> RowPage[Child]:
         """Return the next children that the user sees."""
-        below = self._below(parent_id, kind)
+        if self._access.mine is not None:
+            return self._filtered(parent_id, kind, family, state, after, limit, guards)
+        below = self._below(parent_id, kind, guards)
         if below is None:
             return RowPage(False, [])
-        held = [*dict.fromkeys([*guards, *below.guards])]
-        if not below.usually:
-            rows = [row for row in self._rows(parent_id, kind, state, below.but) if (row.key, row.node.id) > after]
-            return RowPage(self._base.hold(held), sorted(rows)[:limit])
-        kept: list[Child] = []
-        while True:
-            page = self._base.children(parent_id, kind, family, state, after, limit, held)
-            if not page.held:
-                return page
-            kept += [row for row in page.rows if row.node.id not in below.but]
-            if len(page.rows) < limit or len(kept) >= limit:
-                return RowPage(True, kept[:limit])
-            after = (page.rows[-1].key, page.rows[-1].node.id)
+        what = (parent_id, kind, family, state, after, limit, below.held(guards))
+        if below.chosen.ids or below.chosen.only:
+            return self._base.children_chosen(*what, below.chosen)
+        return self._base.children(*what)
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
     ) -> RowPage[tuple[str, str]]:
         """Return the next names that the user sees."""
-        below = self._below(parent_id, kind)
+        if self._access.mine is not None:
+            page = self._filtered(parent_id, kind, family, LIVE, (after, 0), limit, guards)
+            return RowPage(page.held, [(child.key, child.node.name) for child in page.rows])
+        below = self._below(parent_id, kind, guards)
         if below is None:
             return RowPage(False, [])
-        named = {(row.key, row.node.name) for row in self._rows(parent_id, kind, 0, below.but)}
-        held = [*dict.fromkeys([*guards, *below.guards])]
-        if not below.usually:
-            return RowPage(self._base.hold(held), sorted(row for row in named if row[0] > after)[:limit])
-        kept: list[tuple[str, str]] = []
-        while True:
-            page = self._base.names(parent_id, kind, family, after, limit, held)
-            if not page.held:
-                return page
-            kept += [row for row in page.rows if row not in named]
-            if len(page.rows) < limit or len(kept) >= limit:
-                return RowPage(True, kept[:limit])
-            after = page.rows[-1][0]
+        what = (parent_id, kind, family, after, limit, below.held(guards))
+        if below.chosen.ids or below.chosen.only:
+            return self._base.names_chosen(*what, below.chosen)
+        return self._base.names(*what)
 
-    def _below(self, parent_id: int, kind: str) -> _Below | None:
+    def _filtered(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> RowPage[Child]:
+        """Return what the user sees, in a transaction: it must note all children, so that they can be validated."""
+        above = () if parent_id == ROOT_ID else self._nodes_of([parent_id]).get(parent_id)
+        if above is None or (above and self._access.visible([above])[0] is None):
+            return RowPage(False, [])
+        kept: list[Child] = []
+        while True:
+            page = self._base.children(parent_id, kind, family, state, after, limit, guards)
+            shown = self._access.visible([(*above, child.node) for child in page.rows])
+            kept += [child for child, known in zip(page.rows, shown, strict=True) if known is not None]
+            if not page.held or len(page.rows) < limit or len(kept) >= limit:
+                return RowPage(page.held, kept[:limit])
+            after = (page.rows[-1].key, page.rows[-1].node.id)
+
+    def _below(self, parent_id: int, kind: str, guards: Guards) -> _Below | None:
         """Return which children of a kind the user sees; None: it does not see the parent."""
         if parent_id == ROOT_ID:
             return self._metalakes()
-        chain = self._access.nodes_of([parent_id]).get(parent_id)
+        chain = self._standing(parent_id, guards)
         if chain is None:
             return None
         (known,) = self._access.read([chain], below=parent_id)
-        if not sees(known.facts)[-1].allowed:
+        if not known.seen[-1].allowed:
             return None
-        own = {*known.facts.owners, *[grant.on for grant in known.facts.grants]} - {node.id for node in chain}
-        own |= {member.id for member in known.facts.members} | {has.role for has in known.facts.roles}
-        usually = sees(known.child(-1, kind))[-1].allowed
-        but = frozenset(i for i in own if sees(known.child(i, kind))[-1].allowed != usually)
+        usually, but = known.exceptions(kind)
         rests = {**{node.id: node.scope_version for node in chain}, **known.scopes}
-        return _Below(usually, but, sorted(rests.items()))
+        return _Below(Chosen(tuple(sorted(but)), only=not usually), tuple(rests.items()))
+
+    def _standing(self, entity_id: int, guards: Guards) -> Nodes | None:
+        """Return the nodes that lead to an entity: those that are remembered, if the page is read under them."""
+        known = self._access.remembered(entity_id)
+        if known is not None and {(node.id, node.scope_version) for node in known.nodes} <= {*guards}:
+            return known.nodes
+        return self._nodes_of([entity_id]).get(entity_id)
 
     def _metalakes(self) -> _Below:
         """The metalakes that have the user."""
         ids = self._access.metalakes()
-        seen = self._access.visible(list(self._access.nodes_of(ids).values()))
-        return _Below(False, frozenset(known.nodes[0].id for known in seen if known is not None), [])
-
-    def _rows(self, parent_id: int, kind: str, state: int, ids: frozenset[int]) -> list[Child]:
-        """Return the children among ``ids``."""
-        rows = self._base.by_id(sorted(ids)) if ids else []
-        return [
-            _child(row)
-            for row in rows
-            if row is not None and row.state == state and _stands(row, parent_id, kind) and (row.live or state)
-        ]
+        seen = self._access.visible(list(self._nodes_of(ids).values()))
+        return _Below(Chosen(tuple(sorted([known.nodes[0].id for known in seen if known is not None])), only=True), ())
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         """Return owned rows of what the user sees."""
-        if self._sees(owner_id) is None:
+        if not self._sees(owner_id):
             return RowPage(False, [])
         return self._base.owned(owner_id, kind, after, limit, guards)
 
@@ -219,15 +247,3 @@ class Seen:
         shown = self._access.visible([record.chain for record in found.records])
         records = [record for record, known in zip(found.records, shown, strict=True) if known is not None]
         return Matches(records, found.scanned, found.last)
-
-
-def _stands(row: Row, parent_id: int, kind: str) -> bool:
-    chain = row.record.chain
-    return chain[-1].kind == kind and (chain[-2].id if len(chain) > 1 else ROOT_ID) == parent_id
-
-
-def _child(row: Row) -> Child:
-    record, chain = row.record, row.record.chain
-    node = chain[-1]
-    key = fold(node.name) if len(chain) > 1 and chain[-2].fold else node.name
-    return Child(key, node, row.state, record.version, record.doc, *record[3:7])

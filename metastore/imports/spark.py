@@ -6,8 +6,11 @@ Needs the extra [spark]. It may be repeated: what is there already as it is ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import SparkSession
 
 from metastore.columns.column import Column
 from metastore.errors import InvalidArgument
@@ -18,10 +21,7 @@ from metastore.spark.context import spark_context
 from metastore.spark.types import columns_from_spark
 from metastore.store import open_store
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["import_spark"]
+__all__ = ["import_spark", "spark_session"]
 
 _PRINCIPAL: Final = "import spark"
 _SHARE: Final = 200
@@ -42,6 +42,21 @@ class Described(NamedTuple):
     location: str | None
     format: str | None
     text: str | None
+
+
+@contextmanager
+def spark_session(master: str, options: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Give a session with these options of Spark, the Hive metastore's too, and stop it at the end."""
+    builder = SparkSession.builder.master(master).appName("metastore import").config("spark.ui.enabled", "false")
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    if options.get("spark.sql.catalogImplementation") == "hive":
+        builder = builder.enableHiveSupport()
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell | None = None) -> Outcome:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
-from metastore.kinds.secret import Secret
+from metastore.kinds.secret import Secret, as_shown, kept
 from metastore.names import clean_text, format_path
 
 __all__ = ["UNSET", "EntityChange", "RemoveProperty", "SetComment", "SetProperty", "change_class", "decode", "encode"]
@@ -105,7 +105,7 @@ class UnknownChange(EntityChange):
 
 def decode(changes: list[dict[str, Any]]) -> tuple[EntityChange, ...]:
     """Return the changes that ``encode`` wrote; what this program cannot read comes back as :class:`UnknownChange`."""
-    return tuple(_decode_one(dict(c)) for c in changes)
+    return tuple([_decode_one(c) for c in changes])
 
 
 def _decode_one(fields: dict[str, Any]) -> EntityChange:
@@ -148,20 +148,20 @@ class SetProperty(EntityChange):
             object.__setattr__(self, "expected", self.expected.stored)
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
-        key, value = clean_text(self.key, "a property's key"), clean_text(self.value, f"the property {shown(self.key)}")
+        key, value = clean_text(self.key, "a property's key"), property_text(self.value, self.key)
         if not key:
             raise InvalidArgument("a property's key must not be empty")
         before = doc["properties"].get(key)
-        if self.expected is not UNSET and before != self.expected:
-            where = format_path(path)
+        if self.expected is not UNSET and self.expected not in (before, as_shown(before)):
+            where, expected, found = format_path(path), as_shown(self.expected), as_shown(before)
             raise VersionConflict(
                 where,
-                self.expected,
-                before,
-                f"{where}: property {key!r} was expected to be {shown(self.expected)}, found {before!r}; "
+                expected,
+                found,
+                f"{where}: property {key!r} was expected to be {shown(expected)}, found {found!r}; "
                 "load the entity and decide again",
             )
-        doc["properties"][key] = value
+        doc["properties"][key] = kept(value, before)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,6 +172,13 @@ class RemoveProperty(EntityChange):
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
         doc["properties"].pop(clean_text(self.key, "a property's key"), None)
+
+
+def property_text(value: object, key: object) -> str:
+    """Return a property's value as it is stored, or raise InvalidArgument."""
+    if type(value) is str and value.isascii():  # most are, and need no text for a message
+        return value
+    return clean_text(value, f"the property {shown(key)}")
 
 
 def not_found(path: tuple[str, ...], what: str, name: str) -> EntityNotFound:

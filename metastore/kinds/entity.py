@@ -18,7 +18,7 @@ from uuid import UUID
 
 from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.field import DocField, decoded
-from metastore.kinds.secret import properties_shown, stored
+from metastore.kinds.secret import masked, properties_shown, stored
 from metastore.names import format_path
 from metastore.plain import plain, read_only
 from metastore.port.records import Origin, OwnedRecord, Record
@@ -259,9 +259,10 @@ class Change(Version):
     def to_dict(self) -> dict[str, Any]:
         """Return the change as plain JSON values, as ``metastore changes --json`` prints it.
 
-        ``document`` is the whole document that the database holds after the change; None if the change deleted it.
+        ``document`` is the whole document after the change, with handles for encrypted properties; None if the change
+        deleted it.
         """
         head = {"position": self.position, "kind": self.kind, "entity_id": self.entity_id}
-        document = None if self.entity is None else plain(self.entity.doc)
+        document = None if self.entity is None else json.loads(masked(self.entity.record.doc))
         other = {} if self.other_path is None else {"other_path": self.other_path}
         return {**head, **super().to_dict(), **other, "document": document}

@@ -3,38 +3,68 @@
 ``ms.secret("env:NAME")`` and ``ms.secret("file:/path")`` refer to where the secret is. A document holds the reference
 after the word ``secret:``, as any client can write it: ``secret:env:NAME``. An entity shows it as a :class:`Secret`,
 which equals ``env:NAME``. Nothing but :func:`read` ever holds the secret itself, and only ``store.reveal`` calls it.
+
+A *sealed* value is encrypted (:mod:`metastore.secrets`). A document holds ``secret:sealed:KEY:CIPHERTEXT``; KEY is the
+number of its data key. Readers are shown a *handle*, ``secret:sealed:KEY:FINGERPRINT``, which names the ciphertext
+and says nothing about it. A handle that is written back stands for the value that has it already. Where there is no
+such value, the handle itself is stored: the secret is not in this database, and must be set again.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.names import clean_text
-from metastore.plain import read_only
+from metastore.plain import ReadOnly, read_only
 
-__all__ = ["Secret", "properties_shown", "read", "secret", "stored"]
+__all__ = [
+    "REDACTED",
+    "SEALED",
+    "Secret",
+    "as_shown",
+    "kept",
+    "kept_in",
+    "key_numbers",
+    "masked",
+    "properties_shown",
+    "read",
+    "sealed_parts",
+    "secret",
+    "stored",
+]
 
 PREFIX: Final = "secret:"
 """How a stored value begins that stands for a secret."""
+SEALED: Final = "secret:sealed:"
+"""How a sealed value begins, and its handle."""
+REDACTED: Final = "secret:redacted"
+"""What ``metastore secrets scrub`` leaves in history in the place of a plain value."""
+_SHORTEST: Final = 22
+"""The fewest characters of a ciphertext: 16 bytes in base64. A fingerprint has 16."""
+_CIPHER: Final = re.compile(rf"secret:sealed:([0-9]{{1,9}}):([A-Za-z0-9_-]{{{_SHORTEST},}})")
+_IN_JSON: Final = re.compile(rf'(?P<quote>\\*"){_CIPHER.pattern}(?P=quote)')
+"""A sealed value in JSON text, or in JSON text that is a string of other JSON text."""
+_HANDLE: Final = re.compile(r"secret:(sealed:[0-9]{1,9}:[0-9a-f]{16})")
 _REFERENCE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00]+")
 _LARGEST: Final = 1 << 16
 """How many bytes a file with a secret may have."""
 
 
 class Secret(str):
-    """A reference to a secret, as a property's value. As a string it is the reference, such as ``env:NAME``."""
+    """What stands for a secret, as a property's value: a reference such as ``env:NAME``, or a handle ``sealed:…``."""
 
     __slots__ = ()
 
     @property
     def stored(self) -> str:
-        """The text that a document holds, and that clients without Python write: ``secret:env:NAME``."""
+        """The text that clients without Python read and write: ``secret:env:NAME``."""
         return PREFIX + self
 
     def __repr__(self) -> str:
@@ -64,15 +94,108 @@ def as_secret(value: str) -> Secret | None:
     """Return the secret that a stored value stands for; None: it is plain text."""
     if not value.startswith(PREFIX):
         return None
+    if value.startswith(SEALED):
+        handle = _HANDLE.fullmatch(as_shown(value))
+        return None if handle is None else Secret(handle[1])
     reference = value[len(PREFIX) :]
     return Secret(reference) if _REFERENCE.fullmatch(reference) else None
+
+
+def sealed_parts(value: object) -> tuple[int, str] | None:
+    """Return the number of the data key and the ciphertext of a sealed value; None: it is something else."""
+    found = _CIPHER.fullmatch(value) if isinstance(value, str) else None
+    return None if found is None else (int(found[1]), found[2])
+
+
+def key_numbers(text: str) -> set[int]:
+    """Return the numbers of the data keys that sealed values in JSON text need."""
+    return {int(found[1]) for found in _CIPHER.finditer(text)} if SEALED in text else set()
+
+
+def as_shown(value: Any) -> Any:
+    """Return a stored value as clients see it: the handle of a sealed one, everything else as it is."""
+    if not isinstance(value, str) or not value.startswith(SEALED):
+        return value
+    parts = sealed_parts(value)
+    return value if parts is None else f"{SEALED}{parts[0]}:{_fingerprint(parts[1])}"
+
+
+def _fingerprint(ciphertext: str) -> str:
+    return sha256(ciphertext.encode()).hexdigest()[:16]
+
+
+def masked(text: str) -> str:
+    """Return JSON text with the handle of each sealed value in its place."""
+    if SEALED not in text:
+        return text
+    return _IN_JSON.sub(lambda found: f"{found[1]}{SEALED}{found[2]}:{_fingerprint(found[3])}{found[1]}", text)
+
+
+def kept(value: str, before: object) -> str:
+    """Return what is stored for ``value`` where ``before`` is stored now: its handle stands for it."""
+    is_handle = value.startswith(SEALED) and isinstance(before, str)
+    return str(before) if is_handle and as_shown(before) == value else value
+
+
+def kept_in(properties: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, str]:
+    """Return properties that take the place of ``before``, in which each handle stands for what has it now."""
+    return {key: kept(value, before.get(key)) for key, value in properties.items()}
+
+
+class _Properties(ReadOnly):
+    """Properties of which some are secrets.
+
+    The dictionary itself holds plain strings, which encoders in C such as ``msgspec`` read. Python gets each secret as
+    a :class:`Secret`, also in a copy: because of ``__iter__``, ``dict(…)`` and ``{**…}`` ask for each value.
+    """
+
+    __slots__ = ("_secrets",)
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__({key: str.__str__(value) for key, value in properties.items()})
+        self._secrets = {key: value for key, value in properties.items() if isinstance(value, Secret)}
+
+    def __getitem__(self, key: str) -> str:
+        found = self._secrets.get(key)
+        value: str = dict.__getitem__(self, key) if found is None else found
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return super().__iter__()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def values(self) -> Any:
+        return dict(self).values()
+
+    def items(self) -> Any:
+        return dict(self).items()
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __or__(self, other: Any) -> Any:
+        return dict(self) | dict(other)
+
+    def __ror__(self, other: Any) -> Any:
+        return dict(other) | dict(self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Properties, (dict(self),)
 
 
 def properties_shown(properties: Mapping[str, str]) -> Mapping[str, str]:
     """Return the properties of a document as an entity shows them: secrets as :class:`Secret`."""
     if not any(value.startswith(PREFIX) for value in properties.values()):
         return read_only(properties)
-    return read_only({key: as_secret(value) or value for key, value in properties.items()})
+    return _Properties({key: as_secret(value) or value for key, value in properties.items()})
 
 
 def read(reference: Secret, what: str) -> str:

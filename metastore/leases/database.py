@@ -29,6 +29,7 @@ from metastore.operation.record import ask_until_it_answers
 from metastore.operation.session import Session
 from metastore.port.commit import Conflicted, LeaseToken, Unknown
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Take, Taken, Waker
+from metastore.port.noted import read_note
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, naming, reason, told
 from metastore.retry.runner import Conflict, Effort, run
@@ -285,7 +286,7 @@ def _event(step: Step, position: str) -> LeaseEvent:
 def _commit(event: Fenced, lease_id: int, holders: Mapping[int, LeaseHolder], position: str) -> LeaseEvent:
     """Return a commit that was made under the lease. Raises UnreadableRow."""
     try:
-        token = dict(json.loads(event.fences))[lease_id]
+        token = dict(read_note(event.fences).leases)[lease_id]
         who = holders.get(token, LeaseHolder(None, None))
         whose = (utc(event.time), who.owner, who.incarnation, event.principal)
     except Exception as error:

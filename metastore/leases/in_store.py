@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from copy import copy
+from typing import NoReturn, cast
 
 from metastore.arguments import positive_integer
-from metastore.errors import InvalidArgument
+from metastore.errors import InvalidArgument, PermissionDenied
 from metastore.leases.database import DatabaseBook
 from metastore.leases.leases import Leases, clean_lease, clean_owner
 from metastore.leases.staging import StoreStaging
@@ -14,6 +15,24 @@ from metastore.operation.session import Session
 from metastore.port.commit import LeaseToken
 
 __all__ = ["StoreLeases"]
+
+
+class _Refused:
+    """Stands in for the leases of a store that is used as a user: each use of it raises PermissionDenied."""
+
+    def __init__(self, user: str) -> None:
+        self._user = user
+
+    def bound(self, _: Session) -> _Refused:
+        """Return this: another view of the same user has no leases either."""
+        return self
+
+    def __getattr__(self, name: str) -> NoReturn:
+        message = (
+            f"{self._user} may not use leases: their names are no objects, so that no right is about them; let the "
+            "service acquire a lease with its own store, and give it to the user's call as lease=…"
+        )
+        raise PermissionDenied(self._user, "admin", "", message)
 
 
 class StoreLeases(Leases):
@@ -26,7 +45,12 @@ class StoreLeases(Leases):
         super().__init__(self._database, session.clock, session.policy.deadline, self.staging)
 
     def bound(self, session: Session) -> StoreLeases:
-        """Return these leases for another session on the same backend. The held leases are shared."""
+        """Return these leases for another session on the same backend. The held leases are shared.
+
+        A user has none: a lease's name is no object, so that no right is about it.
+        """
+        if session.access is not None:
+            return cast(StoreLeases, _Refused(session.access.who.name))
         bound, book, staging = copy(self), DatabaseBook(session), StoreStaging(session)
         vars(bound).update(_database=book, _book=book, staging=staging, _staging=staging)
         vars(bound).update(_deadline=session.policy.deadline)

@@ -10,10 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 from metastore.arguments import shown
-from metastore.errors import InvalidArgument
+from metastore.errors import InvalidArgument, VersionConflict
+from metastore.kinds.catalog import CATALOG
 from metastore.kinds.kind import Kind, dump
 from metastore.managers.create import Chunk, IfExists, Wish, check_if_exists, chunks, create_chunk
 from metastore.managers.listing import parent_nodes
+from metastore.managers.sealing import Seal, Stale, fresh_seal, seal_of_catalog
 from metastore.managers.target import Target
 from metastore.names import clean_name
 from metastore.operation.operation import perform
@@ -57,6 +59,8 @@ class _Writer:
     if_exists: IfExists
     call: Call
     nodes: tuple[Node, ...] | None = field(default=None, init=False)
+    seal: Seal | None = field(default=None, init=False)
+    """What the rows encrypt; None: none of them has properties yet."""
 
     def wish(self, row: Mapping[str, Any]) -> tuple[str, Wish, str]:
         """Return the name, the wish and the document of a row. Raises InvalidArgument."""
@@ -65,6 +69,8 @@ class _Writer:
         fields = dict(row)
         name, comment = clean_name(fields.pop("name")), fields.pop("comment", None)
         properties = fields.pop("properties", MappingProxyType({}))
+        if properties:
+            properties = self._sealing(properties).properties(properties)
         wish = Wish(self.kind, comment, properties, self.kind.take(fields))
         return name, wish, dump(wish.document(), (name,))
 
@@ -77,11 +83,23 @@ class _Writer:
         request = Request[int](
             verb="create_many",
             what=lambda: f"create {len(chunk)} of kind {self.kind.name}",
-            attempt=attempt,
+            attempt=attempt if self.seal is None else self.seal.guarding(attempt),
             replay=len,
             arguments=tuple,
         )
-        return perform(self.session, request, self.call)
+        try:
+            return perform(self.session, request, self.call)
+        except Stale:
+            message = "what the catalog declares secret has changed meanwhile; run it again with if_exists='return'"
+            raise VersionConflict(self.kind.name, None, None, message) from None
+
+    def _sealing(self, properties: object) -> Seal:
+        """Return what a row encrypts. The settings are read once, for all rows."""
+        if self.kind is CATALOG:
+            return seal_of_catalog(self.session, properties)
+        if self.seal is None:
+            self.seal = fresh_seal(self.session, self.kind, self.parent)
+        return self.seal
 
     def _parents(self, view: View) -> tuple[Node, ...]:
         if self.nodes is None or not view.guess():

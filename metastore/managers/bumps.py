@@ -15,7 +15,7 @@ from metastore.governance.privileges import OWNER, effect_of
 from metastore.operation.request import Proposal
 from metastore.port.commit import Guard, Relate, Write
 
-__all__ = ["bumping", "reviving"]
+__all__ = ["bumping", "counting_up", "reviving"]
 
 T = TypeVar("T")
 
@@ -23,6 +23,11 @@ T = TypeVar("T")
 def bumping(proposal: Proposal[T]) -> Proposal[T]:
     """Return the proposal, whose guards count up what its relations take rights from."""
     return _with(proposal, {i for write in proposal.writes if (i := _bumped(write)) is not None})
+
+
+def counting_up(proposal: Proposal[T], entity_id: int) -> Proposal[T]:
+    """Return the proposal, whose guard of an entity counts up: writes below it that rest on what it was must fail."""
+    return _with(proposal, {entity_id})
 
 
 def reviving(proposal: Proposal[T], lake_id: int) -> Proposal[T]:

@@ -11,6 +11,8 @@ from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.change import Doc
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump
+from metastore.kinds.secret import kept_in
+from metastore.managers.bumps import counting_up
 from metastore.managers.target import check_standing, find_parent, missing_parent, root_or_last, standing
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of, key_under, lookup
@@ -20,6 +22,8 @@ from metastore.operation.replace import Replace
 from metastore.operation.request import Merge, Proposal, Results, View
 from metastore.port.commit import Event, Expect, Insert, Read, Update
 from metastore.port.records import Lookup, Node, Record
+from metastore.secrets.declared import declares
+from metastore.secrets.sealer import Sealed
 
 __all__ = ["Chunk", "IfExists", "Wish", "check_if_exists", "chunks", "create", "create_chunk", "rewrite"]
 
@@ -42,6 +46,11 @@ class Wish:
     comment: object
     properties: object
     fields: Mapping[str, Any]
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether a property is encrypted: then it is never announced, because a rotation may destroy its data key."""
+        return isinstance(self.properties, Mapping) and any(isinstance(v, Sealed) for v in self.properties.values())
 
     def document(self) -> Doc:
         """Return the document of the new entity."""
@@ -126,13 +135,15 @@ def _existing(
     if if_exists == "return":
         return wish.kind.entity(record)
     proposal = _replaced(wish, record, actor)
-    if isinstance(proposal, Proposal):
+    if isinstance(proposal, Proposal) and not proposal.exclusive and not wish.encrypts:
         proposal = replace(proposal, merge=Merge(wish.kind.name, names, None, (Replace(wish.kind.name, doc),)))
     return proposal
 
 
 def _replaced(wish: Wish, record: Record, actor: str | None) -> Proposal[Entity] | Entity:
-    doc = wish.replacing(dict(wish.kind.entity(record).doc))
+    old = dict(wish.kind.entity(record).doc)
+    doc = wish.replacing(old)
+    doc["properties"] = kept_in(doc["properties"], old["properties"])
     text = dump(doc, tuple([n.name for n in record.chain]))
     return rewrite(wish.kind, record, None if equal(record.doc, text, doc, same_order=False) else text, "[]", actor)
 
@@ -152,7 +163,12 @@ def rewrite(kind: Kind, record: Record, text: str | None, changes: str, actor: s
             record._replace(version=result.version, doc=text, modified_by=actor, modified_at=result.time)
         )
 
-    return Proposal(own_guards(record.chain), (write,), finish)
+    proposal = Proposal(own_guards(record.chain), (write,), finish)
+    if kind.name != "catalog" or declares(record.doc) == declares(text):
+        return proposal
+    own = record.chain[-1]
+    record = record._replace(chain=(*record.chain[:-1], own._replace(scope_version=own.scope_version + 1)))
+    return counting_up(proposal, own.id)
 
 
 def new_entity(kind: Kind, parent: Node, names: tuple[str, ...], text: str, folds: bool) -> Insert:
@@ -213,7 +229,8 @@ def create_chunk(
     if not writes:
         check_standing(view, parents)
         return 0
-    return Proposal(tuple(guards.values()), tuple(writes), _count, reads=tuple(equal_rows))
+    exclusive = any(guard.exclusive for guard in guards.values())
+    return Proposal(tuple(guards.values()), tuple(writes), _count, exclusive=exclusive, reads=tuple(equal_rows))
 
 
 def _distinct(

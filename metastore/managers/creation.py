@@ -8,12 +8,14 @@ from typing import Any
 
 from metastore.arguments import known_keywords
 from metastore.errors import EntityNotFound, OutcomeUnknown
+from metastore.kinds.catalog import CATALOG
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
 from metastore.managers.create import Wish, check_if_exists, create
 from metastore.managers.mutation import actor_of, first_entity
 from metastore.managers.options import CREATE_OPTIONS, CreateOptions, call_from
+from metastore.managers.sealing import Seal, declared, seal_of_catalog, sealed_call
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.operation import is_new, perform
@@ -28,7 +30,26 @@ def create_entity(
 ) -> Entity:
     """Create an entity of ``kind`` and return it, or what ``if_exists`` says of the one that is there."""
     known_keywords(options, CREATE_OPTIONS)
-    request, call = _request(session, kind, path, fields, options)
+    properties = options.get("properties")
+    if not properties:
+        return _create(session, kind, path, fields, options, None)
+    if kind is CATALOG:
+        made = _create(session, kind, path, fields, options, seal_of_catalog(session, properties))
+        declared(session)
+        return made
+    where = options.get("parent") or path
+    return sealed_call(session, kind, where, lambda seal: _create(session, kind, path, fields, options, seal))
+
+
+def _create(
+    session: ManagerSession,
+    kind: Kind,
+    path: Path,
+    fields: Mapping[str, Any],
+    options: CreateOptions,
+    seal: Seal | None,
+) -> Entity:
+    request, call = _request(session, kind, path, fields, options, seal)
     if not options.get("parents") or options.get("parent") is not None:
         return perform(session, request, call)
     if call.operation_id is not None and not session.in_transaction:
@@ -47,11 +68,18 @@ def create_entity(
 
 
 def _request(
-    session: ManagerSession, kind: Kind, path: Path, fields: Mapping[str, Any], options: CreateOptions
+    session: ManagerSession,
+    kind: Kind,
+    path: Path,
+    fields: Mapping[str, Any],
+    options: CreateOptions,
+    seal: Seal | None,
 ) -> tuple[Request[Entity], Call]:
     if_exists, parent = options.get("if_exists", "error"), options.get("parent")
     check_if_exists(if_exists)
     properties = options.get("properties", MappingProxyType({}))
+    if seal is not None:
+        properties = seal.properties(properties)
     wish = Wish(kind, options.get("comment"), properties, kind.take(fields))
     call = call_from(options)
     doc, actor = wish.document(), actor_of(session, call)
@@ -59,10 +87,10 @@ def _request(
     def attempt(view: View) -> Proposal[Entity] | Entity:
         return create(view, wish, doc, path, parent, if_exists, actor)
 
-    request = Request[Entity](
+    request: Request[Entity] = Request(
         verb="create",
         what=lambda: f"create {kind.name} {path!r}",
-        attempt=attempt,
+        attempt=attempt if seal is None else seal.guarding(attempt),
         replay=first_entity,
         arguments=lambda: [kind.name, list(parse_path(path)), parent and parent.id, doc, if_exists],
         where=_nowhere if if_exists == "error" else None,

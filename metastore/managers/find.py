@@ -1,7 +1,8 @@
 """Find entities by name, kind and properties, wherever they are: page by page, each page true at one instant.
 
 Where the name begins with plain text, or nothing says where to look, the index of names is scanned; otherwise the tree
-is walked from the scope down. Both hold one page at a time, and the ids of the containers still to visit.
+is walked from the scope down. Both hold one page at a time, and the ids of the containers still to visit. That index
+has names as they were given, so a catalog that folds case is always walked.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target
-from metastore.names import MAX_NAME, clean_text, parse_path
+from metastore.names import MAX_NAME, clean_text, fold, parse_path
 from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.operation.timed import timing
 from metastore.port.backend import Backend, Matches, Search
 from metastore.port.commit import ROOT_ID
-from metastore.port.records import Lookup, Record
+from metastore.port.records import Lookup, Node, Record
 
 __all__ = ["Wanted", "find", "wanted"]
 
@@ -38,8 +39,8 @@ _BEYOND: Final = "\U0010ffff" * 256
 class Wanted:
     """A checked search."""
 
-    scope: int
-    """Below which entity; the root's id: anywhere."""
+    scope: Node | None
+    """Below which entity; None: anywhere."""
     kind: str
     """Empty: of any kind."""
     glob: str
@@ -77,19 +78,18 @@ def _pairs(properties: object) -> dict[str, str]:
     return {clean_text(k, "a property's key"): clean_text(v, f"the property {k!r}") for k, v in properties.items()}
 
 
-def _scope(backend: Backend, under: Target | None) -> int:
+def _scope(backend: Backend, under: Target | None) -> Node | None:
     if under is None:
-        return ROOT_ID
+        return None
     if isinstance(under, Entity):
         committed(backend, under)
-        _check_live(backend, under.id, under.path)
-        return under.id
+        return _live(backend, under.id, under.path)
     names = parse_path(under)
     for kind in KINDS.values():
         if kind.container and (families := families_of(kind, len(names))) is not None:
             (resolved,) = backend.resolve([Lookup(families, names)])
             if resolved.record is not None:
-                return resolved.record.chain[-1].id
+                return resolved.record.chain[-1]
     raise EntityNotFound(str(under), f"there is no container {under}; find looks below a metalake, catalog or schema")
 
 
@@ -98,38 +98,77 @@ def find(session: Session, looked_for: Wanted, shown: str) -> Iterator[Entity]:
 
     ``shown`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
     """
-    prefix = re.split(r"[*?]", looked_for.glob, maxsplit=1)[0]
-    by_name = bool(prefix) or (looked_for.recursive and looked_for.scope == ROOT_ID)
     backend = session.backend
     ask = timing(session, "find", backend.find)
-    records = _by_name(ask, looked_for, prefix) if by_name else _by_parent(ask, looked_for)
-    for record in records:
+    for record in _records(ask, looked_for):
         entity = kind_named(record.chain[-1].kind).entity(record, backend.origin)
         if looked_for.properties.items() <= entity.properties.items():
             yield entity
-    if looked_for.scope != ROOT_ID:
-        _check_live(backend, looked_for.scope, shown)
+    if looked_for.scope is not None:
+        _live(backend, looked_for.scope.id, shown)
+
+
+def _records(ask: Ask, looked_for: Wanted) -> Iterator[Record]:
+    scope, prefix = looked_for.scope, re.split(r"[*?]", looked_for.glob, maxsplit=1)[0]
+    if prefix and scope is not None and scope.fold:
+        yield from _by_parent(ask, looked_for, scope.id)
+    elif prefix:
+        yield from (record for record in _by_name(ask, looked_for, prefix) if not _folded(record))
+        if looked_for.recursive and (scope is None or scope.kind == "metalake"):
+            for catalog_id in _folding(ask, scope):
+                yield from _by_parent(ask, looked_for, catalog_id)
+    elif looked_for.recursive and scope is None:
+        yield from _by_name(ask, looked_for, prefix)
+    else:
+        yield from _by_parent(ask, looked_for, _id(scope))
+
+
+def _folded(record: Record) -> bool:
+    """Return whether the entity's own name is compared without case."""
+    return len(record.chain) > 1 and record.chain[-2].fold
+
+
+def _folding(ask: Ask, metalake: Node | None) -> list[int]:
+    """Return the ids of the catalogs that fold case: of one metalake, or of all."""
+    metalakes = [metalake.id] if metalake else [node.id for node in _children(ask, ROOT_ID, "metalake")]
+    return [node.id for above in metalakes for node in _children(ask, above, "catalog") if node.fold]
+
+
+def _children(ask: Ask, parent: int, kind: str) -> Iterator[Node]:
+    """Yield the children of a kind that is its own family: one part of the index, not users, roles and tags too."""
+    search = Search(ROOT_ID, kind, "*", "*", parent, False, (kind, ""), "", _PAGE)
+    while True:
+        batch = ask(search)
+        yield from (record.chain[-1] for record in batch.records)
+        if batch.last is None or batch.last[0] != kind:
+            return
+        search = replace(search, after=batch.last)
+
+
+def _id(scope: Node | None) -> int:
+    return ROOT_ID if scope is None else scope.id
 
 
 def _by_name(ask: Ask, looked_for: Wanted, prefix: str) -> Iterator[Record]:
-    parent = -1 if looked_for.recursive else looked_for.scope
+    parent = -1 if looked_for.recursive else _id(looked_for.scope)
     before = prefix if prefix == looked_for.glob else prefix + _BEYOND
     # one name: up to the least text that comes after it
     before = before + "\x01" if before == prefix else before
-    scope, kind, glob = looked_for.scope, looked_for.kind, looked_for.glob
-    search = Search(scope, kind, glob, parent, True, (prefix, -1), before, _PAGE)
-    yield from _pages(ask, search, [])
+    yield from _pages(ask, _search(looked_for, parent, True, (prefix, -1), before), [])
 
 
-def _by_parent(ask: Ask, looked_for: Wanted) -> Iterator[Record]:
-    waiting = [looked_for.scope]
-    scope, kind, glob = looked_for.scope, looked_for.kind, looked_for.glob
+def _by_parent(ask: Ask, looked_for: Wanted, top: int) -> Iterator[Record]:
+    waiting = [top]
     while waiting:
         below: list[int] = []
-        search = Search(scope, kind, glob, waiting.pop(), False, ("", ""), "", _PAGE)
-        yield from _pages(ask, search, below)
+        yield from _pages(ask, _search(looked_for, waiting.pop(), False, ("", ""), ""), below)
         if looked_for.recursive:
             waiting += below
+
+
+def _search(looked_for: Wanted, parent: int, by_name: bool, after: tuple[Any, ...], before: str) -> Search:
+    glob, scope = looked_for.glob, _id(looked_for.scope)
+    return Search(scope, looked_for.kind, glob, fold(glob), parent, by_name, after, before, _PAGE)
 
 
 def _pages(ask: Ask, search: Search, containers: list[int]) -> Iterator[Record]:
@@ -143,7 +182,8 @@ def _pages(ask: Ask, search: Search, containers: list[int]) -> Iterator[Record]:
         search = replace(search, after=batch.last)
 
 
-def _check_live(backend: Backend, entity_id: int, path: str) -> None:
+def _live(backend: Backend, entity_id: int, path: str) -> Node:
     known = backend.by_id([entity_id])[0]
     if known is None or not known.live:
         raise EntityNotFound(path, f"{path} (id {entity_id}) was dropped; there is nothing to find below it")
+    return known.record.chain[-1]

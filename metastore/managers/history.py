@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.change import decode
 from metastore.kinds.entity import Change, Entity, Version, utc
 from metastore.kinds.kind import Kind
+from metastore.kinds.secret import masked
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import NumberedSource, page_after
 from metastore.managers.target import Target, find, names_of
@@ -22,6 +24,8 @@ from metastore.port.records import Origin, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
 
 __all__ = ["change_of", "history", "history_page", "steps_of", "version_of"]
+
+V = TypeVar("V", bound=Version)
 
 
 def history(session: ManagerSession, kind: Kind, target: Target, unreadable: Unreadable | None) -> Iterator[Version]:
@@ -75,33 +79,38 @@ def _with_history(backend: Reads, kind: Kind, target: Target) -> int:
 
 def version_of(step: Step, origin: Origin) -> Version:
     """Return ``step`` as an entry of an entity's history. Raises UnreadableRow."""
-    return naming(lambda: _version(step, origin), step.kind, step.entity_id, step.version)
-
-
-def _version(step: Step, origin: Origin) -> Version:
-    return Version(
-        version=step.version or 0,
-        operation_id=step.operation_id,
-        principal=step.principal,
-        time=utc(step.time),
-        action=step.action,
-        path_before=step.path_before,
-        path_after=step.path_after,
-        changes=decode(json.loads(step.changes or "[]")),
-        entity=entity_at(step, origin=origin),
-    )
+    return naming(lambda: _made(Version, _fields(step, origin)), step.kind, step.entity_id, step.version)
 
 
 def change_of(step: Step, position: str, origin: Origin) -> Change:
     """Return ``step`` as an entry of the change feed. Raises UnreadableRow."""
-    version = naming(lambda: _version(step, origin), step.kind, step.entity_id, step.version, position)
-    return Change(
-        **vars(version),
-        position=position,
-        kind=step.kind or "",
-        entity_id=step.entity_id or 0,
-        other_path=step.other_path,
-    )
+    fields = naming(lambda: _fields(step, origin), step.kind, step.entity_id, step.version, position)
+    fields["position"], fields["kind"] = position, step.kind or ""
+    fields["entity_id"], fields["other_path"] = step.entity_id or 0, step.other_path
+    return _made(Change, fields)
+
+
+def _fields(step: Step, origin: Origin) -> dict[str, Any]:
+    """Return the fields of a :class:`Version`."""
+    changes = step.changes
+    return {
+        "version": step.version or 0,
+        "operation_id": step.operation_id,
+        "principal": step.principal,
+        "time": utc(step.time),
+        "action": step.action,
+        "path_before": step.path_before,
+        "path_after": step.path_after,
+        "changes": decode(json.loads(masked(changes))) if changes and changes != "[]" else (),
+        "entity": entity_at(step, origin=origin),
+    }
+
+
+def _made(cls: type[V], fields: dict[str, Any]) -> V:
+    """Return a frozen value. Its own constructor sets field by field, which takes as long as all else of a change."""
+    made = object.__new__(cls)
+    made.__dict__.update(fields)
+    return made
 
 
 def steps_of(read: Callable[[int, int, int], Sequence[Step]], entity_id: int, page_size: int = 500) -> Iterator[Step]:

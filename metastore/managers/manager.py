@@ -9,9 +9,12 @@ attempts are in :mod:`metastore.managers.alter` and :mod:`metastore.managers.exc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from operator import is_
 from typing import Any, Generic, Unpack, cast
 
 from metastore.arguments import integer, known_keywords
+from metastore.kinds.catalog import CATALOG
 from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity, Version
 from metastore.kinds.kind import Kind
@@ -33,6 +36,7 @@ from metastore.managers.options import (
 from metastore.managers.page import Page
 from metastore.managers.purge import delete_tree
 from metastore.managers.reader import E, Reader
+from metastore.managers.sealing import Seal, declared, sealed_call, sets_properties, settles
 from metastore.managers.target import Target
 from metastore.names import Path, parse_path
 from metastore.operation.request import Attempt, Call
@@ -161,11 +165,40 @@ class Manager(Generic[E]):
         """
         self._kind.check_changes(changes)
         call = call_of(options)
-        mergeable = expected_version is None and not self._session.in_transaction
-        merge = merge_of(self._kind, target, changes) if mergeable else None
+        if not sets_properties(changes):
+            return self._alter(target, changes, expected_version, call, None)
+        return sealed_call(
+            self._session,
+            self._kind,
+            target,
+            lambda seal: self._alter(target, changes, expected_version, call, seal),
+        )
+
+    def _alter(
+        self,
+        target: Target,
+        changes: tuple[EntityChange, ...],
+        expected_version: int | None,
+        call: Call,
+        seal: Seal | None,
+    ) -> E:
+        given = changes
+        if seal is not None:
+            if self._kind is CATALOG:
+                seal, given = seal.redeclared(changes)
+            changes = seal.changes(given)
+        # what is encrypted is never announced: no intent needs a data key that a rotation destroys
+        mergeable = all(map(is_, given, changes)) and expected_version is None and not self._session.in_transaction
+        redeclares = self._kind is CATALOG and settles(changes)
+        merge = merge_of(self._kind, target, changes) if mergeable and not redeclares else None
         actor = actor_of(self._session, call)
         mutation = alter(self._kind, target, changes, expected_version, merge, actor)
-        return cast(E, mutation.run(self._session, self._kind, call))
+        if seal is not None:
+            mutation = replace(mutation, attempt=seal.guarding(mutation.attempt))
+        altered = cast(E, mutation.run(self._session, self._kind, call))
+        if redeclares:
+            declared(self._session)
+        return altered
 
     @shows_options(CallOptions)
     def rename(

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from metastore.arguments import positive_integer, shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict, outcome_forgotten
-from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty, encode
+from metastore.kinds.change import Doc, EntityChange, RemoveProperty, SetComment, SetProperty, encode
 from metastore.kinds.kind import Kind
 from metastore.kinds.model.changes import RemoveUri, SetUri
 from metastore.kinds.model.document import clean_alias, clean_aliases
@@ -28,6 +28,7 @@ from metastore.managers.options import CallOptions, CreateOptions, call_of, show
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import NumberedSource, page_after, parent_of
+from metastore.managers.sealing import NO_SEAL, Seal, sealed_call, sets_properties
 from metastore.managers.target import Target, check_standing, find, standing
 from metastore.names import Path
 from metastore.operation.outcome import entity_at
@@ -125,7 +126,16 @@ class Models(Manager[Model]):
     ) -> ModelVersion:
         """Add a version, numbered one after the latest. Aliases that point to others move to it, in the same commit."""
         names = clean_aliases(aliases)
-        doc = MODEL_VERSION.document(comment, properties, {"uris": uris, "aliases": ()})
+
+        def add(seal: Seal) -> ModelVersion:
+            doc = MODEL_VERSION.document(comment, seal.properties(properties), {"uris": uris, "aliases": ()})
+            return self._add_version(model, doc, names, seal, options)
+
+        return sealed_call(self._session, self._kind, model, add) if properties else add(NO_SEAL)
+
+    def _add_version(
+        self, model: Target, doc: Doc, names: Sequence[str], seal: Seal, options: CallOptions
+    ) -> ModelVersion:
         call = call_of(options)
         actor = actor_of(self._session, call)
 
@@ -139,7 +149,7 @@ class Models(Manager[Model]):
         def replay(steps: Sequence[Step]) -> ModelVersion:
             return _version([s for s in steps if s.action == "create"], steps[0].operation_id)
 
-        return self._perform("add_version", model, attempt, replay, lambda: [doc, names], options)
+        return self._perform("add_version", model, seal.guarding(attempt), replay, lambda: [doc, names], options)
 
     @shows_options(CallOptions)
     def alter_version(
@@ -149,6 +159,22 @@ class Models(Manager[Model]):
         for change in changes:
             if not isinstance(change, _CHANGES):
                 raise InvalidArgument(f"{shown(change)} is not a change of a model's version")
+        if not sets_properties(changes):
+            return self._alter_version(model, number_or_alias, changes, NO_SEAL, options)
+
+        def alter(seal: Seal) -> ModelVersion:
+            return self._alter_version(model, number_or_alias, seal.changes(changes), seal, options)
+
+        return sealed_call(self._session, self._kind, model, alter)
+
+    def _alter_version(
+        self,
+        model: Target,
+        number_or_alias: int | str,
+        changes: tuple[EntityChange, ...],
+        seal: Seal,
+        options: CallOptions,
+    ) -> ModelVersion:
         call = call_of(options)
         actor = actor_of(self._session, call)
 
@@ -164,7 +190,7 @@ class Models(Manager[Model]):
 
         arguments = lambda: [number_or_alias, encode(changes)]  # noqa: E731
         replay = lambda steps: _version(steps, steps[0].operation_id)  # noqa: E731
-        return self._perform("alter_version", model, attempt, replay, arguments, options)
+        return self._perform("alter_version", model, seal.guarding(attempt), replay, arguments, options)
 
     @shows_options(CallOptions)
     def drop_version(self, model: Target, number_or_alias: int | str, **options: Unpack[CallOptions]) -> bool:

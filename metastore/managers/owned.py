@@ -17,14 +17,16 @@ from metastore.arguments import items, positive_integer
 from metastore.arguments import shown as shown_value
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Owned
-from metastore.kinds.kind import Kind, OwnedKind, dump
+from metastore.kinds.kind import Kind, OwnedKind, dump, to_json
 from metastore.kinds.partition import PARTITION, Partition
+from metastore.kinds.secret import SEALED, kept_in
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.listing import owner_pages
 from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import PageSource, clean_prefix, page_of
+from metastore.managers.sealing import NO_SEAL, Seal, sealed_call
 from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -141,6 +143,15 @@ class OwnedManager(Generic[O]):
         return Row(name, dump(self._kind.document(comment, properties, fields), (name,)))
 
     def _insert(self, owner: Target, row: Row, options: CallOptions) -> O:
+        if not has_properties(row.doc):
+            return self._insert_sealed(owner, row, options, NO_SEAL)
+
+        def insert(seal: Seal) -> O:
+            return self._insert_sealed(owner, _sealed(row, seal), options, seal)
+
+        return sealed_call(self._session, self._owner, owner, insert)
+
+    def _insert_sealed(self, owner: Target, row: Row, options: CallOptions, seal: Seal) -> O:
         call = call_of(options)
         actor = self._session.principal if call.principal is None else call.principal
 
@@ -160,7 +171,13 @@ class OwnedManager(Generic[O]):
             return Proposal(guards_of(nodes), (write,), finish)
 
         return self._run(
-            "create", attempt, call, owner, row.name, lambda steps: cast(O, entity_at(steps[0])), lambda: [row.doc]
+            "create",
+            seal.guarding(attempt),
+            call,
+            owner,
+            row.name,
+            lambda steps: cast(O, entity_at(steps[0])),
+            lambda: [row.doc],
         )
 
     def _run(
@@ -189,6 +206,18 @@ class OwnedManager(Generic[O]):
         """
         wanted = dict(map(_pair, items(rows, "rows")))
         unwanted = [name for name in dict.fromkeys(map(clean_name, items(drop, "drop"))) if name not in wanted]
+        if not any(map(has_properties, wanted.values())):
+            return self._put_many(owner, wanted, unwanted, options, NO_SEAL)
+
+        def put(seal: Seal) -> int:
+            sealed = {name: _sealed(Row(name, doc), seal).doc for name, doc in wanted.items()}
+            return self._put_many(owner, sealed, unwanted, options, seal)
+
+        return sealed_call(self._session, self._owner, owner, put)
+
+    def _put_many(
+        self, owner: Target, wanted: dict[str, str], unwanted: Sequence[str], options: CallOptions, seal: Seal
+    ) -> int:
         names = sorted([*wanted, *unwanted])
 
         def attempt(view: View) -> Proposal[int] | int:
@@ -210,7 +239,13 @@ class OwnedManager(Generic[O]):
             return Proposal(tuple(guards), tuple(writes), len, reads=reads)
 
         return self._run(
-            "write", attempt, call_of(options), owner, ", ".join(names[:3]), len, lambda: [wanted, unwanted]
+            "write",
+            seal.guarding(attempt),
+            call_of(options),
+            owner,
+            ", ".join(names[:3]),
+            len,
+            lambda: [wanted, unwanted],
         )
 
     def _kept(
@@ -235,7 +270,8 @@ class OwnedManager(Generic[O]):
             return record and Delete(owner_id, self._kind.name, name, record.version, event, record.id)
         if record is None:
             return Put(owner_id, self._kind.name, name, 0, doc, self.event("create", None, path))
-        if self._kind.row(record).doc == json.loads(doc):
+        doc = _kept(doc, record.doc)
+        if json.loads(record.doc) == json.loads(doc):
             return None
         return Put(owner_id, self._kind.name, name, record.version, doc, self.event("alter", path, path), record.id)
 
@@ -273,6 +309,25 @@ class OwnedManager(Generic[O]):
     def event(self, action: str, before: str | None, after: str | None) -> Event:
         """Return the event of a row."""
         return Event(self._kind.name, action, before, after)
+
+
+def has_properties(doc: str) -> bool:
+    """Whether a document has properties, whose values may be secret."""
+    return '"properties":{}' not in doc
+
+
+def _sealed(row: Row, seal: Seal) -> Row:
+    """Return a row as the call may write it."""
+    doc = json.loads(row.doc)
+    return Row(row.name, dump({**doc, "properties": seal.properties(doc["properties"])}, (row.name,)))
+
+
+def _kept(doc: str, before: str) -> str:
+    """Return a document in which each handle stands for the sealed value that has it now."""
+    if SEALED not in doc:
+        return doc
+    new, old = json.loads(doc), json.loads(before)["properties"]
+    return to_json({**new, "properties": kept_in(new["properties"], old)})
 
 
 def _pair(row: object) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.kinds.secret import Secret, read
+from metastore.kinds.secret import SEALED, Secret, read
 from metastore.managers.target import Target, find
 from metastore.names import clean_text, parse_path
 from metastore.operation.request import View
@@ -18,9 +18,16 @@ __all__ = ["reveal", "secret_of"]
 
 
 def reveal(session: ManagerSession, target: Target, key: str, kind: str | None) -> str:
-    """Return the secret that the property ``key`` of ``target`` refers to. Raises EntityNotFound, InvalidArgument."""
-    reference, what = secret_of(entity_of(session, target, kind), key)
-    return read(reference, what)
+    """Return the secret that the property ``key`` of ``target`` refers to, or has encrypted.
+
+    Raises EntityNotFound, InvalidArgument; for an encrypted one SecretKeyMissing, SecretKeyWrong, SecretDamaged.
+    """
+    entity = entity_of(session, target, kind)
+    reference, what = secret_of(entity, key)
+    if not reference.stored.startswith(SEALED):
+        return read(reference, what)
+    assert session.seals is not None
+    return session.seals.sealer.open(clean_text(key, "a property's key"), entity.doc["properties"][key], what)
 
 
 def secret_of(entity: Entity, key: str) -> tuple[Secret, str]:

@@ -23,6 +23,7 @@ from metastore.managers.create import new_entity
 from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager
+from metastore.managers.sealing import Seal, seal_in_hand
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform
@@ -107,7 +108,8 @@ class Sources(OwnedManager[Source]):
         If one of them cannot be created, nothing is written, and VersionConflict is raised.
         """
         ids = self._session.of_store().backend.reserve_ids(len(tables))
-        writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new)]
+        seal = seal_in_hand(self._session, catalog)  # the catalog in hand is trusted and guarded
+        writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new, seal)]
         writes += [self._source(catalog, id_, new) for id_, new in sorted(zip(ids, tables, strict=True), key=_by_name)]
         entities = (catalog, *{new.parent.id: new.parent for new in tables}.values())
         chains = [entity.record.chain for entity in entities]
@@ -141,13 +143,14 @@ def _by_name(pair: tuple[int, NewTable]) -> str:
     return pair[1].source
 
 
-def _writes(table_id: int, new: NewTable) -> Iterator[Write]:
+def _writes(table_id: int, new: NewTable, seal: Seal) -> Iterator[Write]:
     parent = new.parent.record.chain[-1]
     names = (*new.parent.names, new.name)
-    text = dump(TABLE.document(None, new.properties, new.fields), names)
+    text = dump(TABLE.document(None, seal.properties(new.properties), new.fields), names)
     yield replace(new_entity(TABLE, parent, names, text, parent.fold), id=table_id)
     for name, (values, properties) in new.partitions.items():
-        yield _owned(table_id, PARTITION, names, name, PARTITION.document(None, properties, {"values": values}))
+        doc = PARTITION.document(None, seal.properties(properties), {"values": values})
+        yield _owned(table_id, PARTITION, names, name, doc)
     for name, figures in new.statistics.items():
         yield _owned(table_id, STATISTIC, names, name, STATISTIC.document(None, {}, {"values": figures}))
 

@@ -35,10 +35,14 @@ Target = Path | Entity
 def names_of(kind: Kind, target: Target) -> tuple[str, ...]:
     """Return the names of ``target``, checked."""
     if isinstance(target, Entity):
-        if target.kind != kind.name:
-            raise InvalidArgument(f"{target.path} is a {target.kind}, not a {kind.name}; use the manager of its kind")
+        _check_kind(kind, target)
         return target.names
     return parse_path(target)
+
+
+def _check_kind(kind: Kind, target: Entity) -> None:
+    if target.kind != kind.name:
+        raise InvalidArgument(f"{target.path} is a {target.kind}, not a {kind.name}; use the manager of its kind")
 
 
 def place_of(kind: Kind, target: Target) -> Lookup | Entity:
@@ -49,8 +53,8 @@ def place_of(kind: Kind, target: Target) -> Lookup | Entity:
 
 def find(view: View, kind: Kind, target: Target) -> Record:
     """Return the live entity that ``target`` means, or raise EntityNotFound."""
-    names = names_of(kind, target)
     if isinstance(target, Entity):
+        _check_kind(kind, target)
         if view.trusts(target):
             return target.record
         known = view.backend.by_id([target.id])[0]
@@ -60,6 +64,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
             )
         view.saw(known.record.chain)
         return known.record
+    names = parse_path(target)
     resolved = view.resolve(lookup(kind, names))
     record = of_kind(kind, names, resolved)
     view.saw(record.chain)

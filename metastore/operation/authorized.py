@@ -21,7 +21,7 @@ from metastore.governance.privileges import OWNER
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import relation_doc
 from metastore.names import format_path
-from metastore.operation.request import Call, Proposal, Request, Results, View
+from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
 from metastore.port.commit import ROOT_ID, Commit, Delete, Event, Guard, Insert, Put, Relate, Update, Write
 from metastore.port.records import Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
@@ -50,7 +50,7 @@ def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
             finally:
                 if guessed:
                     view.guess()
-        return _guarded(access, view, decided) if isinstance(decided, Proposal) else decided
+        return _guarded(access, view, decided, request.merge) if isinstance(decided, Proposal) else decided
 
     def replay(steps: Sequence[Step]) -> T:
         result = request.replay([step for step in steps if request.verb != "create" or step.kind != OWNER])
@@ -58,7 +58,7 @@ def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
             _check_seen(access, result)
         return result
 
-    # others must not apply what only this user's rights allow: it is never announced
+    # what is announced is only what an attempt was allowed to do, with the evidence of that: see _guarded
     arguments = request.arguments
     return replace(
         request, attempt=attempt, replay=replay, arguments=lambda: [arguments(), "as", access.who.name], merge=None
@@ -78,7 +78,8 @@ def _check_seen(access: Access, entity: Entity) -> None:
         raise EntityNotFound(entity.path)
 
 
-def _guarded(access: Access, view: View, proposal: Proposal[T]) -> Proposal[T]:
+def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T]:
+    """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce."""
     wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, write, proposal.writes)))
     held = {guard.id: guard.scope_version for guard in proposal.guards}
     held |= {w.id: w.scope_version for w in proposal.writes if isinstance(w, Update) and w.scope_version is not None}
@@ -88,7 +89,9 @@ def _guarded(access: Access, view: View, proposal: Proposal[T]) -> Proposal[T]:
         view.guess()
     proposal = _owned(access, proposal, rests.known)
     more = tuple([Guard(i, scope) for i, scope in rests.scopes.items() if i not in held])
-    return replace(proposal, guards=(*proposal.guards, *more), merge=None)
+    evidence, merge = tuple(rests.scopes.items()), proposal.merge or merge
+    carried = None if merge is None else replace(merge, evidence=evidence)
+    return replace(proposal, guards=(*proposal.guards, *more), merge=carried, evidence=evidence)
 
 
 def _nodes_of(view: View, ids: Sequence[int]) -> dict[int, Nodes]:
@@ -106,7 +109,8 @@ def with_evidence(commit: Commit, access: Access) -> Commit:
     own = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
     noted = {i: scope for i, scope in access.noted.items() if i not in own and i not in (access.mine or ())}
     guards = [replace(g, scope_version=min(g.scope_version, noted.pop(g.id, g.scope_version))) for g in commit.guards]
-    return replace(commit, guards=(*guards, *[Guard(i, scope) for i, scope in noted.items()]))
+    guards += [Guard(i, scope) for i, scope in noted.items()]
+    return replace(commit, guards=tuple(guards), evidence=tuple([(g.id, g.scope_version) for g in guards]))
 
 
 # --- what a write needs

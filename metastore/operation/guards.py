@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from metastore.errors import InvalidArgument, NotInUse
 from metastore.kinds.families import _shape, families_of
@@ -28,6 +29,12 @@ def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
 
 def guards_of(nodes: Sequence[Node]) -> tuple[Guard, ...]:
     """Return the guards of an entity below ``nodes``; below the root, the root's."""
+    return _guards_of(*nodes)
+
+
+@lru_cache(4096)
+def _guards_of(*nodes: Node) -> tuple[Guard, ...]:
+    """Remember the guards: siblings have the same ones, write after write."""
     return tuple([Guard(n.id, n.scope_version) for n in nodes]) or (Guard(ROOT.id, ROOT.scope_version),)
 
 

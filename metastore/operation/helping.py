@@ -8,9 +8,11 @@ proof.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 from uuid import UUID
 
 from metastore.errors import InvalidArgument, MetastoreError
@@ -23,12 +25,16 @@ from metastore.operation.merge import altered
 from metastore.operation.outcome import encode_error, encode_value
 from metastore.operation.replace import Replace
 from metastore.port.commit import FORMAT, Guard, Help, Resolution
+from metastore.port.noted import read_note
 from metastore.port.records import Node, Pending, Record, Step
 
-__all__ = ["BATCH", "Batch", "Plan", "leads_to", "own_guards", "plan"]
+__all__ = ["BATCH", "Batch", "Plan", "evidence_of", "leads_to", "own_guards", "plan"]
 
 BATCH = 64
 """How many intents are resolved at once."""
+_NONE: Final[Mapping[int, int]] = MappingProxyType({})
+_BROKEN: Final[Mapping[int, int]] = MappingProxyType({-1: 0})
+"""Evidence that never holds, in the place of a note that cannot be read."""
 BATCH_BYTES = 4 << 20
 """How many bytes of documents, at most, one batch writes beyond its first."""
 
@@ -88,19 +94,24 @@ class Batch:
         self.rejected = None
 
 
-def plan(seen: Pending, own: UUID | None, batch: Batch) -> Plan | None:
+def plan(seen: Pending, own: UUID | None, batch: Batch, scopes: Mapping[int, int] = _NONE) -> Plan | None:
     """Resolve the oldest intents that this program understands, and that of ``own``; None: there is none.
 
-    While a culprit is looked for, ``own`` waits for its turn. The entity must be live.
+    While a culprit is looked for, ``own`` waits for its turn. The entity must be live. ``scopes``: the scope versions
+    of what users' intents rest on. An intent whose evidence does not hold is moved: nobody but its owner decides again.
     """
     most, strictly = batch.most, batch.most < BATCH
     assert seen.known is not None
     record, resolutions, size = seen.known.record, list[Resolution](), 0
-    mine = record
+    mine, rests = record, dict[int, int]()
     for intent in seen.intents:
         if len(resolutions) >= most and (strictly or intent.operation_id != own):
             continue
-        one = _resolve(intent, record, seen.now, intent.operation_id == batch.rejected, intent.operation_id == own)
+        evidence = evidence_of(intent)
+        if any(scopes.get(i) != scope for i, scope in evidence.items()):
+            one: Resolution | None = Resolution(intent.operation_id, "moved", intent.principal)
+        else:
+            one = _resolve(intent, record, seen.now, intent.operation_id == batch.rejected, intent.operation_id == own)
         if one is None:
             continue
         size += len(one.doc or "")
@@ -111,11 +122,14 @@ def plan(seen: Pending, own: UUID | None, batch: Batch) -> Plan | None:
         if intent.operation_id == own:
             mine = record
         resolutions.append(one)
+        if one.action not in ("moved", "expired"):
+            rests |= evidence
     if not resolutions:
         return None
     known = seen.known.record
     path = format_path([n.name for n in known.chain])
-    return Plan(Help(own_guards(known.chain), known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
+    guards = {guard.id: guard for guard in (*[Guard(*pair) for pair in rests.items()], *own_guards(known.chain))}
+    return Plan(Help(tuple(guards.values()), known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
 
 
 def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) -> Resolution | None:
@@ -146,6 +160,16 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
         if text is not None
         else become("unchanged", result=encode_value(_entity(record)))
     )
+
+
+def evidence_of(intent: Step) -> Mapping[int, int]:
+    """Return the guards on which the right to an intent rests; none: it is of a trusted store."""
+    if intent.fences is None:
+        return _NONE
+    try:
+        return read_note(intent.fences).evidence
+    except ValueError:
+        return _BROKEN
 
 
 def _entity(record: Record) -> Entity:

@@ -15,13 +15,14 @@ from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.kind import MAX_CHANGES
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path
-from metastore.operation.helping import BATCH, Batch, Plan, leads_to, plan
+from metastore.operation.helping import BATCH, Batch, Plan, evidence_of, leads_to, plan
 from metastore.operation.marks import OwnMark
 from metastore.operation.outcome import with_origin
 from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Merge, Results
 from metastore.operation.session import Session
-from metastore.port.commit import CLAIMABLE, PENDING, Committed, Conflicted, Entry, Unknown
+from metastore.port.backend import Intents
+from metastore.port.commit import CLAIMABLE, PENDING, WITH_EVIDENCE, Committed, Conflicted, Entry, Unknown
 from metastore.port.records import Pending, Record, Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
@@ -64,10 +65,11 @@ class Intent:
             kind=merge.kind,
             path=None if merge.names is None else format_path(merge.names),
             changes=json.dumps(encode(merge.changes)),
-            format=kind_named(merge.kind).format_of(merge.changes),
+            format=max(kind_named(merge.kind).format_of(merge.changes), WITH_EVIDENCE if merge.evidence else 0),
             seconds=max(0.0, row.ends - session.clock.monotonic()),
             claim=row.claim,
             caller=row.caller,
+            evidence=merge.evidence,
         )
         self._others = row.write_down(entry)
         row.pending_on = entity_id
@@ -98,7 +100,7 @@ class Intent:
         known = seen.known
         if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
             self._withdraw()
-        planned = plan(seen, self._row.id, self._batch)
+        planned = plan(seen, self._row.id, self._batch, _scopes(self._session.backend, seen))
         if planned is None:
             raise Conflict("pending", "a newer program wrote this operation down; only a newer one can apply it")
         self._session.metrics.pending(len(seen.intents), (seen.now - seen.intents[0].time) / 1e6)
@@ -139,7 +141,7 @@ class Intent:
 
     def _lost(self, planned: Plan, outcome: Conflicted) -> NoReturn:
         if REACTIONS[outcome.cause].helper is Reaction.STEP_ASIDE:
-            raise self._mark.step_aside([n.id for n in planned.record.chain])
+            raise self._mark.step_aside([n.id for n in planned.record.chain] + [g.id for g in planned.help.guards])
         if outcome.found is not None:
             self._session.metrics.overtaken(outcome.found - planned.help.version)
         raise self._conflict(planned, outcome.cause, detail(outcome), 0.0)
@@ -206,7 +208,7 @@ def help_others(session: Session, entity_id: int) -> bool:
         seen = session.backend.pending(entity_id, None, BATCH)
         if not seen.intents or seen.known is None or not seen.known.live:
             return True
-        planned = plan(seen, None, batch)
+        planned = plan(seen, None, batch, _scopes(session.backend, seen))
         if planned is None:
             return False
         try:
@@ -217,6 +219,12 @@ def help_others(session: Session, entity_id: int) -> bool:
         if isinstance(outcome, Committed):
             session.metrics.batch(len(planned.help.resolutions))
         return True
+
+
+def _scopes(backend: Intents, seen: Pending) -> dict[int, int]:
+    """Return the scope versions of the evidence that intents carry; without any, nothing is read."""
+    wanted = {i for intent in seen.intents if intent.fences is not None for i in evidence_of(intent)}
+    return backend.scopes(sorted(wanted)) if wanted else {}
 
 
 def _can_be_written(changes: Sequence[EntityChange]) -> bool:

@@ -299,6 +299,7 @@ class Operation(Generic[T]):
             overlook=self._overlook,
             leases=self._leases(),
             patience=_PATIENCE if self._exclusive and held is None else None,
+            evidence=proposal.evidence,
         )
         row.sent = True
         outcome = self._backend.commit(commit)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from metastore import errors
@@ -115,9 +116,17 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin 
     if chain is not None and tuple(n.name for n in chain) == names:
         nodes = (*chain[:-1], chain[-1]._replace(scope_version=step.scope_version or 1, in_use=bool(step.in_use)))
     else:
-        above = [Node(_UNKNOWN, "", name, 0, True, False) for name in names[:-1]]
-        nodes = (*above, Node(step.entity_id, kind, names[-1], step.scope_version or 1, bool(step.in_use), False))
+        nodes = (
+            *_unknown(names[:-1]),
+            Node(step.entity_id, kind, names[-1], step.scope_version or 1, bool(step.in_use), False),
+        )
     return kind_named(kind).entity(Record(nodes, step.version, step.doc, *audit), origin)
+
+
+@lru_cache(4096)
+def _unknown(names: tuple[str, ...]) -> tuple[Node, ...]:
+    """Return nodes of which only the names are known; a reader of the feed meets the same ones again and again."""
+    return tuple([Node(_UNKNOWN, "", name, 0, True, False) for name in names])
 
 
 def with_origin(steps: list[Step], backend: Backend) -> list[Step]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from metastore.kinds.change import Doc, EntityChange
 from metastore.kinds.registry import KINDS
+from metastore.kinds.secret import kept_in
 
 __all__ = ["Replace"]
 
@@ -18,6 +19,8 @@ class Replace(EntityChange):
     doc: Doc
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
+        old = doc["properties"]
         new = KINDS[self.kind].replaced_by(dict(doc), self.doc)
+        new["properties"] = kept_in(new["properties"], old)
         doc.clear()
         doc.update(new)

@@ -59,6 +59,8 @@ class Proposal(Generic[T]):
     """It counts scope versions up by its guards: it waits for sharers, and may mark what it waits at."""
     reads: tuple[Read, ...] = ()
     """What was read, and must be unchanged at the commit. (A transaction notes its reads by itself.)"""
+    evidence: tuple[tuple[int, int], ...] = ()
+    """Those of the guards on which the right of a user to do it rests."""
 
 
 @runtime_checkable
@@ -196,6 +198,8 @@ class Merge:
     names: tuple[str, ...] | None
     entity_id: int | None
     changes: tuple[EntityChange, ...]
+    evidence: tuple[tuple[int, int], ...] = ()
+    """Of a user's: the guards on which the right to it rests. A helper applies it only under these."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.governance.access import Access
+from metastore.governance.evidence import Memory
 from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.metrics import Metrics
@@ -20,6 +21,9 @@ from metastore.port.backend import Backend, Reads
 from metastore.port.records import Lookup, Node, Resolved
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
+
+if TYPE_CHECKING:
+    from metastore.managers.sealing import Seals
 
 __all__ = ["Caches", "Combines", "Found", "ManagerSession", "Session"]
 
@@ -81,6 +85,10 @@ class ManagerSession:
     """The rights of the user for whom it works; None: it is trusted."""
     cache: Caches | None = field(default=None, init=False)
     """Keeps what is read; None: nothing does. A transaction has none: it reads the database."""
+    seals: Seals | None = field(default=None, init=False)
+    """What catalogs declare secret, and the data keys. A view of the past, which writes nothing, has none."""
+    declares: bool = field(default=False, init=False)
+    """A transaction has made a catalog, or changed the settings of one: they are read in it."""
     _epoch: str | None = None
 
     def epoch(self) -> str:
@@ -114,6 +122,8 @@ class Session(ManagerSession):
     backend: Backend
     combiner: Combines | None = field(default=None, init=False)
     """Lets calls that wait together travel together; None: the backend gains nothing by that."""
+    rights: Memory = field(default_factory=Memory, init=False)
+    """What is remembered of the rights of users."""
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads, with what waits beside this call."""

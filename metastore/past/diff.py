@@ -19,6 +19,7 @@ from metastore.kinds.change import EntityChange, decode, encode
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS
+from metastore.kinds.secret import masked
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
 from metastore.operation.session import Session
@@ -99,7 +100,7 @@ def _folded(steps: Iterable[Step]) -> dict[int, _Folded]:
         if step.entity_id is not None and step.kind != "lease" and step.other_id is None:
             one = found.setdefault(step.entity_id, _Folded(step, step))
             one.last = step
-            one.changes += json.loads(step.changes or "[]")
+            one.changes += json.loads(masked(step.changes or "[]"))
     return found
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
@@ -13,23 +16,32 @@ from metastore.operation.session import Session
 from metastore.port.backend import Guards
 from metastore.port.commit import LIVE, Commit
 from metastore.port.past import NotKept, PastRow, PastRows
-from metastore.port.records import Child, Known, Lookup, Origin, OwnedRecord, Resolved, RowPage, Step
+from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Resolved, RowPage, Step
+from metastore.port.relations import NO_COLUMN, ONLY, End, Related, Relating, RelationRecord, end_of_known
 
 __all__ = ["PastReads", "reads_at"]
 
 T = TypeVar("T")
+_MOST = 10_000
+"""How many parents a view remembers."""
+_Parents = dict[tuple[Node, tuple[str, ...], tuple[str, ...]], tuple[Node, ...]]
 
 
 @dataclass(frozen=True)
 class PastReads:
     """Keeps the promises of :class:`metastore.port.backend.Reads`, as of the position ``at``.
 
-    The past does not change, so that all guards hold. A read raises HistoryGone when gc has removed what it needs.
+    The past does not change, so that all guards hold, and a path to a parent leads to the same nodes again. A read
+    raises HistoryGone when gc has removed what it needs.
     """
 
     session: Session
     at: int
     origin: Origin
+    _parents: _Parents = field(default_factory=dict, compare=False, repr=False)
+    """The nodes on the way to parents that were found, by start, families and names."""
+    _led: dict[tuple[int, str], list[RelationRecord]] = field(default_factory=dict, compare=False, repr=False)
+    """What led to the entity that was listed last, in order."""
 
     def identify(self) -> Origin:
         return self.origin
@@ -38,7 +50,18 @@ class PastReads:
         raise InvalidArgument("the past is read-only; write to the store, or go back with store.revert(…)")
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
-        return self._ask(lambda past: past.resolve(self.at, lookups))
+        known = [self._parents.get((w.start, w.families[:-1], w.names[:-1]), ()) for w in lookups]
+        rest = [_after(above, lookup) for above, lookup in zip(known, lookups, strict=True)]
+        found = self._ask(lambda past: past.resolve(self.at, rest))
+        whole = [_below(above, one) for above, one in zip(known, found, strict=True)]
+        for lookup, one in zip(lookups, whole, strict=True):
+            self._remember(lookup, one.nodes)
+        return whole
+
+    def _remember(self, lookup: Lookup, nodes: tuple[Node, ...]) -> None:
+        above = len(lookup.names) - 1
+        if 0 < above <= len(nodes) and len(self._parents) < _MOST:
+            self._parents[lookup.start, lookup.families[:-1], lookup.names[:-1]] = nodes[:above]
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         return self._ask(lambda past: past.by_id(self.at, ids))
@@ -78,25 +101,52 @@ class PastReads:
         wanted = list(zip(owner_ids, names, strict=True))
         return self._ask(lambda past: [past.owned_by_name(self.at, owner, kind, name) for owner, name in wanted])
 
-    def rows(self, low: int, high: int) -> list[PastRow]:
+    def rows(self, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
         """Return what had an id in a range, by id."""
-        return self._ask(lambda past: past.rows(self.at, low, high))
+        return self._ask(lambda past: past.rows(self.at, low, high, kinds))
 
-    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> NoReturn:
-        raise InvalidArgument(_NO_RELATIONS)
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        if isinstance(target, int):
+            (known,) = self.by_id([target])
+            record, end = (None if known is None else known.record), end_of_known(known)
+        else:
+            (found,) = self.resolve([target])
+            record, end = found.record, End(found.nodes, live=True)
+        if record is None:
+            return None
+        froms = [node.id for node in record.chain] if above else [record.chain[-1].id]
+        rows = [_relation(row) for one in froms for row in self._ask(partial(_from, self.at, one, kind))]
+        ends = self.by_id([row.to_id for row in rows]) if rows else []
+        return Related(end, record.doc if doc else None, list(zip(rows, map(end_of_known, ends), strict=True)))
 
     def relating(
-        self,
-        to_id: int,
-        kind: str,
-        value: str | None,
-        after: tuple[str, int, int],
-        limit: int,
-    ) -> NoReturn:
-        raise InvalidArgument(_NO_RELATIONS)
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        (known,) = self.by_id([to_id])
+        if known is None:
+            return None
+        if (to_id, kind) not in self._led:
+            self._led.clear()  # one listing at a time
+            rows = [_relation(row) for row in self._ask(lambda past: past.led(self.at, to_id, kind))]
+            self._led[to_id, kind] = sorted(rows, key=_order)
+        led = self._led[to_id, kind]
+        begin = bisect_right(led, after, key=_order)
+        page = [row for row in led[begin:] if value in (None, row.value)][:limit]
+        return Relating(end_of_known(known), self._with_ends(page))
 
-    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> NoReturn:
-        raise InvalidArgument(_NO_RELATIONS)
+    def _with_ends(self, rows: Sequence[RelationRecord]) -> list[tuple[RelationRecord, End, str | None]]:
+        ends = self.by_id([row.from_id for row in rows]) if rows else []
+        return [
+            (row, end_of_known(end), end.record.doc if end is not None and row.column_id != NO_COLUMN else None)
+            for row, end in zip(rows, ends, strict=True)
+        ]
+
+    def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
+        found = list[RelationRecord]()
+        for from_id, slot in slots:
+            rows = map(_relation, self._ask(partial(_from, self.at, from_id, kind)))
+            found += [row._replace(slot=slot) for row in rows if slot in (ONLY, row.to_id)]
+        return found
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         return self._ask(lambda past: past.history(self.at, entity_id, after, limit))
@@ -108,7 +158,32 @@ class PastReads:
             raise gone(self.session, kept) from None
 
 
-_NO_RELATIONS = "tags, policies, owners and grants of the past cannot be read; the feed has their changes"
+def _after(above: tuple[Node, ...], lookup: Lookup) -> Lookup:
+    """Return what is left to look up below nodes that are known."""
+    return Lookup(lookup.families[len(above) :], lookup.names[len(above) :], above[-1]) if above else lookup
+
+
+def _below(above: tuple[Node, ...], found: Resolved) -> Resolved:
+    """Return what was found below nodes that are known, with them."""
+    nodes = (*above, *found.nodes)
+    return Resolved(nodes, found.record and found.record._replace(chain=nodes)) if above else found
+
+
+def _from(at: int, from_id: int, kind: str, past: PastRows) -> list[OwnedRecord]:
+    return past.related(at, from_id, kind)
+
+
+def _relation(row: OwnedRecord) -> RelationRecord:
+    """Return a relation from the row of its history, whose document says where it leads."""
+    doc = json.loads(row.doc)
+    to_id, column, value = doc["other_id"], doc["column_id"], doc["value"]
+    return RelationRecord(row.owner_id, row.kind, to_id, column, value, row.id, to_id, row.version, *row[6:])
+
+
+def _order(row: RelationRecord) -> tuple[str, int, int]:
+    return row.value, row.from_id, row.column_id
+
+
 _NOTHING = Commit(operation_id=UUID(int=0), principal=None)
 
 

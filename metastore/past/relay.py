@@ -7,10 +7,9 @@ gets the same event again, after a longer and longer pause; nothing is skipped.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -18,6 +17,12 @@ from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Change
 from metastore.past.consumers import Consumer
+from metastore.past.lineage import dataset
+
+if TYPE_CHECKING:
+    from cloudevents.core.v1.event import CloudEvent
+
+    Deliver = Callable[[list[CloudEvent]], None]
 
 __all__ = ["cloud_event", "lines_to", "post_to", "relay"]
 
@@ -29,23 +34,37 @@ _IDLE: Final = 0.5
 """How often the feed is asked while there is nothing new (seconds)."""
 
 
-def cloud_event(change: Change, source: str) -> dict[str, Any]:
-    """Return a change as a CloudEvent in JSON. ``source`` names the database, as a URI reference."""
-    return {
-        "specversion": "1.0",
+def cloud_event(change: Change, source: str) -> CloudEvent:
+    """Return a change as a CloudEvent. ``source`` names the database, as a URI reference.
+
+    Its data is the change; that of a table also has ``openlineage``, the dataset with its facets.
+    Raises InvalidArgument without the package ``cloudevents``.
+    """
+    try:
+        from cloudevents.core.v1.event import CloudEvent  # noqa: PLC0415  (an extra)
+    except ImportError:
+        raise InvalidArgument("a relay needs cloudevents: pip install 'versioned-metastore[relay]'") from None
+    attributes = {
         "id": change.position,
         "source": source,
         "type": f"metastore.{change.kind}.{change.action}",
         "subject": change.path_after or change.path_before or str(change.entity_id),
-        "time": change.time.isoformat(),
+        "time": change.time,
         "datacontenttype": "application/json",
-        "data": change.to_dict(),
     }
+    table = dataset(change, source)
+    return CloudEvent(attributes, change.to_dict() | ({} if table is None else {"openlineage": table}))
+
+
+def _in_json(event: CloudEvent) -> bytes:
+    from cloudevents.core.formats.json import JSONFormat  # noqa: PLC0415
+
+    return JSONFormat().write(event)
 
 
 def relay(
     consumer: Consumer,
-    deliver: Callable[[list[dict[str, Any]]], None],
+    deliver: Deliver,
     *,
     source: str,
     once: bool = False,
@@ -68,19 +87,17 @@ def relay(
             clock.sleep(_IDLE)
 
 
-def lines_to(stream: IO[str]) -> Callable[[list[dict[str, Any]]], None]:
+def lines_to(stream: IO[str]) -> Deliver:
     """Return what writes events to a stream, one a line, and flushes it."""
 
-    def write(events: list[dict[str, Any]]) -> None:
-        stream.write("".join(f"{json.dumps(event, ensure_ascii=False)}\n" for event in events))
+    def write(events: list[CloudEvent]) -> None:
+        stream.write("".join(f"{_in_json(event).decode()}\n" for event in events))
         stream.flush()
 
     return write
 
 
-def post_to(
-    url: str, *, clock: Clock = SYSTEM, told: Callable[[str], None] | None = None
-) -> Callable[[list[dict[str, Any]]], None]:
+def post_to(url: str, *, clock: Clock = SYSTEM, told: Callable[[str], None] | None = None) -> Deliver:
     """Return what posts events to a webhook one by one, each until it answers with 2xx.
 
     ``told`` gets a word on each failure. Raises InvalidArgument for a URL that is none.
@@ -88,22 +105,21 @@ def post_to(
     if not url.startswith(("http://", "https://")):
         raise InvalidArgument("a webhook has a URL that begins with http:// or https://")
 
-    def post(events: list[dict[str, Any]]) -> None:
+    def post(events: list[CloudEvent]) -> None:
         for event in events:
             pause = _FIRST
             while (why := _failure(url, event)) is not None:
                 if told is not None:
-                    told(f"the webhook did not take {event['id']}: {why}; again in {pause:.1f} s")
+                    told(f"the webhook did not take {event.get_id()}: {why}; again in {pause:.1f} s")
                 clock.sleep(pause)
                 pause = min(_LONGEST, 2 * pause)
 
     return post
 
 
-def _failure(url: str, event: dict[str, Any]) -> str | None:
+def _failure(url: str, event: CloudEvent) -> str | None:
     """Post one event; return why it did not arrive."""
-    body = json.dumps(event).encode()
-    request = Request(url, body, {"Content-Type": "application/cloudevents+json; charset=UTF-8"})  # noqa: S310
+    request = Request(url, _in_json(event), {"Content-Type": "application/cloudevents+json; charset=UTF-8"})  # noqa: S310
     try:
         with urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310  (its scheme was checked)
             return None if 200 <= answer.status < 300 else f"it answered {answer.status}"

@@ -30,8 +30,9 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Related, Relating, RelationRecord, Sweep
 from metastore.port.restore import Restorer
-from metastore.port.rights import RightRows, Whose
+from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search
+from metastore.port.secret_keys import SecretKeys
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.touched import Touched
@@ -191,6 +192,37 @@ class Rights(Protocol):
         """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
         ...
 
+    def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
+        """Follow a path, and say whether these guards are true at the same instant.
+
+        What leads nowhere may say False in any case.
+        """
+        ...
+
+    def by_id_holding(self, ids: Sequence[int], guards: Guards) -> tuple[list[Known | None], bool]:
+        """Return each entity, and whether these guards are true at the same instant; as ``resolve_holding``."""
+        ...
+
+    def children_chosen(
+        self,
+        parent_id: int,
+        kind: str,
+        family: str,
+        state: int,
+        after: tuple[str, int],
+        limit: int,
+        guards: Guards,
+        chosen: Chosen,
+    ) -> RowPage[Child]:
+        """Return what ``children`` does of those that are chosen. The documents of others are not read."""
+        ...
+
+    def names_chosen(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
+    ) -> RowPage[tuple[str, str]]:
+        """Return what ``names`` does of those that are chosen."""
+        ...
+
 
 class Intents(Protocol):
     """Operations that are written down before they are applied, so that any client can apply them."""
@@ -204,6 +236,10 @@ class Intents(Protocol):
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks."""
+        ...
+
+    def scopes(self, ids: Sequence[int]) -> dict[int, int]:
+        """Return the scope version of each guard that there is."""
         ...
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
@@ -252,6 +288,14 @@ class Marks(Protocol):
         ...
 
 
+class Hearing(Protocol):
+    """Hears hints that there are new changes."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return True when a hint came; False after ``seconds``."""
+        ...
+
+
 class Feed(Protocol):
     """The change feed: what was committed, in serialization order."""
 
@@ -264,6 +308,14 @@ class Feed(Protocol):
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
+        ...
+
+    def hearing(self) -> AbstractContextManager[Hearing | None]:
+        """Hear hints while the block runs; None: there are no hints here."""
+        ...
+
+    def hint(self) -> bool:
+        """Tell those that follow the feed that there are new changes; False: nobody hears it."""
         ...
 
     def feed_start(self) -> tuple[str, int]:
@@ -408,6 +460,11 @@ class Backend(Reads, Rights, Intents, Marks, Feed, Upkeep, Content, Database, Pr
     @property
     def readers(self) -> Readers:
         """Pins, and consumers of the feed."""
+        ...
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        """The data keys of encrypted properties."""
         ...
 
 

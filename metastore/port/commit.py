@@ -27,6 +27,7 @@ __all__ = [
     "PENDING",
     "PURGING",
     "ROOT_ID",
+    "WITH_EVIDENCE",
     "Absent",
     "Advance",
     "Caller",
@@ -338,6 +339,8 @@ class Commit:
     """How long to wait for others' locks, in milliseconds, before it is a conflict ("busy"); None: no matter."""
     advance: Advance | None = None
     """The position of a consumer that moves with it."""
+    evidence: tuple[tuple[int, int], ...] = ()
+    """The guards (id, scope version) on which a user's right to do it rests. The operation's first row notes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +372,8 @@ class Entry:
     result: str | None = None
     claim: int = 0
     caller: Caller | None = None
+    evidence: tuple[tuple[int, int], ...] = ()
+    """Of a user's intent: the guards on which the right to it rests. A helper applies it only under these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,3 +484,6 @@ FORMAT: Final = 4
 A change that means something else than before, or a new one, or a new kind of entity, counts it up, and carries the
 new number as ``since``.
 """
+
+WITH_EVIDENCE: Final = 4
+"""The format of an intent that carries evidence, whatever its changes: older programs would not guard it."""

@@ -34,11 +34,11 @@ class PinRow(NamedTuple):
 
 
 class PastRow(NamedTuple):
-    """An entity or owned row by itself, as it was at a position: what stands above it is not looked at."""
+    """An entity, owned row or relation by itself, as it was at a position: what stands above it is not looked at."""
 
     id: int
     owner_id: int | None
-    """Of an owned row; then ``parent_id`` is the same."""
+    """Of an owned row or relation; then ``parent_id`` is the same."""
     parent_id: int
     kind: str
     name: str
@@ -49,6 +49,8 @@ class PastRow(NamedTuple):
     created_at: int
     modified_by: str | None
     modified_at: int
+    other_id: int | None
+    """Of a relation: the end that it leads to."""
 
 
 class ConsumerRow(NamedTuple):
@@ -86,8 +88,19 @@ class PastRows(Protocol):
         """Return one owned row; None: there was none."""
         ...
 
-    def rows(self, at: int, low: int, high: int) -> list[PastRow]:
-        """Return what had an id from ``low`` up to, not including, ``high``: entities and owned rows, by id."""
+    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
+        """Return the relations of a kind that went from an entity, as its rows, in no order."""
+        ...
+
+    def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
+        """Return the relations of a kind that led to an entity, as rows of the end that each goes from, in no order."""
+        ...
+
+    def rows(self, at: int, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
+        """Return what had an id from ``low`` up to, not including, ``high``: entities, owned rows, relations, by id.
+
+        ``kinds``: only these.
+        """
         ...
 
     def last_id(self) -> int:

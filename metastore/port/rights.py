@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["GrantRow", "MemberRow", "RightRows", "RoleRow", "Whose"]
+__all__ = ["Chosen", "GrantRow", "MemberRow", "RightRows", "RoleRow", "Whose"]
 
 
 class Whose(NamedTuple):
@@ -49,3 +49,10 @@ class RightRows(NamedTuple):
     roles: list[RoleRow]
     owners: list[tuple[int, int]]
     grants: list[GrantRow]
+
+
+class Chosen(NamedTuple):
+    """Which children a listing shows: ``only`` those with these ids, or all but those."""
+
+    ids: tuple[int, ...]
+    only: bool

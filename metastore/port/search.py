@@ -19,6 +19,8 @@ class Search:
     kind: str
     """Empty: any."""
     glob: str
+    folded: str
+    """The same glob for names that are compared without case."""
     parent: int
     """The direct parent; -1: any."""
     by_name: bool

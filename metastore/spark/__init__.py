@@ -11,13 +11,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from metastore.spark.bulk import attach_many, set_statistics, statistics
     from metastore.spark.histories import history
     from metastore.spark.source.source import register_source
     from metastore.spark.views import Registered, read, register
 
-__all__ = ["Registered", "history", "read", "register", "register_source"]
+__all__ = [
+    "Registered",
+    "attach_many",
+    "history",
+    "read",
+    "register",
+    "register_source",
+    "set_statistics",
+    "statistics",
+]
 
 _HOMES: Final = dict.fromkeys(__all__, "metastore.spark.views") | {
+    **dict.fromkeys(("attach_many", "set_statistics", "statistics"), "metastore.spark.bulk"),
     "history": "metastore.spark.histories",
     "register_source": "metastore.spark.source.source",
 }

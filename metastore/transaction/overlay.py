@@ -117,13 +117,22 @@ class Overlay(Reads):
         """Note a scope that the transaction has frozen: its commit guards that scope, whatever the block does."""
         self._reads.guards[entity_id] = scope_version
 
-    def changed(self) -> Changed | None:
-        """Return which entity has changed since it was read or written, after a conflict; None: none has."""
+    def changed(self, shown: Reads | None = None) -> Changed | None:
+        """Return which entity has changed since it was read or written, after a conflict; None: none has.
+
+        ``shown``: what a user sees; nothing is told of anything else.
+        """
         expected = dict(self._reads.entities)
         for write in self._writes:
             if isinstance(write, Update) and not self._drafts.is_new(write.id):
                 expected.setdefault(write.id, write.version)
-        return changed(self._base, expected, self._reads.guards, lambda entity_id: self._nodes[entity_id][0].name)
+        guards = dict(self._reads.guards)
+        if shown is not None:
+            ids = [*{**expected, **guards}]
+            hidden = {i for i, known in zip(ids, shown.by_id(ids), strict=True) if known is None}
+            expected = {i: version for i, version in expected.items() if i not in hidden}
+            guards = {i: scope for i, scope in guards.items() if i not in hidden}
+        return changed(self._base, expected, guards, lambda entity_id: self._nodes[entity_id][0].name)
 
     def _family(self, entity_id: int) -> str:
         return self._drafts[entity_id].family

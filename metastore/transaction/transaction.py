@@ -16,13 +16,14 @@ from uuid import UUID
 
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
+from metastore.governance.seen import Seen
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
 from metastore.operation.marks import OwnMark
 from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
-from metastore.port.backend import Reads
+from metastore.port.backend import Backend, Reads
 from metastore.port.commit import Advance, Commit, Committed, Conflicted, Unknown, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
@@ -60,7 +61,8 @@ class Transaction(Managers):
         self._outer = session = session.of_transaction()
         self._call = call
         principal = session.principal if call.principal is None else call.principal
-        self._overlay = Overlay(session.backend, session.clock, principal)
+        backend = session.backend if session.access is None else session.access.backend
+        self._overlay = Overlay(backend, session.clock, principal)
         self._begun = False
         self._id = call.operation_id or session.clock.operation_id()
         self._claim = 0
@@ -74,6 +76,7 @@ class Transaction(Managers):
         self.advance: Advance | None = None
         """The position of a consumer that moves with the commit."""
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
+        self._inner.seals = session.seals
         if session.access is not None:
             check_principal(session.access, call)
             self._inner.access = session.access
@@ -82,7 +85,10 @@ class Transaction(Managers):
     def __enter__(self) -> Self:
         self._check_new()
         self._begun = True
-        self._inner.backend = cast(Reads, OneAtATime(self._overlay))
+        access = self._outer.access
+        # the overlay notes what is there, so that its commit can validate that; a user sees a part of it
+        shown = self._overlay if access is None else Seen(cast(Backend, self._overlay), access)
+        self._inner.backend = cast(Reads, OneAtATime(shown))
         return self
 
     def _check_new(self) -> None:
@@ -184,7 +190,11 @@ class Transaction(Managers):
         self.refused = True
         if cause == "operation" and self._call.operation_id is not None:
             raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
-        raise _error(conflict, self._overlay.changed()) from None
+        raise _error(conflict, self._changed()) from None
+
+    def _changed(self) -> Changed | None:
+        """Return what changed, as far as the user sees it."""
+        return self._overlay.changed(self._outer.backend if self._outer.access is not None else None)
 
     def _lapsed(self) -> VersionConflict:
         self.refused = True

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from metastore.kinds.kind import to_json
+from metastore.kinds.secret import masked
 from metastore.transfer.lines import Body, EntityLine, OwnedLine
 
 __all__ = ["Group", "Key", "chunks", "key_of", "parent_key"]
@@ -45,7 +46,7 @@ def chunks(lines: Iterable[tuple[int, Body]]) -> Iterator[list[Group]]:
     keys = set[Key]()
     count = size = 0
     for number, line in lines:
-        text = to_json(line.doc) if isinstance(line, EntityLine | OwnedLine) else ""
+        text = masked(to_json(line.doc)) if isinstance(line, EntityLine | OwnedLine) else ""
         full = count == _CHUNK or size > _CHUNK_BYTES
         if chunk and (full or (isinstance(line, EntityLine) and parent_key(line) in keys)):
             yield chunk

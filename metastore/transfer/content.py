@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from metastore.errors import InvalidArgument
+from metastore.kinds.secret import masked
 from metastore.port.commit import ROOT_ID
 from metastore.port.snapshot import TableSnapshot
 from metastore.port.unreadable import Unreadable, damaged, told
@@ -150,7 +151,7 @@ def _document(text: str, which: tuple[str, int, int], audit: Sequence[Any]) -> d
     problem = doc_problem(kind, text) or time_problem("created", audit[1]) or time_problem("modified", audit[3])
     if problem:
         raise damaged(InvalidArgument(problem), *which)
-    doc: dict[str, Any] = json.loads(text)
+    doc: dict[str, Any] = json.loads(masked(text))
     return doc
 
 
@@ -168,4 +169,6 @@ def _step(row: tuple[Any, ...]) -> tuple[Any, ...]:
     values["operation_id"] = str(values["operation_id"])
     for flag in ("in_use", "fold"):
         values[flag] = None if values[flag] is None else bool(values[flag])
+    for text in ("doc", "changes", "result"):  # an export holds handles: what a data key encrypts stays here
+        values[text] = None if values[text] is None else masked(values[text])
     return tuple(values.values())

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from metastore.errors import EntityAlreadyExists, InvalidArgument
+from metastore.kinds.kind import to_json
+from metastore.kinds.secret import SEALED, kept_in
 from metastore.managers.create import IfExists
 from metastore.managers.target import root_or_last
 from metastore.names import format_path
@@ -94,7 +96,8 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists) 
     """Decide what to do with an entity that exists."""
     line, own = group.line, record.chain[-1]
     path = format_path([n.name for n in record.chain])
-    same = json.loads(record.doc) == line.doc
+    doc = _with_secrets(group.doc, record.doc)
+    same = json.loads(record.doc) == json.loads(doc)
     if own.kind != line.kind or (not same and _folds(line, own)):
         what = f"is a {own.kind}" if own.kind != line.kind else "compares names differently"
         raise EntityAlreadyExists(path, f"line {group.number}: {path} already exists and {what}; it cannot be replaced")
@@ -110,9 +113,17 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists) 
     if not same:
         check_in_use(record.chain[:-1])
         event = Event(line.kind, "alter", path, path)
-        made.writes.append(Update(own.id, record.version, event, doc=group.doc))
+        made.writes.append(Update(own.id, record.version, event, doc=doc))
         made.guard(own_guards(record.chain))
     return record.chain
+
+
+def _with_secrets(doc: str, before: str) -> str:
+    """Return a document of the file in which each handle stands for the encrypted value that is there now."""
+    if SEALED not in doc:
+        return doc
+    new = json.loads(doc)
+    return to_json({**new, "properties": kept_in(new["properties"], json.loads(before)["properties"])})
 
 
 def _folds(line: EntityLine, own: Node) -> bool:
@@ -122,9 +133,10 @@ def _folds(line: EntityLine, own: Node) -> bool:
 def _own(made: ChunkWrites, group: Group, there: Standing, chain: Nodes, if_exists: IfExists) -> None:
     """Write the owned rows of a group."""
     names = [n.name for n in chain]
-    for (number, line, doc), found in zip(group.owned, there.owned, strict=True):
+    for (number, line, given), found in zip(group.owned, there.owned, strict=True):
         path = format_path((*names, line.name))
-        if found is not None and (if_exists == "return" or json.loads(found.doc) == line.doc):
+        doc = given if found is None else _with_secrets(given, found.doc)
+        if found is not None and (if_exists == "return" or json.loads(found.doc) == json.loads(doc)):
             made.left += 1
             continue
         if found is not None and if_exists == "error":

@@ -7,7 +7,6 @@ which the database decided. Memory: a few numbers for each lease.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -45,14 +44,9 @@ class Fencing:
             message = f"position {position} was committed under token {token} of lease {lease_id}, which nothing gave"
             yield Violation(9, lease_id, None, message)
 
-    def commit(self, seq: int, fences: str, path: str | None) -> Iterator[Violation]:
-        """Read a commit under leases."""
-        try:
-            pairs = [(int(lease_id), int(token)) for lease_id, token in json.loads(fences)]
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            yield Violation(9, None, path, f"position {seq}: the leases that it was committed under cannot be read")
-            return
-        for lease_id, token in pairs:
+    def commit(self, seq: int, leases: Iterable[tuple[int, int]], path: str | None) -> Iterator[Violation]:
+        """Read a commit under leases: pairs of id and token."""
+        for lease_id, token in leases:
             if lease_id not in self._tokens:
                 self._seen[lease_id] = max(self._seen.get(lease_id, (0, 0)), (token, seq))
                 continue

@@ -4,9 +4,10 @@ It checks the invariants that the content can show: 1 (version chains), 2 (no or
 (unique and well-formed names), 4 (an operation by path commits while the path leads to its entity, as far as the feed
 shows it), 6 (an operation was applied, or its one row says why not), 7 (an intent can be applied or expires; a mark
 expires), 8 (a replay of the feed gives the tables), 9 (each commit under a lease has the token that the lease had
-then), 13 (both ends of a relation are live when it is written, and an exclusive one stands alone), and that documents
-can be read. The feed is replayed only if gc has removed nothing from it. The other invariants say how things happen,
-which the content does not show.
+then), 13 (both ends of a relation are live when it is written, and an exclusive one stands alone), 14 (no commit of a
+user rests on a right that was taken away before it), 17 (what a catalog declares secret is no plain text), and that
+documents can be read. The feed is replayed only if gc has removed nothing from it. The other invariants say how things
+happen, which the content does not show.
 
 Everything is read from one snapshot, so that concurrent writes cause no false alarm. The streams are ordered by key,
 and merged. Memory: about 24 bytes for each entity, about 1 KB for each that can have children, and the violations;
@@ -25,12 +26,15 @@ from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, TableSnapshot
 from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
+from metastore.port.noted import read_note
+from metastore.verify.evidence import Evidence
 from metastore.verify.history import ChainReader, doc_problem, time_problem
 from metastore.verify.leases import LEASE, Fencing, check_lease
 from metastore.verify.models import Aliases
 from metastore.verify.operations import check_operations
 from metastore.verify.relations import COLUMNS, check_relation, was_deleted
 from metastore.verify.replay import Replay
+from metastore.verify.secrets import check_secrets
 from metastore.verify.violations import Places, Violation, surviving
 
 __all__ = ["verify"]
@@ -46,7 +50,7 @@ _STEP = (
 )
 _EVENT = (
     *("seq", "operation_id", "entity_id", "version", "fences"),
-    *("owner_id", "kind", "action", "path_before", "path_after", "other_id", "other_path"),
+    *("owner_id", "kind", "action", "path_before", "path_after", "other_id", "other_path", "scope_version"),
 )
 _LATE = 3_600_000_000
 """How much older than a drop a pending intent must be to count as a violation (µs).
@@ -78,17 +82,19 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
     places = Places(snapshot.rows("guard", _PLACE, ("id",)))
     yield from places.cycles()
     replay = Replay(places) if complete else None
-    yield from _feed(snapshot, replay)
+    evidence = Evidence()
+    yield from _feed(snapshot, replay, evidence)
     yield from check_operations(snapshot)
     yield from _siblings(snapshot, places)
-    yield from _Rows(snapshot, places, replay, past_from).check()
+    yield from _Rows(snapshot, places, replay, past_from, evidence).check()
+    yield from check_secrets(snapshot, places)
 
 
-def _feed(snapshot: TableSnapshot, replay: Replay | None) -> Iterator[Violation]:
+def _feed(snapshot: TableSnapshot, replay: Replay | None, evidence: Evidence) -> Iterator[Violation]:
     """Check the positions of the feed, and replay their events."""
     last, fencing = 0, Fencing()
     rows = snapshot.rows("operation", _EVENT, ("seq", "operation_id", "ordinal"))
-    for seq, operation, entity_id, version, fences, *event in rows:
+    for seq, operation, entity_id, version, fences, *event, scope_version in rows:
         path = event[4] or event[3]
         if seq == last:
             yield Violation(8, entity_id, path, f"position {seq} is taken twice, the second time by {operation}")
@@ -100,11 +106,27 @@ def _feed(snapshot: TableSnapshot, replay: Replay | None) -> Iterator[Violation]
         elif replay is not None:
             yield from surviving(replay.apply(seq, entity_id, *event), entity_id, path)
         if fences is not None:
-            yield from surviving(fencing.commit(seq, fences, path), entity_id, path)
+            yield from surviving(_noted(seq, entity_id, fences, path, fencing, evidence), entity_id, path)
+        if entity_id is not None and event[0] is None:
+            evidence.stood(seq, entity_id, scope_version)
     yield from fencing.rest(complete=replay is not None)
     drawn = snapshot.numbers()[1]
     if last > drawn:
         yield Violation(8, None, None, f"position {last} is beyond {drawn}, the last that was drawn")
+
+
+def _noted(
+    seq: int, entity_id: int | None, text: str, path: str | None, fencing: Fencing, evidence: Evidence
+) -> Iterator[Violation]:
+    """Check what a commit notes: its leases, and the evidence of its rights."""
+    try:
+        noted = read_note(text)
+    except ValueError:
+        yield Violation(9, None, path, f"position {seq}: the leases that it was committed under cannot be read")
+        return
+    yield from fencing.commit(seq, noted.leases, path)
+    for message in evidence.commit(seq, noted.evidence, noted.raised):
+        yield Violation(14, entity_id, path, message)
 
 
 def _siblings(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
@@ -120,8 +142,10 @@ def _siblings(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
 class _Rows:
     """Checks all rows of one id together: the guard row, the entity or owned row, the history."""
 
-    def __init__(self, snapshot: TableSnapshot, places: Places, replay: Replay | None, past_from: int) -> None:
-        self._past_from = past_from
+    def __init__(
+        self, snapshot: TableSnapshot, places: Places, replay: Replay | None, past_from: int, evidence: Evidence
+    ) -> None:
+        self._past_from, self._evidence = past_from, evidence
         self._snapshot, self._places, self._replay = snapshot, places, replay
         self._drawn = snapshot.numbers()[0]
         self._aliases = Aliases()
@@ -183,6 +207,8 @@ class _Rows:
             *self._mark_problems(*mark),
         ):
             yield Violation(invariant, row_id, path, message)
+        if problem := self._evidence.beyond(row_id, scope_version):
+            yield Violation(14, row_id, path, problem)
         if self._replay is not None and (problem := self._replay.differs(row_id, parent_id)):
             yield Violation(8, row_id, path, problem)
         if entity is None:

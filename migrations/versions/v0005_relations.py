@@ -20,6 +20,9 @@ depends_on = None
 _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
+BEFORE = ("ALTER TABLE operation ADD COLUMN IF NOT EXISTS other_id BIGINT, ADD COLUMN IF NOT EXISTS other_path TEXT",)
+"""What an index of revision 6 needs, which is built before both. Programs of formats 2 to 4 do not see the columns."""
+
 
 def upgrade() -> None:
     """Create the table and its index, and add the columns that name the other end."""
@@ -41,8 +44,10 @@ def upgrade() -> None:
         sa.UniqueConstraint("id", name="relation_id"),
     )
     op.create_index("relation_to", "relation", ["to_id", "kind", "value", "from_id", "column_id"])
-    op.add_column("operation", sa.Column("other_id", _ID))
-    op.add_column("operation", sa.Column("other_path", sa.Text))
+    there = {column["name"] for column in sa.inspect(op.get_bind()).get_columns("operation")}
+    for name, kind in (("other_id", _ID), ("other_path", sa.Text)):
+        if name not in there:
+            op.add_column("operation", sa.Column(name, kind))
     op.execute("UPDATE info SET format = 5, compatible_from = 2")
 
 

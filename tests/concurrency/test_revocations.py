@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,9 +103,8 @@ def test_no_write_stands_after_the_loss_of_its_right(url: str, team: Team) -> No
 def test_evidence_that_is_not_guarded_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     guarded = authorized._guarded
 
-    def unguarded(access: Any, view: Any, proposal: Any) -> Any:
-        guarded(access, view, proposal)
-        return proposal
+    def unguarded(access: Any, view: Any, proposal: Any, merge: Any) -> Any:
+        return replace(proposal, evidence=guarded(access, view, proposal, merge).evidence)
 
     monkeypatch.setattr(authorized, "_guarded", unguarded)
     with ms.open(url) as store:
@@ -113,3 +113,4 @@ def test_evidence_that_is_not_guarded_is_found(url: str, monkeypatch: pytest.Mon
         with interrupted(ann, lambda: store.users.disable(ANN)):
             ann.tables.alter("lake.sales.eu.orders", ms.SetComment("late"))
         assert len(outrun(store)) == 1
+        assert [found.invariant for found in store.verify()] == [14]

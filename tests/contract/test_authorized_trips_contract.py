@@ -9,9 +9,13 @@ import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.kinds.entity import Entity
 from tests.contract.authorized import Lake, prepare
 
-_ASKS = ("resolve", "by_id", "hold", "rights", "children", "names", "commit", "reserve_ids")
+_ASKS = (
+    *("resolve", "resolve_holding", "by_id", "by_id_holding", "hold", "rights"),
+    *("children", "children_chosen", "names", "names_chosen", "commit", "reserve_ids"),
+)
 
 
 class _Counting:
@@ -72,13 +76,68 @@ def test_what_is_remembered_costs_a_change_no_round_trip(asked: Any) -> None:
     assert user == plain == ["commit"]
 
 
-def test_a_load_asks_whether_its_evidence_holds(asked: Any) -> None:
+def test_a_load_asks_in_the_same_message_whether_its_evidence_holds(asked: Any) -> None:
     plain, user = asked(lambda s: s.tables.load("lake.sales.eu.orders"))
-    assert (plain, user) == (["resolve"], ["resolve", "hold"])
+    assert (plain, user) == (["resolve"], ["resolve_holding"])
+    table: dict[Store, Entity] = {}
+
+    def in_hand(store: Store) -> None:
+        table[store] = store.tables.load(table.get(store) or "lake.sales.eu.orders")
+
+    plain, user = asked(in_hand)
+    assert (plain, user) == (["by_id"], ["by_id_holding"])
+
+
+def test_evidence_that_is_not_remembered_or_old_costs_a_load_one_round_trip(store: Store) -> None:
+    lake = prepare(store)
+    role = lake.reader()
+    counting = _Counting(store._session.backend)
+    store._session.backend = counting
+    store.as_user("ann@corp").tables.load("lake.sales.eu.orders")
+    assert counting.asked == ["resolve", "rights"]
+    counting.asked.clear()
+    store.as_user("ann@corp").tables.load("lake.sales.eu.orders")  # another view of the same user
+    assert counting.asked == ["resolve_holding"]
+    store.roles.revoke(role, "use_secret", lake.sales)  # nothing is taken away
+    store.roles.grant(role, "use_secret", lake.sales)
+    store.roles.revoke(role, "use_secret", lake.sales)
+    counting.asked.clear()
+    store.as_user("ann@corp").tables.load("lake.sales.eu.orders")
+    assert counting.asked == ["resolve_holding", "rights"]
 
 
 def test_a_listing_reads_the_rights_once(asked: Any) -> None:
     plain, user = asked(lambda s: list(s.tables.list("lake.sales.eu")))
     assert sorted(plain) == ["children", "resolve"]
-    assert user.count("rights") == 1
-    assert user.count("children") == 1
+    assert sorted(user) == ["children", "resolve_holding", "rights"]
+
+
+@pytest.mark.parametrize("usually", [False, True])
+def test_a_listing_of_chosen_children_reads_no_other_documents(store: Store, usually: bool) -> None:
+    lake = prepare(store)
+    role = lake.reader() if usually else lake.role("few", ("use_catalog", "catalog", "lake.sales"))
+    if not usually:
+        lake.grant(role, ("use_schema", "schema", "lake.sales.eu"))
+    names = [f"t{n:02}" for n in range(40)]
+    store.tables.create_many("lake.sales.eu", [{"name": name} for name in names])
+    chosen = names[3::9]
+    lake.grant(role, *[("select_table", "table", f"lake.sales.eu.{name}") for name in chosen], deny=usually)
+    store.tables.drop(f"lake.sales.eu.{chosen[0]}")
+    every = sorted([*names, "orders", "refunds"])
+    seen = [name for name in every if (name in chosen) != usually and name != chosen[0]]
+    counting = _Counting(store._session.backend)
+    store._session.backend = counting
+    tables = store.as_user("ann@corp").tables
+    assert [table.name for table in tables.list("lake.sales.eu")] == seen
+    assert list(tables.names("lake.sales.eu")) == seen
+    assert {"children_chosen", "names_chosen"} <= set(counting.asked)
+    assert not {"children", "names"} & set(counting.asked)
+    assert [table.name for table in tables.dropped("lake.sales.eu")] == ([] if usually else [chosen[0]])
+    paged, token = [], None
+    while True:
+        page = tables.page("lake.sales.eu", size=3, token=token)
+        paged += [table.name for table in page.items]
+        token = page.next_token
+        if token is None:
+            break
+    assert paged == seen

@@ -113,13 +113,16 @@ def test_evidence_that_is_not_guarded_lets_it_land(lake: Lake, loss: str, monkey
     ann = lake.store.as_user("ann@corp")
     guarded = authorized._guarded
 
-    def unguarded(access: object, view: object, proposal: Proposal[object]) -> Proposal[object]:
-        guarded(access, view, proposal)  # type: ignore[arg-type]  # it decides, and notes nothing
+    def unguarded(access: object, view: object, proposal: Proposal[object], merge: object) -> Proposal[object]:
+        rests = guarded(access, view, proposal, merge)  # type: ignore[arg-type]  # it decides, and guards nothing
+        guards = proposal.guards
         if loss in ("deny", "change the owner", "restore a role that denies"):
-            return Proposal((), proposal.writes, proposal.finish)  # the guards of the way say the same
-        return proposal
+            guards = ()  # the guards of the way say the same
+        return Proposal(guards, proposal.writes, proposal.finish, evidence=rests.evidence)
 
     monkeypatch.setattr(authorized, "_guarded", unguarded)
     with interrupted(ann, lambda: lost(lake.store)):
         ann.tables.alter("lake.sales.eu.orders", ms.SetComment("late"))
     assert _late(lake)
+    (found,) = {violation.invariant for violation in lake.store.verify()}
+    assert found == 14

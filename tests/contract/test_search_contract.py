@@ -11,6 +11,7 @@ import pytest
 
 import metastore as ms
 from metastore.kinds.registry import KINDS
+from metastore.names import fold
 from metastore.port.backend import Backend
 from tests.contract import boards
 from tests.contract.ground import Ground
@@ -68,9 +69,14 @@ def _all(store: ms.Store) -> list[Any]:
     return list(below(None))
 
 
+def _like(glob: str, name: str, folded: bool) -> bool:
+    glob, name = (fold(glob), fold(name)) if folded else (glob, name)
+    return re.fullmatch(re.escape(glob).replace(r"\*", ".*").replace(r"\?", "."), name) is not None
+
+
 def _expected(every: list[Any], glob: str | None, **wanted: Any) -> set[Any]:
-    pattern = re.escape("*" if glob is None else glob).replace(r"\*", ".*").replace(r"\?", ".")
-    found = [e for e in every if re.fullmatch(pattern, e.name)]
+    folding = wanted.get("folding")
+    found = [e for e in every if _like("*" if glob is None else glob, e.name, e.names[:-1][:2] == folding)]
     if wanted.get("under") is not None:
         found = [e for e in found if e.names != (u := wanted["under"]) and e.names[: len(u)] == u]
     if wanted.get("kind") is not None:
@@ -115,6 +121,25 @@ def test_it_finds_what_is_there(tree: Ground) -> None:
         for name in (None, "orders*"):
             found = _seen(store.find("m.c", name=name, properties=properties))
             assert found == _expected(every, name, under=("m", "c"), properties=properties)
+
+
+@pytest.mark.usefixtures("_pages")
+def test_below_a_catalog_that_folds_case_names_are_compared_without_it(ground: Ground) -> None:
+    """The catalog's own name is compared exactly: its metalake does not fold."""
+    store = ground.store
+    store.catalogs.create("m.Fold", type="relational", fold_case=True)
+    for schema in ("m.Fold.S", "m.Fold.S.Deep", "m.c.exact"):
+        store.schemas.create(schema)
+        store.tables.create_many(schema, [{"name": name} for name in ("Orders", "ORDERS_eu", "Straße", "S", "z")])
+    store.tables.create("m.c.exact.orders")
+    every = _all(store)
+    for scope in (None, "m", "m.Fold", "m.Fold.s", "m.Fold.S.deep", "m.c"):
+        under = None if scope is None else next(e.names for e in every if e.path.lower() == scope.lower())
+        for glob in ("orders", "ORD*", "o?ders", "*S", "s", "strasse", "STRAßE*", "fold", "F*", "*", "exact"):
+            for recursive in (True, False):
+                wanted = _expected(every, glob, under=under, recursive=recursive, folding=("m", "Fold"))
+                assert _seen(store.find(scope, name=glob, recursive=recursive)) == wanted, (scope, glob)
+    assert len(_seen(store.find(name="orders"))) == 3
 
 
 def test_what_is_found_is_the_entity(tree: Ground) -> None:
@@ -235,8 +260,8 @@ def _plan(backend: Backend, chosen: str, by_name: bool) -> str:
     port: Any = backend
     if chosen == "sqlite":
         text = sqlite._BY_NAME if by_name else sqlite._BY_PARENT
-        rows = port._rows(f"EXPLAIN QUERY PLAN {text}", asked | {"pattern": "o*"})
+        rows = port._rows(f"EXPLAIN QUERY PLAN {text}", asked | {"pattern": "o*", "folded": "o*"})
     else:
         text = postgres._BY_NAME if by_name else postgres._BY_PARENT
-        rows = port._rows(f"EXPLAIN {text}", asked | {"pattern": "o%"})
+        rows = port._rows(f"EXPLAIN {text}", asked | {"pattern": "o%", "folded": "o%"})
     return "\n".join(str(row[-1]) for row in rows)

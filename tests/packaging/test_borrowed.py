@@ -43,8 +43,9 @@ OVERRIDDEN = {
 }
 """Each class of ours that derives from another package's, and what it overrides there."""
 
-USED = {"_active_spark_context", "_gateway", "_jsc", "_jvm", "_strip_protocol"}
-"""Private attributes of others: Spark's are asked for in every test with Spark, fsspec's in tests/crawl."""
+USED = {"_active_spark_context", "_gateway", "_getframe", "_jsc", "_jvm", "_strip_protocol"}
+"""Private attributes of others: Spark's are asked for in every test with Spark, fsspec's in tests/crawl,
+sys's in tests/bridge."""
 
 
 def our_classes() -> Iterator[type]:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cloudevents.core.formats.json import JSONFormat
+from cloudevents.core.v1.event import CloudEvent
 
 import metastore as ms
 from metastore.cli.app import run
-from metastore.past.relay import post_to, relay
+from metastore.past.relay import cloud_event, post_to, relay
 
 
 @contextmanager
@@ -72,7 +74,39 @@ def test_a_webhook_that_fails_gets_everything_in_order(sqlite_url: str) -> None:
     assert list(dict.fromkeys(event["id"] for event in got)) == expected
     assert len(failures) > 5
     assert got[-1] == {**got[-1], "specversion": "1.0", "source": "/here", "type": "metastore.table.create"}
+    assert [from_json(json.dumps(event)).get_id() for event in got[:3]] == [event["id"] for event in got[:3]]
     assert got[-1]["subject"] == got[-1]["data"]["path_after"] == "m.c.s.t39"
+
+
+def test_tables_have_facets_of_openlineage(memory_url: str) -> None:
+    with ms.open(memory_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        columns = [ms.Column("id", "long"), ms.Column("note", "string", comment="free text")]
+        store.tables.create("m.c.s.t", parents=True, columns=columns, comment="all orders")
+        store.tables.rename("m.c.s.t", "u")
+        store.tables.alter("m.c.s.u", ms.DropColumn("note"))
+        store.tables.drop("m.c.s.u")
+        events: list[Any] = [cloud_event(change, "/here").get_data() for change in store.changes()]
+    assert ["openlineage" in data for data in events] == [False] * 3 + [True] * 4
+    created, renamed, altered, dropped = (data["openlineage"] for data in events[3:])
+    assert (created["namespace"], created["name"], renamed["name"]) == ("/here", "m.c.s.t", "m.c.s.u")
+    assert created["facets"]["schema"]["fields"] == [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": "string", "description": "free text"},
+    ]
+    assert created["facets"]["documentation"]["description"] == "all orders"
+    states = [one["facets"]["lifecycleStateChange"] for one in (created, renamed, altered, dropped)]
+    assert [state["lifecycleStateChange"] for state in states] == ["CREATE", "RENAME", "ALTER", "DROP"]
+    assert states[1]["previousIdentifier"] == {"namespace": "/here", "name": "m.c.s.t"}
+    assert [field["name"] for field in altered["facets"]["schema"]["fields"]] == ["id"]
+    for facet in created["facets"].values():
+        assert facet["_schemaURL"].startswith("https://openlineage.io/spec/facets/")
+
+
+def from_json(text: str) -> CloudEvent:
+    """Read a CloudEvent as a receiver does."""
+    return JSONFormat().read(CloudEvent, text)  # type: ignore[return-value]
 
 
 def test_the_command_goes_on_where_it_was(sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

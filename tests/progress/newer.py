@@ -19,14 +19,14 @@ __all__ = ["NewerProgram"]
 
 PATH = "lake.cat.s.t"
 LIBRARY = Path(__file__).resolve().parents[2] / "metastore"
-FORMAT = "FORMAT: Final = 3\n"
+FORMAT = "FORMAT: Final = 4\n"
 CHANGE = '''
 
 @dataclasses.dataclass(frozen=True)
 class Shout(SetComment):
     """Set the comment in capitals; the older program knows nothing of it."""
 
-    since = 4
+    since = 5
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
         doc["comment"] = str(self.text).upper()
@@ -39,7 +39,7 @@ def _copy(folder: Path) -> None:
     commit, change = (folder / "metastore" / name for name in ("port/commit.py", "kinds/change.py"))
     text = commit.read_text()
     assert FORMAT in text, "the library has another format now: this file needs to know"
-    commit.write_text(text.replace(FORMAT, "FORMAT: Final = 4\n"))
+    commit.write_text(text.replace(FORMAT, "FORMAT: Final = 5\n"))
     change.write_text(change.read_text() + CHANGE)
 
 
@@ -95,7 +95,7 @@ def _main(url: str, operation: str, seconds: str) -> None:
     from metastore.kinds import change as changes
     from metastore.port import commit
 
-    assert getattr(commit, "FORMAT") == 4  # noqa: B009  (of the copy; this file is checked with the library itself)
+    assert getattr(commit, "FORMAT") == 5  # noqa: B009  (of the copy; this file is checked with the library itself)
     shout = changes.Shout("hello")  # type: ignore[attr-defined]
     with ms.open(url, principal="newer") as store:
         table = store.tables.load(PATH)

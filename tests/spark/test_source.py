@@ -7,9 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
 
 import metastore as ms
+from metastore.errors import InvalidArgument
 from metastore.spark import history, register_source
+from metastore.spark.source.source import _options, _Reader
 from tests.docs.examples import ROOT, failures
 from tests.past.test_as_of import grown
 from tests.past.trees import tree
@@ -110,6 +123,79 @@ def test_writing_entities_and_statistics(source: SparkSession, postgres_url: str
     bad = source.createDataFrame([("table", "m.nothing.here", "x")], "kind STRING, path STRING, comment STRING")
     with pytest.raises(Exception, match=r"the row m\.nothing\.here"):
         bad.write.format("metastore").options(url=url, table="entities").mode("append").save()
+
+
+def rows_read(url: str, name: str, *filters: Filter, **options: str) -> list[dict[str, Any]]:
+    """Return what the source itself reads, before Spark applies the filters again."""
+    reader = _Reader(_options({"url": url, "table": name, **options}))
+    assert list(reader.pushFilters(list(filters))) == list(filters)
+    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def test_filters_are_not_read_past(sqlite_url: str) -> None:
+    with ms.open(sqlite_url, principal="tester") as store:
+        grown(store, 303, 40)
+        changes = list(store.changes())
+    everything = rows_read(sqlite_url, "entities")
+    tables = [row for row in everything if row["kind"] == "table"]
+    assert 0 < len(tables) < len(everything)
+    assert rows_read(sqlite_url, "entities", EqualTo(("kind",), "table")) == tables
+    assert rows_read(sqlite_url, "entities", In(("kind",), ("table", None)), kinds="table, view") == tables
+    assert rows_read(sqlite_url, "entities", In(("kind",), ("table",)), kinds="view") == []
+    middle = everything[len(everything) // 2]["id"]
+    later = [row for row in everything if row["id"] >= middle]
+    assert rows_read(sqlite_url, "entities", GreaterThanOrEqual(("id",), middle)) == later
+    assert rows_read(sqlite_url, "entities", EqualTo(("id",), middle)) == later[:1]
+    assert rows_read(sqlite_url, "entities", LessThan(("id",), 1)) == everything[:1]  # Spark leaves it out
+    assert rows_read(sqlite_url, "entities", Not(EqualTo(("id",), middle)), LessThan(("x",), 1)) == everything
+    below = [row for row in everything if row["path"].startswith("m.c.")]
+    assert rows_read(sqlite_url, "entities", StringStartsWith(("path",), "m.c.")) == below != everything
+    events = rows_read(sqlite_url, "changes")
+    after, until = changes[9].position, changes[19].position
+    part = rows_read(sqlite_url, "changes", GreaterThan(("position",), after), LessThanOrEqual(("position",), until))
+    assert part == events[9:20]  # Spark leaves out the first
+    assert rows_read(sqlite_url, "changes", GreaterThan(("time",), changes[9].time)) == [
+        row for row in events if row["time"] >= changes[9].time
+    ]
+    only = rows_read(sqlite_url, "entities", columns="path, id")
+    assert only == [{"path": row["path"], "id": row["id"]} for row in everything]
+    with pytest.raises(InvalidArgument, match=r"no column .nothing."):
+        rows_read(sqlite_url, "entities", columns="nothing")
+
+
+def test_relations_and_filters_in_queries(source: SparkSession, sqlite_url: str) -> None:
+    with ms.open(sqlite_url, principal="tester") as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        for name in "ab":
+            store.tables.create(f"m.c.s.{name}", parents=True, columns=[ms.Column("id", "long")])
+        store.tags.create("m.red")
+        store.tags.create("m.gone")
+        before = store.position()
+        rows = [("m.c.s.a", "table", "m.red", "1", "id"), ("m.c.s.b", "table", "m.red", None, None)]
+        rows.append(("m.c.s.b", "table", "m.gone", None, None))
+        frame = source.createDataFrame(rows, "path STRING, kind STRING, tag STRING, value STRING, `column` STRING")
+        for _ in range(2):
+            frame.write.format("metastore").options(url=sqlite_url, table="tags").mode("append").save()
+        store.tags.drop("m.gone")
+        assert {t.target_path: (t.value, t.column) for t in store.tags.targets("m.red")} == {
+            "m.c.s.a": ("1", "id"),
+            "m.c.s.b": (None, None),
+        }
+    bad = source.createDataFrame([("m.c.s.x", "table", "m.red")], "path STRING, kind STRING, tag STRING")
+    with pytest.raises(Exception, match=r"the row m\.c\.s\.x"):
+        bad.write.format("metastore").options(url=sqlite_url, table="tags").mode("append").save()
+    found = table(source, sqlite_url, "relations").where("kind = 'tag_on'").orderBy("from_path").collect()
+    assert [(r.from_path, r.to_path, r.value, r.column_id) for r in found] == [
+        ("m.c.s.a", "m.red", "1", 1),
+        ("m.c.s.b", "m.red", None, None),
+    ]
+    assert table(source, sqlite_url, "relations", at=before).where("kind = 'tag_on'").count() == 0
+    assert table(source, sqlite_url, "owned").count() == 0
+    entities = table(source, sqlite_url, "entities", columns="path,kind")
+    assert entities.columns == ["path", "kind"]
+    chosen = entities.where("kind = 'table' AND path LIKE 'm.c.%' AND path <> 'm.c.s.a'")
+    assert [r.path for r in chosen.collect()] == ["m.c.s.b"]
 
 
 def test_the_url_may_name_a_variable(source: SparkSession, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from metastore.backends.memory.leases import MemoryLeases
 from metastore.backends.memory.past import MemoryPast, MemoryReaders
 from metastore.backends.memory.reads import MemoryReads
 from metastore.backends.memory.restore import MemoryRestorer, require_empty
+from metastore.backends.memory.secret_keys import MemorySecretKeys
 from metastore.backends.memory.tables import Tables
 from metastore.backends.precondition import PreconditionFailed
 from metastore.clock import Clock
@@ -50,6 +51,7 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
+from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats
 
 __all__ = ["MemoryBackend"]
@@ -104,6 +106,10 @@ class MemoryBackend(MemoryReads):
             own = None if operation_id is None else self._tables.row_of(operation_id)
             known = self._known(entity_id)
             return Pending(known, own and self._shown(own), chosen, now)
+
+    def scopes(self, ids: Sequence[int]) -> dict[int, int]:
+        with self._lock:
+            return {i: self._tables.stands[i].scope_version for i in ids if i in self._tables.stands}
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         with self._lock:
@@ -264,6 +270,10 @@ class MemoryBackend(MemoryReads):
     @property
     def readers(self) -> Readers:
         return MemoryReaders(self._work)
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        return MemorySecretKeys(self._work)
 
     def _work(self, work: Callable[[Tables, int], T]) -> T:
         with self._lock:

@@ -40,6 +40,7 @@ from metastore.port.commit import (
     Write,
 )
 from metastore.port.leases import PUBLISHED, STAGED, fences
+from metastore.port.noted import note_of
 from metastore.port.records import OwnedRecord, Step
 
 __all__ = ["apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
@@ -184,10 +185,13 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
         raise PreconditionFailed("not_empty", update.id)
 
 
-def _stood(write: Write, stand: Stand | None) -> dict[str, Any]:
-    """Return how a row stood after a write: for reads of the past, which know nothing of relations."""
+def _stood(write: Write, stand: Stand | None, row_id: int) -> dict[str, Any]:
+    """Return how a row stood after a write: for reads of the past. A relation stands below the end it goes from."""
     if isinstance(write, Relate):
-        return {}
+        place = {"parent_id": write.from_id, "name": str(row_id)}
+        if write.removes:
+            return {**place, "state": DROPPED}
+        return {**place, "state": LIVE, "family": write.kind, "key": str(row_id)}
     if stand is None:
         assert isinstance(write, Put | Delete)
         place = {"parent_id": write.owner_id, "name": write.name}
@@ -297,6 +301,11 @@ class _Applying:
             raise PreconditionFailed("self", old.id, old.version)
         return old
 
+    def _note(self) -> str | None:
+        """Return what the next row keeps of that on which the commit rests: the first all, the others the leases."""
+        commit = self._commit
+        return note_of(commit) if self._ordinal == 0 else fences(commit.leases) if commit.leases else None
+
     def _audit(self) -> tuple[str | None, int]:
         return self._commit.principal, self._now
 
@@ -306,7 +315,7 @@ class _Applying:
         """Note a write; ``where`` an entity stands, or the id of a row's owner."""
         event, commit = write.event, self._commit
         stand, owner_id = (where, None) if isinstance(where, Stand) else (None, where)
-        place = _stood(write, stand)
+        place = _stood(write, stand, row_id)
         step = Step(
             operation_id=commit.operation_id,
             ordinal=self._ordinal,
@@ -327,7 +336,7 @@ class _Applying:
             created_by=None,
             created_at=None,
             digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
-            fences=fences(commit.leases) if commit.leases else None,
+            fences=self._note(),
             other_id=other_id,
             other_path=event.other_path,
             **place,

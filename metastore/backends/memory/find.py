@@ -33,7 +33,15 @@ def _fitting(stand: Stand, search: Search, known_of: Callable[[int], Known | Non
     known = known_of(stand.id)
     if known is None or not known.live or search.kind not in ("", stand.kind):
         return None
-    pattern = re.escape(search.glob).replace(r"\*", ".*").replace(r"\?", ".")
     above = [ROOT_ID, *(node.id for node in known.record.chain[:-1])]
-    fits = re.fullmatch(pattern, stand.name, re.DOTALL) and search.parent in (-1, stand.parent_id)
-    return known.record if fits and search.scope in above else None
+    fits = _like(search.glob, stand.name) or (_folds(known.record) and _like(search.folded, stand.key))
+    return known.record if fits and search.parent in (-1, stand.parent_id) and search.scope in above else None
+
+
+def _folds(record: Record) -> bool:
+    return len(record.chain) > 1 and record.chain[-2].fold
+
+
+def _like(glob: str, text: str) -> bool:
+    pattern = re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(pattern, text, re.DOTALL) is not None

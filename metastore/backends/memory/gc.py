@@ -43,8 +43,13 @@ def next_seen(tables: Tables, step: Step) -> int:
         return until(step)
     if _current(tables, step.entity_id or 0) is not None:
         return _NEVER
-    above = [s for s in tables.steps if s.entity_id == step.parent_id and s.seq is not None]
-    # it went with what stood above it; if that has no steps, long ago
+    # it went with what stood above it; a relation went with one of its ends
+    return min(_gone_at(tables, above) for above in (step.parent_id, step.other_id) if above is not None)
+
+
+def _gone_at(tables: Tables, entity_id: int) -> int:
+    """Return the position from which on an entity is not there; 0: it has no steps, so that it went long ago."""
+    above = [s for s in tables.steps if s.entity_id == entity_id and s.seq is not None]
     return next_seen(tables, max(above, key=lambda s: s.version or 0)) if above else 0
 
 
@@ -62,14 +67,20 @@ def _current(tables: Tables, row_id: int) -> int | None:
 
 
 def with_names(kept: Sequence[Step], doomed: Sequence[Step]) -> list[Step]:
-    """Return the steps that stay: the first of an entity stands for the one that took its name, if that goes."""
-    names = {s.entity_id: s for s in doomed if s.key is not None and s.owner_id is None}
-    found = list[Step]()
-    for step in kept:
-        took = names.get(step.entity_id)
-        if took is not None and step.version is not None and step.version > (took.version or 0):
-            del names[step.entity_id]
-            if step.key is None and step.state == LIVE:
-                step = step._replace(family=took.family, key=took.key)  # noqa: PLW2901
-        found.append(step)
-    return found
+    """Return the steps that stay: the next one of an entity stands for the one that took its name, if that goes."""
+    took: dict[tuple[int | None, int], Step] = {}
+    for gone in doomed:
+        if gone.key is not None and gone.owner_id is None:
+            later = [s.version or 0 for s in kept if s.entity_id == gone.entity_id]
+            after = min((version for version in later if version > (gone.version or 0)), default=None)
+            if after is not None:
+                took[gone.entity_id, after] = gone
+    return [_named(step, took.get((step.entity_id, step.version or 0))) for step in kept]
+
+
+def _named(step: Step, took: Step | None) -> Step:
+    if took is None or step.key is not None or step.state != LIVE:
+        return step
+    if (step.parent_id, step.name) != (took.parent_id, took.name):
+        return step
+    return step._replace(family=took.family, key=took.key)

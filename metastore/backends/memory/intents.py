@@ -9,6 +9,7 @@ from metastore.backends.memory.commit import check_caller, check_guards, take_cl
 from metastore.backends.memory.tables import Tables
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.commit import PENDING, Entry, Help, Mark, Resolution, Result
+from metastore.port.noted import note
 from metastore.port.records import Step
 
 __all__ = ["help_intents", "set_mark", "write_down"]
@@ -44,6 +45,7 @@ def write_down(tables: Tables, entry: Entry, now: int) -> Result:
             digest=entry.caller.digest if entry.caller else None,
             result=entry.result,
             format=entry.format,
+            fences=note(entry.evidence) if entry.evidence else None,
         )
     )
     return Result(entry.entity_id or 0, before, now)

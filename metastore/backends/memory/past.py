@@ -49,6 +49,7 @@ class MemoryPast:
         def made(tables: Tables, _: int) -> tuple[str | None, int]:
             rows = [tables.bodies.get(step.entity_id or 0)]
             rows += [r for r in tables.owned.values() if r.id == step.entity_id]  # type: ignore[misc]
+            rows += [r for r in tables.relations.values() if r.id == step.entity_id]  # type: ignore[misc]
             row = next((r for r in rows if r is not None), None)
             if row is not None:
                 return row.created_by, row.created_at
@@ -113,6 +114,13 @@ class MemoryPast:
         found = [self._owned(s) for s in rows if (s.name or "") > after]
         return sorted(found, key=lambda row: row.name)[:limit]
 
+    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
+        return self.owned(at, from_id, kind, "", len(self._then(at)))
+
+    def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
+        wanted = (to_id, kind, LIVE)
+        return [self._owned(s) for s in self._then(at).values() if (s.other_id, s.kind, s.state) == wanted]
+
     def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
         wanted = (owner_id, kind, name, LIVE)
         rows = [s for s in self._then(at).values() if (s.owner_id, s.kind, s.name, s.state) == wanted]
@@ -121,13 +129,13 @@ class MemoryPast:
     def _owned(self, s: Step) -> OwnedRecord:
         return OwnedRecord(s.entity_id or 0, s.owner_id or 0, s.kind or "", s.name or "", *self._body(s))
 
-    def rows(self, at: int, low: int, high: int) -> list[PastRow]:
-        steps = [s for i, s in sorted(self._then(at).items()) if low <= i < high]
+    def rows(self, at: int, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
+        steps = [s for i, s in sorted(self._then(at).items()) if low <= i < high and (kinds is None or s.kind in kinds)]
         return [self._row(s) for s in steps]
 
     def _row(self, s: Step) -> PastRow:
         owner, above, kind, name = s.owner_id, s.parent_id or 0, s.kind or "", s.name or ""
-        return PastRow(s.entity_id or 0, owner, above, kind, name, s.state or 0, *self._body(s))
+        return PastRow(s.entity_id or 0, owner, above, kind, name, s.state or 0, *self._body(s), s.other_id)
 
     def last_id(self) -> int:
         return self._look(lambda tables, _: tables.drawn["id"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -34,7 +34,7 @@ from metastore.port.records import (
     Step,
 )
 from metastore.port.relations import Related, Relating, RelationRecord
-from metastore.port.rights import RightRows, Whose
+from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
 from metastore.port.unreadable import DEEPEST, too_deep
 
@@ -56,6 +56,38 @@ class MemoryReads:
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
         with self._lock:
             return rights(self._tables, whose, places, below)
+
+    def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
+        with self._lock:
+            return self._follow(lookup), self._held(guards)
+
+    def by_id_holding(self, ids: Sequence[int], guards: Guards) -> tuple[list[Known | None], bool]:
+        with self._lock:
+            return [self._known(i) for i in ids], self._held(guards)
+
+    def children_chosen(
+        self,
+        parent_id: int,
+        kind: str,
+        family: str,
+        state: int,
+        after: tuple[str, int],
+        limit: int,
+        guards: Guards,
+        chosen: Chosen,
+    ) -> RowPage[Child]:
+        with self._lock:
+            every = len(self._tables.stands)
+            page = self.children(parent_id, kind, family, state, after, every, guards)
+            rows = [row for row in page.rows if (row.node.id in chosen.ids) == chosen.only]
+            return RowPage(page.held, rows[:limit])
+
+    def names_chosen(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
+    ) -> RowPage[tuple[str, str]]:
+        with self._lock:
+            page = self.children_chosen(parent_id, kind, family, LIVE, (after, 0), limit, guards, chosen)
+            return RowPage(page.held, [(child.key, child.node.name) for child in page.rows])
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         with self._lock:
@@ -186,6 +218,12 @@ class MemoryReads:
             rows = [Touch(s.seq, s.entity_id, s.action, s.path_after) for s in self._tables.steps if s.seq is not None]
             later = [row for row in rows if row.seq > after][: limit + 1]
             return Touched(self._epoch, self._collected, 1, later + [row for row in rows if row.seq in gaps])
+
+    def hearing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def hint(self) -> bool:
+        return False
 
     def feed_start(self) -> tuple[str, int]:
         with self._lock:

@@ -47,9 +47,7 @@ class MemoryRestorer:
         self.write(token, last, last, {"guard": ending.top})
         self._tables.drawn["forgotten"] = ending.forgotten
         self._tables.steps.sort(key=lambda step: step.seq or 0)
-        steps = [
-            step for step in self._tables.steps if step.seq is not None and step.kind != "lease" and not step.other_id
-        ]
+        steps = [step for step in self._tables.steps if step.seq is not None and step.kind != "lease"]
         if ending.collected_seq or any(step.parent_id is None for step in steps):
             self._tables.drawn["past_from"] = max((step.seq or 0 for step in steps), default=0)
             self._tables.steps[:] = [self._completed(step) for step in self._tables.steps]

@@ -17,6 +17,7 @@ from metastore.port.leases import LeaseRow, Staged
 from metastore.port.past import ConsumerRow, PinRow
 from metastore.port.records import OwnedRecord, Step
 from metastore.port.relations import RelationKey, RelationRecord
+from metastore.port.secret_keys import KeyRow
 
 __all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
 
@@ -85,6 +86,7 @@ class Tables:
     staged: dict[UUID, Staged] = field(default_factory=dict)
     pins: dict[str, PinRow] = field(default_factory=dict)
     consumers: dict[str, ConsumerRow] = field(default_factory=dict)
+    secret_keys: dict[int, KeyRow] = field(default_factory=dict)
     drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0})
 
     def copy(self) -> Tables:
@@ -101,6 +103,7 @@ class Tables:
             staged=dict(self.staged),
             pins=dict(self.pins),
             consumers=dict(self.consumers),
+            secret_keys=dict(self.secret_keys),
             drawn=dict(self.drawn),
         )
 
@@ -172,6 +175,7 @@ class MemorySnapshot:
             "staged": lambda: [row._asdict() for row in tables.staged.values()],
             "pin": lambda: [row._asdict() for row in tables.pins.values()],
             "consumer": lambda: [row._asdict() for row in tables.consumers.values()],
+            "secret_key": lambda: [row._asdict() for row in tables.secret_keys.values()],
             "info": lambda: [
                 {
                     "id": 1,

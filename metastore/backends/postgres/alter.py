@@ -10,6 +10,7 @@ from metastore.backends.postgres.fragments import (
     DURABLE,
     GUARDED,
     NO_LEASES,
+    NOTED,
     NOW,
     OPERATION_COLUMNS,
     UNDER_LEASES,
@@ -19,8 +20,9 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Result, Update
+from metastore.port.noted import note_of
 
-__all__ = ["ALTER", "ALTER_FENCED", "outcome", "statement"]
+__all__ = ["ALTER", "ALTER_FENCED", "ALTER_NOTED", "outcome", "statement"]
 
 
 def _alter(lease: LeaseParts) -> str:
@@ -56,7 +58,7 @@ SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified
 FROM (SELECT 1) AS one LEFT JOIN altered ON true""")
 
 
-ALTER, ALTER_FENCED = _alter(NO_LEASES), _alter(UNDER_LEASES)
+ALTER, ALTER_NOTED, ALTER_FENCED = _alter(NO_LEASES), _alter(NOTED), _alter(UNDER_LEASES)
 
 
 def statement(commit: Commit, write: Update) -> Statement:
@@ -68,7 +70,9 @@ def statement(commit: Commit, write: Update) -> Statement:
         "doc": write.doc,
     }
     if commit.leases:
-        return Statement(ALTER_FENCED, values | parameters.leases(commit.leases), writes=True)
+        return Statement(ALTER_FENCED, values | parameters.under_leases(commit), writes=True)
+    if commit.evidence:
+        return Statement(ALTER_NOTED, values | {"note": note_of(commit)}, writes=True)
     return Statement(ALTER, values, writes=True)
 
 

@@ -18,12 +18,13 @@ import psycopg
 from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents, relations, together
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.leases import PostgresLeases
-from metastore.backends.postgres.parameters import Row, Statement
+from metastore.backends.postgres.parameters import Row, Statement, texts
 from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
 from metastore.backends.postgres.reads import PAST, PostgresReads
 from metastore.backends.postgres.restore import PostgresRestorer
+from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
@@ -51,6 +52,7 @@ from metastore.port.past import PastRows, Readers
 from metastore.port.records import Marked, Origin, Pending, Record, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
+from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 
 __all__ = ["PostgresBackend"]
@@ -71,6 +73,7 @@ _FORGET_UNTIL = f"""UPDATE info SET forgotten = greatest(%(before)s::bigint,
   WHERE forgotten < %(before)s::bigint OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1"""
 _RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {DURABLE}"
 """Draws ids. Durable: after a crash the server must not give the same ids to another client."""
+_SCOPES = "SELECT id, scope_version FROM guard WHERE id = ANY(%(ids)s::bigint[])"
 _log = logging.getLogger("metastore")
 
 
@@ -94,21 +97,25 @@ class PostgresBackend(PostgresReads):
                     [*preludes(commit), alter.statement(commit, write)], lambda row: alter.outcome(commit, write, row)
                 )
             if isinstance(write, Update) and exclusive.fits(commit, write):
-                return self._all(
+                return self._last(
                     [*preludes(commit), exclusive.statement(commit, write)],
-                    lambda rows: exclusive.outcome(commit, write, rows[0]),
+                    lambda row: exclusive.outcome(commit, write, row),
                     commit.patience,
                 )
         return self._all(
             [*preludes(commit), *batch.statements(commit)], lambda rows: batch.outcome(commit, rows), commit.patience
         )
 
-    def _last(self, statements: list[Statement], outcome: Callable[[Row], Outcome]) -> Outcome:
+    def _last(
+        self, statements: list[Statement], outcome: Callable[[Row], Outcome], patience: int | None = None
+    ) -> Outcome:
         """Send the statements, of which the last writes; return the outcome that its row, or an error, means."""
         if len(statements) > 1:
-            return self._all(statements, lambda rows: outcome(rows[0]))
+            return self._all(statements, lambda rows: outcome(rows[0]), patience)
         try:
             (row,) = self.pool.fetch(statements[0].text, statements[0].parameters)
+        except psycopg.errors.LockNotAvailable as error:
+            return self._failed(error) if patience is None else Conflicted("busy")
         except psycopg.Error as error:
             return self._failed(error)
         return outcome(row)
@@ -170,6 +177,9 @@ class PostgresBackend(PostgresReads):
         rows = self._rows(intents.PENDING_OF, parameters)
         chain = [row[2:] for row in rows if row[2] is not None]
         return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1])
+
+    def scopes(self, ids: Sequence[int]) -> dict[int, int]:
+        return dict(self._rows(_SCOPES, {"ids": list(ids)}))
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         rows = self._fetch(intents.TURN, {"id": entity_id, "own": operation_id})
@@ -277,11 +287,15 @@ class PostgresBackend(PostgresReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._rows, list)
+        return SqlPast(PAST, self._fetch, _listed)
 
     @property
     def readers(self) -> Readers:
         return PostgresReaders(self._rows)
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        return PostgresSecretKeys(self._rows)
 
     def restorer(self) -> Restorer:
         return PostgresRestorer(self.pool)
@@ -372,3 +386,7 @@ def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statem
             rows += cursor.fetchall()
         cursor.nextset()
     return rows
+
+
+def _listed(values: Sequence[int] | Sequence[str]) -> str:
+    return texts([str(value) for value in values])

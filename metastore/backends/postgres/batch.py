@@ -33,6 +33,7 @@ from metastore.port.commit import (
     Update,
     Write,
 )
+from metastore.port.noted import note_of
 
 __all__ = ["outcome", "statements"]
 
@@ -176,8 +177,11 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
     values |= _inserts(inserts) if inserts else {}
     values |= _owned(owned) if owned else {}
     values |= {**relation_parts.parameters(related), **_others(writes)} if related else {}
+    noted = note_of(commit)
     if commit.leases:
         values |= {**parameters.leases(commit.leases), "publishes": plain(commit.publishes)}
+    if noted is not None:
+        values |= {"note": noted, "fences": values.get("fences")}
     shape = Shape(
         updates=bool(updates),
         inserts=bool(inserts),
@@ -188,7 +192,7 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
         must=stage.must,
         overlook=commit.overlook or commit.withdraw,
         fenced=stage.first and bool(commit.leases),
-        noted=bool(commit.leases),
+        noted=noted is not None,
         publishes=stage.first and bool(commit.publishes),
     )
     many = len(stage.shared) + len(stage.barred) + len(stage.reads) + len(updates) + len(owned) + len(related) > _MANY

@@ -56,7 +56,7 @@ class Shape:
     fenced: bool = False
     """Leases must hold."""
     noted: bool = False
-    """The leases are noted with each write."""
+    """The leases, and the evidence of rights, are noted."""
     publishes: bool = False
     """It makes staged values visible."""
 
@@ -313,6 +313,9 @@ _KEPT = f"""kept AS (
 # Without gaps: a tombstone takes the first ordinal, so that the row with this ordinal must always exist.
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
 
+# The first row keeps all that the commit rests on, each other one only the leases.
+_NOTE = ", CASE {ordinal} WHEN 0 THEN %(note)s::text ELSE %(fences)s::text END"
+
 # Each raises the SQLSTATE of its cause: MARKED, PENDING, READ.
 _MUST = """,
   substring('', 1, CASE WHEN NOT (ok.guards AND ok.free) AND {marked} THEN -1 ELSE 1 END),
@@ -374,13 +377,14 @@ def _logged(shape: Shape) -> str:
     done += [_DONE_OWNED] if shape.owned else []
     done += [DONE_RELATIONS] if shape.relations else []
     others = ", other_id, other_path" if shape.relations else ""
+    note = _NOTE.format(ordinal=_ORDINAL[shape.skip_existing]) if shape.noted else ""
     return _LOGGED.format(
         parts="\n  UNION ALL ".join(done),
         ordinal=_ORDINAL[shape.skip_existing],
         kept=f",\n{_KEPT}" if shape.skip_existing and shape.claimed else "",
         must=_must(shape),
         column=(", fences" if shape.noted else "") + others,
-        fences=(", %(fences)s::text" if shape.noted else "") + (", ev.other_id, ev.other_path" if others else ""),
+        fences=note + (", ev.other_id, ev.other_path" if others else ""),
         others=", %(e_other_ids)s::bigint[], %(e_other_paths)s::text[]" if others else "",
         other_columns=others,
         marked=_any_marked(shape),

@@ -13,7 +13,6 @@ only a server that says nothing leaves the outcome of a commit unknown. A host's
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -28,7 +27,7 @@ from metastore.backends.postgres.settings import ASKED, SESSION, check_session, 
 from metastore.backends.postgres.wire import Wire
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
-from metastore.clock import SYSTEM
+from metastore.clock import SYSTEM, process_id
 from metastore.deadlines import remaining, stopping, until
 from metastore.errors import (
     BackendRefused,
@@ -148,7 +147,7 @@ class Pool:
             arguments["password"] = str(url.password)
         self._arguments = arguments
         self._timeout = timeout
-        self._pid = os.getpid()
+        self._pid = process_id()
         self._pool = self._new_pool()
         self._generation = 0
         self._closed = False
@@ -223,9 +222,9 @@ class Pool:
                     raise
 
     def _kept_own(self) -> _Connection | None:
-        if self._own_pid != os.getpid():
+        if self._own_pid != process_id():
             self._of_parent.append(self._own)
-            self._own, self._own_pid = deque(), os.getpid()
+            self._own, self._own_pid = deque(), process_id()
         try:
             return self._own.pop()
         except IndexError:
@@ -233,7 +232,7 @@ class Pool:
 
     def take_back_own(self, connection: psycopg.Connection[Any], *, usable: bool) -> None:
         """Keep such a connection for the next waiter: some of them, and none after :meth:`close`."""
-        mine = self._own_pid == os.getpid()
+        mine = self._own_pid == process_id()
         if usable and mine and not self._closed and not connection.closed and len(self._own) < _KEPT_OWN:
             self._own.append(cast(_Connection, connection))
         elif mine:
@@ -289,10 +288,10 @@ class Pool:
     def _lend(self) -> PoolProxiedConnection:
         if self._closed:
             raise StoreClosed
-        if os.getpid() != self._pid:
+        if process_id() != self._pid:
             # kept: to close its connections would end the parent's sessions
             self._of_parent += (self._pool, self._warm)
-            self._pool, self._warm, self._pid = self._new_pool(), deque(), os.getpid()
+            self._pool, self._warm, self._pid = self._new_pool(), deque(), process_id()
             self._wanted = deque()
         if remaining(SYSTEM, self._timeout) <= 0:
             raise DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
@@ -358,7 +357,7 @@ class Pool:
         self._closed = True
         while (own := self._kept_own()) is not None:
             own.close()
-        if os.getpid() == self._pid:
+        if process_id() == self._pid:
             while self._warm:
                 self._warm.pop().close()
             self._pool.dispose()

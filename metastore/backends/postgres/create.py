@@ -10,6 +10,7 @@ from metastore.backends.postgres.fragments import (
     DURABLE,
     GUARDED,
     NO_LEASES,
+    NOTED,
     NOW,
     OPERATION_COLUMNS,
     UNDER_LEASES,
@@ -19,8 +20,9 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, Committed, Conflicted, Insert, Outcome, Result
+from metastore.port.noted import note_of
 
-__all__ = ["CREATE", "CREATE_FENCED", "outcome", "statement"]
+__all__ = ["CREATE", "CREATE_FENCED", "CREATE_NOTED", "outcome", "statement"]
 
 
 def _create(lease: LeaseParts) -> str:
@@ -58,7 +60,7 @@ SELECT (SELECT count(*) FROM guarded) AS held, made.id, made.created_at,
 FROM (SELECT 1) AS one LEFT JOIN made ON true""")
 
 
-CREATE, CREATE_FENCED = _create(NO_LEASES), _create(UNDER_LEASES)
+CREATE, CREATE_NOTED, CREATE_FENCED = _create(NO_LEASES), _create(NOTED), _create(UNDER_LEASES)
 
 
 def statement(commit: Commit, write: Insert) -> Statement:
@@ -73,7 +75,9 @@ def statement(commit: Commit, write: Insert) -> Statement:
         "doc": write.doc,
     }
     if commit.leases:
-        return Statement(CREATE_FENCED, values | parameters.leases(commit.leases), writes=True)
+        return Statement(CREATE_FENCED, values | parameters.under_leases(commit), writes=True)
+    if commit.evidence:
+        return Statement(CREATE_NOTED, values | {"note": note_of(commit)}, writes=True)
     return Statement(CREATE, values, writes=True)
 
 

@@ -12,19 +12,25 @@ from metastore.backends.postgres.fragments import (
     ALL_GUARDED,
     DURABLE,
     GUARDED,
+    NO_LEASES,
+    NOTED,
     NOW,
     OPERATION_COLUMNS,
     PATIENT,
     THEIR_TURN,
+    LeaseParts,
     marked,
 )
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Result, Update
+from metastore.port.noted import note_of
 
-__all__ = ["MOVE", "fits", "outcome", "statement"]
+__all__ = ["MOVE", "MOVE_NOTED", "fits", "outcome", "statement"]
 
-MOVE = without_comments(f"""WITH {GUARDED},
+
+def _move(lease: LeaseParts) -> str:
+    return without_comments(f"""WITH {GUARDED},
 -- The entity's own guard, exclusively: waits for the sharers in flight, and makes new ones wait. Its id is larger than
 -- those above (see ``fits`` below), so that all locks are taken in the ids' order and two moves do not
 -- deadlock. It steps aside for a mark, and while it is the others' turn.
@@ -56,19 +62,22 @@ withdrawn AS (
   FROM altered WHERE o.entity_id = %(id)s::bigint AND o.action = 'pending'),
 -- History, change event and result; the position is drawn from the rows that were written, after the last lock.
 logged AS (
-  INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
+  INSERT INTO operation ({OPERATION_COLUMNS}, family, key{lease.column})
   SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
     %(changes)s::text, stands.scope_version, stands.in_use, altered.doc, %(digest)s::text,
     stands.parent_id, stands.name, stands.fold, stands.state,
     -- the name, for reads of the past that look for who had it: only if the entity has it now
-    CASE WHEN stands.state = 0 THEN stands.family END, CASE WHEN stands.state = 0 THEN stands.key END
+    CASE WHEN stands.state = 0 THEN stands.family END, CASE WHEN stands.state = 0 THEN stands.key END{lease.value}
   FROM altered, stands)
 -- one row, always: it says what was written, or which precondition did not hold
 SELECT (SELECT count(*) FROM guarded) + (SELECT count(*) FROM own) AS held, altered.version, altered.modified_at,
   CASE WHEN altered.id IS NULL THEN {marked("%(guard_ids)s::bigint[] || %(id)s::bigint")}
     OR EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND {THEIR_TURN}) END AS marked
 FROM (SELECT 1) AS one LEFT JOIN altered ON true""")
+
+
+MOVE, MOVE_NOTED = _move(NO_LEASES), _move(NOTED)
 
 
 def fits(commit: Commit, write: Update) -> bool:
@@ -97,6 +106,8 @@ def statement(commit: Commit, write: Update) -> Statement:
         "state": write.state,
         "in_use": write.in_use,
     }
+    if commit.evidence:
+        return Statement(MOVE_NOTED, values | {"note": note_of(commit)}, writes=True)
     return Statement(MOVE, values, writes=True)
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "LAPSED",
     "LEASE",
     "MARKED",
+    "NOTED",
     "NOT_EMPTY",
     "NOW",
     "NO_LEASES",
@@ -103,7 +104,7 @@ class LeaseParts(NamedTuple):
     holds: str
     """A condition: all leases have their tokens."""
     column: str
-    """The column of the operation's row that notes the leases, and its value."""
+    """The column of the operation's row that notes the leases, and evidence, and its value."""
     value: str
     result: str
     """A column of the statement's row."""
@@ -111,8 +112,10 @@ class LeaseParts(NamedTuple):
 
 NO_LEASES = LeaseParts("", "", "", "", "")
 UNDER_LEASES = LeaseParts(
-    f"\n{FENCED},", f" AND {ALL_FENCED}", ", fences", ", %(fences)s::text", f", {ALL_FENCED} AS fenced"
+    f"\n{FENCED},", f" AND {ALL_FENCED}", ", fences", ", %(note)s::text", f", {ALL_FENCED} AS fenced"
 )
+NOTED = LeaseParts("", "", ", fences", ", %(note)s::text", "")
+"""Without leases, but with a note of the evidence on which a user's right rests."""
 
 OPERATION_COLUMNS = """operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal, time,
     path_before, path_after, changes, scope_version, in_use, doc, digest, parent_id, name, fold, state"""

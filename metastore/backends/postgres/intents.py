@@ -38,6 +38,7 @@ from metastore.port.commit import (
     Outcome,
     Result,
 )
+from metastore.port.noted import note
 
 __all__ = [
     "CANCEL",
@@ -62,10 +63,11 @@ _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 
 # Locks nothing: the row is new, and its key refuses a second one. It tells how many intents were there before, from
 # its own snapshot: a hint for how long the owner waits before it helps.
-_ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format)
+_ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format,
+  fences)
 SELECT %(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
   {NOW}, %(path)s::text, %(changes)s::text, %(claim)s::int, {NOW} + %(micros)s::bigint, %(digest)s::text,
-  %(result)s::text, %(format)s::int
+  %(result)s::text, %(format)s::int, %(note)s::text
 WHERE {DURABLE}
 RETURNING (SELECT count(*) FROM operation p WHERE p.entity_id = %(entity_id)s::bigint AND p.action = 'pending'), time"""
 _WRITE_DOWN = f"INSERT INTO operation (operation_id, ordinal, {_ENTRY}"
@@ -86,6 +88,7 @@ def write_down_statements(entry: Entry) -> list[Statement]:
         "digest": entry.caller.digest if entry.caller else None,
         "result": entry.result,
         "format": entry.format,
+        "note": note(entry.evidence) if entry.evidence else None,
     }
     return [*caller(entry.caller, entry.operation_id, entry.claim), Statement(_WRITE_DOWN, parameters, writes=True)]
 

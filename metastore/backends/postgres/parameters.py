@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from metastore.port.commit import Commit, Guard, Insert, LeaseToken, Update
 from metastore.port.leases import fences
+from metastore.port.noted import note_of
 
 __all__ = ["Row", "Statement", "guards", "leases", "of_one", "patience", "plain", "texts"]
 
@@ -45,10 +46,15 @@ def _quoted(text: str) -> str:
 
 def guards(held: Sequence[Guard]) -> dict[str, Any]:
     """Return the parameters of shared guards, by id."""
-    pairs = sorted([(g.id, g.scope_version) for g in held])
-    # on the path of every write: two joins are faster than two calls of `plain`
-    ids, scopes = ",".join([str(i) for i, _ in pairs]), ",".join([str(s) for _, s in pairs])
-    return {"guard_ids": f"{{{ids}}}", "guard_scopes": f"{{{scopes}}}"}
+    ids, scopes = _guards(*[(g.id, g.scope_version) for g in held])
+    return {"guard_ids": ids, "guard_scopes": scopes}
+
+
+@lru_cache(1024)
+def _guards(*held: tuple[int, int]) -> tuple[str, str]:
+    """Return the arrays of ids and scope versions: siblings have the same guards, write after write."""
+    pairs = sorted(held)
+    return plain([i for i, _ in pairs]), plain([s for _, s in pairs])
 
 
 @lru_cache(256)
@@ -61,6 +67,11 @@ def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
         "lease_incarnations": texts([lease.incarnation for lease in ordered]),
         "fences": fences(held),
     }
+
+
+def under_leases(commit: Commit) -> dict[str, Any]:
+    """Return the parameters of a commit of one write under leases."""
+    return {**leases(commit.leases), "note": note_of(commit)}
 
 
 def patience(commit: Commit) -> str | None:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
-from metastore.port.commit import DROPPED, LIVE
+from metastore.port.commit import LIVE
 from metastore.port.unreadable import DEEPEST
 
 __all__ = ["READ", "each"]
@@ -24,11 +24,11 @@ def each(table: str, alias: str, condition: str) -> str:
 
 
 class _PostgresRead(ReadSql):
-    def resolve(self, depth: int) -> str:
+    def resolve(self, depth: int, *, held: bool = False) -> str:
         nodes = ", ".join(NODE.format(f"g{n}") for n in range(1, depth + 1))
         levels = "".join(f"LEFT JOIN {_level(n)} ON true\n" for n in range(2, depth + 1))
         return from_named(
-            f"""SELECT {nodes}, {ENTITY} FROM guard g1
+            f"""SELECT {nodes}, {ENTITY}{self._counted(held)} FROM guard g1
 {levels}LEFT JOIN {each("entity", "e", f"e.id = g{depth}.id")} ON true
 WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1""",
             self.parameter,
@@ -50,8 +50,7 @@ ORDER BY w.n""",
             self.parameter,
         )
 
-    @cached_property
-    def by_id(self) -> str:
+    def _by_id(self, *, held: bool) -> str:
         columns = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
         return from_named(
             without_comments(f"""WITH RECURSIVE up AS (
@@ -60,16 +59,25 @@ ORDER BY w.n""",
   UNION ALL
   SELECT up.wanted, up.height + 1, {columns}
   FROM up CROSS JOIN {each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
-SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}
+SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}{self._counted(held)}
 FROM up LEFT JOIN {each("entity", "e", "e.id = up.id AND up.height = 0")} ON true
 -- from the root down; the entity stands beside its own guard only
 WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
             self.parameter,
         )
 
-    @cached_property
-    def children(self) -> dict[int, str]:
-        return {state: self._page(_children(state), "page.k, page.id") for state in (LIVE, DROPPED)}
+    def _among(self, only: bool) -> str:
+        # the plan is made for these ids: a hash table of them, or a look-up of each where they are few
+        return f" AND g.id {'= ANY' if only else '<> ALL'}(%(chosen)s::bigint[])"
+
+    def _children(self, state: int, among: str) -> str:
+        after = (
+            "g.key > :after_key" if state == LIVE else f"g.state <> {LIVE} AND (g.key, g.id) > (:after_key, :after_id)"
+        )
+        return f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
+  FROM (SELECT * FROM guard g WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind
+    AND g.state = {state} AND {after}{among} ORDER BY {"g.key" if state == LIVE else "g.key, g.id"} LIMIT :page_size) g
+  CROSS JOIN {each("entity", "e", "e.id = g.id")}"""
 
     @cached_property
     def owned_by_name(self) -> str:
@@ -82,14 +90,6 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
     def named_steps(self) -> str:
         entity, owned = each("entity", "e", "e.id = o.entity_id"), each("owned", "w", "w.id = o.entity_id")
         return STEPS.format(f"LEFT JOIN {entity} ON true LEFT JOIN {owned} ON true")
-
-
-def _children(state: int) -> str:
-    after = "g.key > :after_key" if state == LIVE else f"g.state <> {LIVE} AND (g.key, g.id) > (:after_key, :after_id)"
-    return f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
-  FROM (SELECT * FROM guard g WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind
-    AND g.state = {state} AND {after} ORDER BY {"g.key" if state == LIVE else "g.key, g.id"} LIMIT :page_size) g
-  CROSS JOIN {each("entity", "e", "e.id = g.id")}"""
 
 
 def _level(n: int, names: str = ":") -> str:
@@ -108,4 +108,5 @@ READ = _PostgresRead(
     held="""SELECT count(*) FROM guard WHERE id = ANY(%(guard_ids)s::bigint[])
     AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]""",
     wanted_owned="""unnest(%(owner_ids)s::bigint[], %(names)s::text[]) WITH ORDINALITY AS w(owner_id, name, n)""",
+    chosen="",
 )

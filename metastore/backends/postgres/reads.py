@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -17,7 +17,8 @@ import psycopg
 from sqlalchemy.engine import URL
 
 from metastore.backends.postgres.connect import OutOfTime, Pool, raise_read_error
-from metastore.backends.postgres.parameters import texts
+from metastore.backends.postgres.hints import HINT, hearing
+from metastore.backends.postgres.parameters import plain, texts
 from metastore.backends.postgres.place import CACHED, Place, epoch_at
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
@@ -45,11 +46,11 @@ from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.touched import touched_sql
 from metastore.deadlines import until
 from metastore.names import fold
-from metastore.port.backend import Guards, Matches, Search, Watermark
+from metastore.port.backend import Guards, Hearing, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Related, Relating, RelationRecord
-from metastore.port.rights import RightRows, Whose
+from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Verdict, of_sqlstate
 
@@ -58,12 +59,14 @@ __all__ = ["PAST", "PostgresReads"]
 T = TypeVar("T")
 
 _resolve = cache(_READ.resolve)
+_resolve_holding = cache(partial(_READ.resolve, held=True))
+_children_chosen, _names_chosen = cache(_READ.children_chosen), cache(_READ.names_chosen)
 _resolve_in_one = cache(_READ.resolve_many)
 _MANY = 8
 """With more paths, one statement for all of them is faster than one for each."""
 _FIND = FindSql(
     parameter="%(name)s",
-    fits="g.name LIKE %(pattern)s::text",
+    fits="{} LIKE {}::text",
     by_id=each("guard", "g", "g.id = {}"),
     entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
 )
@@ -83,6 +86,7 @@ PAST = PastSql(
     ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
     join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
     left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
+    kinds="(:kinds::text[] IS NULL OR v.kind = ANY(:kinds::text[]))",
     distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
     read=_READ,
 )
@@ -136,6 +140,46 @@ class PostgresReads:
             self._rows(_rights(below=below is not None), named if below is None else named | {"below": below})
         )
 
+    def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
+        depth = len(lookup.names)
+        if depth > DEEP:
+            return resolve_deep(self.resolve, self.hold, lookup), self.hold(guards)
+        where = {**lookup_parameters(lookup), **_sent(guards)}
+        rows = self._fetch(_resolve_holding(depth), where)
+        return (resolved(rows[0][:-1], depth), rows[0][-1] == len(guards)) if rows else (Resolved((), None), False)
+
+    def by_id_holding(self, ids: Sequence[int], guards: Guards) -> tuple[list[Known | None], bool]:
+        rows = self._fetch(_READ.by_id_holding, {"ids": plain(ids), **_sent(guards)})
+        return entities_by_id([row[:-1] for row in rows], ids), bool(rows) and rows[0][-1] == len(guards)
+
+    def children_chosen(
+        self,
+        parent_id: int,
+        kind: str,
+        family: str,
+        state: int,
+        after: tuple[str, int],
+        limit: int,
+        guards: Guards,
+        chosen: Chosen,
+    ) -> RowPage[Child]:
+        where = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after[0]}
+        where |= {"chosen": list(chosen.ids), **_guard_parameters(guards)}
+        if state != LIVE:
+            where["after_id"] = after[1]
+        return page(self._planned(_children_chosen(state, only=chosen.only), where), len(guards), child)
+
+    def names_chosen(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
+    ) -> RowPage[tuple[str, str]]:
+        where = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
+        where |= {"chosen": list(chosen.ids), **_guard_parameters(guards)}
+        return page(self._planned(_names_chosen(only=chosen.only), where), len(guards), tuple)
+
+    def _planned(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a statement whose best plan depends on its parameters."""
+        return self._read(lambda connection: connection.execute(text, parameters, prepare=False).fetchall())
+
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):
             return [resolve_deep(self.resolve, self.hold, w) for w in lookups]
@@ -183,7 +227,7 @@ class PostgresReads:
         return page(self._rows(_READ.names, {**parameters, **_guard_parameters(guards)}), len(guards), tuple)
 
     def find(self, search: Search) -> Matches:
-        parameters = {**find_parameters(search), "pattern": like_of(search.glob)}
+        parameters = {**find_parameters(search), "pattern": like_of(search.glob), "folded": like_of(search.folded)}
         return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
@@ -252,7 +296,7 @@ class PostgresReads:
         return RowPage(len(decided) == len(steps), decided)
 
     def _feed(self, after: int, limit: int) -> list[Step]:
-        return [step(row) for row in self._rows(_READ.feed, {"after": after, "page_size": limit})]
+        return [step(row) for row in self._fetch(_READ.feed, {"after": after, "page_size": limit})]
 
     def watermark(self) -> Watermark:
         """Ask for the position first: a transaction that drew a lower one had its id before this one draws its own."""
@@ -270,6 +314,12 @@ class PostgresReads:
         (epoch, noted, collected, oldest, *_), *_ = rows = asked
         steps = [Touch(*row[4:]) for row in rows if row[4] is not None]
         return Touched(epoch_at(self._here, epoch, noted), collected, oldest, steps)
+
+    def hearing(self) -> AbstractContextManager[Hearing | None]:
+        return hearing(self.pool)
+
+    def hint(self) -> bool:
+        return bool(self._rows(HINT, {}))
 
     def feed_start(self) -> tuple[str, int]:
         ((epoch, noted, collected),) = self._rows("SELECT epoch, origin, collected_seq FROM info", {})
@@ -346,6 +396,11 @@ def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]
 
 def _guard_parameters(guards: Guards) -> dict[str, Any]:
     return {"guard_ids": [g[0] for g in guards], "guard_scopes": [g[1] for g in guards]}
+
+
+def _sent(guards: Guards) -> dict[str, str]:
+    """Return the same for the hot path, which sends text."""
+    return {"guard_ids": plain([g[0] for g in guards]), "guard_scopes": plain([g[1] for g in guards])}
 
 
 def _decided_rows(steps: list[Step], after: int, decided: int) -> list[Step]:

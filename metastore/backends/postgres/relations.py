@@ -92,8 +92,9 @@ relation_removed AS (
 
 DONE_RELATIONS = without_comments("""SELECT w.ordinal, r.id, r.version, w.from_id, NULL::bigint, NULL::boolean, w.doc,
     r.modified_at,
-    -- the past does not show relations
-    NULL::bigint, NULL::text, NULL::boolean, NULL::smallint, NULL::text, NULL::text
+    -- in the past it stands below the end that it goes from, and its id is its name
+    w.from_id, r.id::text, NULL::boolean, (CASE WHEN w.removes THEN 1 ELSE 0 END)::smallint,
+    CASE WHEN NOT w.removes THEN w.kind END, CASE WHEN NOT w.removes THEN r.id::text END
   FROM (SELECT * FROM relation_made UNION ALL SELECT * FROM relation_altered UNION ALL SELECT * FROM relation_removed) r
   JOIN relation_wanted w ON w.from_id = r.from_id AND w.kind = r.kind AND w.slot = r.slot
     AND w.column_id = r.column_id AND w.value = r.value""")

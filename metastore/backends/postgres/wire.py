@@ -93,9 +93,12 @@ def _sent(value: object) -> bytes | None:
     """Return a parameter as text."""
     if value is None:
         return None
-    if value is True or value is False:
+    if type(value) is str:
+        sent = value.encode()
+    elif value is True or value is False:
         return b"true" if value else b"false"
-    sent = str(value).encode()
+    else:
+        sent = str(value).encode()
     if b"\x00" in sent:  # libpq would send what stands before it
         raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
     return sent

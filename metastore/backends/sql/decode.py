@@ -119,8 +119,10 @@ def owned_record(row: Row) -> OwnedRecord:
 
 def step(row: Row) -> Step:
     """Return a row of the operation table."""
+    if type(row[0]) is UUID:  # PostgreSQL, which knows booleans too
+        return Step._make(row)
     try:
-        operation_id = row[0] if isinstance(row[0], UUID) else UUID(row[0])
+        operation_id = UUID(row[0])
     except ValueError:  # damaged: the reader of the changes names the row
         operation_id, row = UUID(int=0), (*row[:12], "the operation id is damaged", *row[13:])
     in_use = None if row[14] is None else bool(row[14])

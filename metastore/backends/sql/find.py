@@ -29,7 +29,7 @@ class FindSql:
 
     parameter: str
     fits: str
-    """Whether the name of the guard ``g`` has the pattern ``:pattern``."""
+    """Whether the text ``{}`` has the pattern ``{}``, a parameter."""
     by_id: str
     """The guard ``g`` with the id ``{}``."""
     entity: str
@@ -43,6 +43,14 @@ class FindSql:
         """Scan the children of ``parent``, from the one after ``after_family``, ``after_key``."""
         return self._statement(_CHILDREN, "s.a, s.b")
 
+    def _fits(self) -> str:
+        """Return the condition on a name. A guard folds if the names below it are compared without case.
+
+        Everything but the catalog itself has that from above, and its key is its name without case.
+        """
+        exact, folded = self.fits.format("g.name", ":pattern"), self.fits.format("g.key", ":folded")
+        return f"({exact} OR (g.fold AND g.kind <> 'catalog' AND {folded}))"
+
     def _statement(self, scan: str, order: str) -> str:
         return from_named(
             without_comments(f"""
@@ -52,7 +60,7 @@ WITH RECURSIVE scanned AS MATERIALIZED ({scan}),
 -- From each guard that fits, up to the root.
 up AS (
   SELECT g.id AS wanted, 0 AS height, {_COLUMNS} FROM scanned s CROSS JOIN {self.by_id.format("s.id")}
-  WHERE (:kind = '' OR g.kind = :kind) AND {self.fits} AND (:parent < 0 OR g.parent_id = :parent)
+  WHERE (:kind = '' OR g.kind = :kind) AND {self._fits()} AND (:parent < 0 OR g.parent_id = :parent)
   UNION ALL
   SELECT up.wanted, up.height + 1, {_COLUMNS} FROM up CROSS JOIN {self.by_id.format("up.parent_id")}
   WHERE up.parent_id <> 0),

@@ -49,28 +49,33 @@ _NEVER = 1 << 62
 # The newest step stays, so that a consumer that reads all of the feed ends after what was collected. A version stays
 # needed while one that is older, and younger than the retention, is kept: no gap in a history.
 _NEEDLESS = """batch AS {materialized} (
-  SELECT operation_id, ordinal, seq, through, entity_id, version, time, state, parent_id, name, family, key
+  SELECT operation_id, ordinal, seq, through, entity_id, version, time, state, parent_id, other_id, name, family, key
   FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size),
 -- Each step with the version that its row has today, and with the step that replaced it. "seen" is the position from
 -- which on the past shows a step.
 judged AS {materialized} (
-  SELECT b.operation_id, b.ordinal, b.seq, b.entity_id, b.version, b.time, b.state, b.parent_id, b.name, b.family,
-    b.key, coalesce(b.through, b.seq) AS seen, coalesce(e.version, w.version, r.version) AS current,
+  SELECT b.operation_id, b.ordinal, b.seq, b.entity_id, b.version, b.time, b.state, b.parent_id, b.other_id, b.name,
+    b.family, b.key, coalesce(b.through, b.seq) AS seen, coalesce(e.version, w.version, r.version) AS current,
     (SELECT coalesce(n.through, n.seq) FROM operation n WHERE n.entity_id = b.entity_id AND n.version > b.version
       AND n.seq IS NOT NULL ORDER BY n.version LIMIT 1) AS next
   FROM batch b LEFT JOIN entity e ON e.id = b.entity_id LEFT JOIN owned w ON w.id = b.entity_id
     LEFT JOIN relation r ON r.id = b.entity_id),
--- The last steps of what went with something above it, and from there upwards to a step that dropped or purged it.
-up(seq, height, seen, state, parent_id) AS (
-  SELECT seq, 0, seen, state, parent_id FROM judged WHERE current IS NULL AND next IS NULL AND state = 0
+-- The last steps of what went with something above it, and from there upwards to a step that dropped or purged it. A
+-- relation went with one of its ends: there is a way up from each.
+up(seq, way, height, seen, state, parent_id) AS (
+  SELECT j.seq, w.way, 0, j.seen, j.state, CASE w.way WHEN 1 THEN j.parent_id ELSE j.other_id END
+  FROM judged j JOIN (SELECT 1 AS way UNION ALL SELECT 2) w ON w.way = 1 OR j.other_id IS NOT NULL
+  WHERE j.current IS NULL AND j.next IS NULL AND j.state = 0
   UNION ALL
-  SELECT up.seq, up.height + 1, coalesce(n.through, n.seq), n.state, n.parent_id FROM up
+  SELECT up.seq, up.way, up.height + 1, coalesce(n.through, n.seq), n.state, n.parent_id FROM up
   {newest_above}
   WHERE up.state = 0 AND up.height < 1000),
 -- When each of these was gone: 0, long ago, if there is no step above it any more.
 ended AS (
-  SELECT seq, max(CASE WHEN state <> 0 THEN seen WHEN parent_id = 0 THEN {never} ELSE 0 END) AS at
-  FROM up GROUP BY seq),
+  SELECT seq, min(at) AS at FROM (
+    SELECT seq, max(CASE WHEN state <> 0 THEN seen WHEN parent_id = 0 THEN {never} ELSE 0 END) AS at
+    FROM up GROUP BY seq, way) ways
+  GROUP BY seq),
 -- From where to where the past shows a step, or would show it as the newest if only older ones went.
 spans AS {materialized} (
   SELECT j.*, CASE WHEN j.state IS NULL THEN 0 WHEN j.next IS NOT NULL THEN j.next WHEN j.state <> 0 THEN j.seen

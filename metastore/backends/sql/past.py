@@ -28,7 +28,7 @@ from metastore.port.past import NotKept, PastRow
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
-__all__ = ["PastSql", "SqlPast", "ids_as_json"]
+__all__ = ["PastSql", "SqlPast", "as_json"]
 
 Row = tuple[Any, ...]
 Fetch = Callable[[str, dict[str, Any]], list[Row]]
@@ -36,6 +36,7 @@ Fetch = Callable[[str, dict[str, Any]], list[Row]]
 
 _LAST = 1 << 62
 """An id beyond all others."""
+_PAGE = 1000
 
 _VISIBLE = "{0}.seq <= :at AND ({0}.through IS NULL OR {0}.through <= :at)"
 _VERSION = f"""(SELECT v.version FROM operation v WHERE v.entity_id = {{}} AND v.version > 0
@@ -60,6 +61,8 @@ class PastSql:
     """The same, which keeps a row for which nothing is found."""
     distinct: str
     """The word that selects distinct rows in their order, without reading all of them first."""
+    kinds: str
+    """A condition on ``v.kind``: it is among the parameter ``:kinds``, or that is NULL."""
     read: ReadSql
 
     def _newest(self, alias: str, entity_id: str, condition: str = "", *, left: bool = False) -> str:
@@ -139,6 +142,25 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         return self.below("owned")
 
     @cached_property
+    def relations(self) -> str:
+        """A page of the relations that go from an entity."""
+        return self.below("relation")
+
+    @cached_property
+    def led(self) -> str:
+        """All relations of a kind that led to an entity: each that ever did, if its newest version then does."""
+        return from_named(
+            without_comments(f"""
+SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
+  SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
+  FROM (SELECT DISTINCT c.entity_id FROM operation c
+    WHERE c.other_id = :to_id AND c.kind = :kind AND c.other_id IS NOT NULL AND c.seq <= :at) AS c
+  {self._newest("n", "c.entity_id")} {self._made("n", "relation")}
+  WHERE n.other_id = :to_id AND n.state = {LIVE}) AS page ON true"""),
+            self.parameter,
+        )
+
+    @cached_property
     def history(self) -> str:
         """The steps of one entity up to a position, oldest first."""
         where = f"WHERE o.entity_id = :id AND o.version > :after AND {_VISIBLE.format('o')} ORDER BY o.version"
@@ -147,18 +169,20 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
     @cached_property
     def rows(self) -> str:
         """The newest version then of each entity and owned row in a range of ids, one pass over an index."""
-        gone = "e.id IS NULL AND w.id IS NULL"
+        gone = "e.id IS NULL AND w.id IS NULL AND r.id IS NULL"
         return from_named(
             without_comments(f"""
 WITH newest AS (
   SELECT v.entity_id, max(v.version) AS version FROM operation v
-  WHERE v.entity_id >= :low AND v.entity_id < :high AND v.version > 0 AND {_VISIBLE.format("v")} GROUP BY v.entity_id)
+  WHERE v.entity_id >= :low AND v.entity_id < :high AND v.version > 0 AND {_VISIBLE.format("v")}
+    AND {self.kinds} GROUP BY v.entity_id)
 SELECT kept.ok, n.entity_id, n.owner_id, n.parent_id, n.kind, n.name, n.state, n.version, n.doc,
-  CASE WHEN {gone} THEN f.principal ELSE coalesce(e.created_by, w.created_by) END,
-  coalesce(e.created_at, w.created_at, f.time, n.time), n.principal, n.time
+  CASE WHEN {gone} THEN f.principal ELSE coalesce(e.created_by, w.created_by, r.created_by) END,
+  coalesce(e.created_at, w.created_at, r.created_at, f.time, n.time), n.principal, n.time, n.other_id
 FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN newest s ON true
 LEFT JOIN operation n ON n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL
 LEFT JOIN entity e ON e.id = n.entity_id LEFT JOIN owned w ON w.id = n.entity_id
+LEFT JOIN relation r ON r.id = n.entity_id
 LEFT JOIN operation f ON f.entity_id = n.entity_id AND f.version = 1 AND {gone}
 ORDER BY n.entity_id"""),
             self.parameter,
@@ -186,8 +210,8 @@ ORDER BY n.entity_id"""),
 class SqlPast:
     """Keeps the promises of :class:`metastore.port.past.PastRows` on a SQL database."""
 
-    def __init__(self, sql: PastSql, fetch: Fetch, ids: Callable[[Sequence[int]], Any]) -> None:
-        self._sql, self._fetch, self._ids = sql, fetch, ids
+    def __init__(self, sql: PastSql, fetch: Fetch, listed: Callable[[Sequence[int] | Sequence[str]], Any]) -> None:
+        self._sql, self._fetch, self._listed = sql, fetch, listed
 
     def resolve(self, at: int, lookups: Sequence[Lookup]) -> list[Resolved]:
         return [self._resolve(at, lookup) for lookup in lookups]
@@ -208,7 +232,7 @@ class SqlPast:
             families, names = families[DEEP:], names[DEEP:]
 
     def by_id(self, at: int, ids: Sequence[int]) -> list[Known | None]:
-        rows = self._kept(self._fetch(self._sql.by_id, {"ids": self._ids(list(dict.fromkeys(ids))), "at": at}))
+        rows = self._kept(self._fetch(self._sql.by_id, {"ids": self._listed(list(dict.fromkeys(ids))), "at": at}))
         found: dict[int, Known | None] = {}
         for wanted, group in groupby(rows, key=itemgetter(0)):
             found[wanted] = _known(wanted, list(group))
@@ -241,13 +265,28 @@ class SqlPast:
         rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, start, limit)
         return [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
 
+    def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
+        found, last = list[OwnedRecord](), ""
+        while True:
+            start = (last, _LAST if last else 0)
+            rows = self._below(self._sql.relations, at, from_id, kind, kind, LIVE, start, _PAGE)
+            found += [OwnedRecord(row[1], from_id, row[2], row[3], *row[8:]) for row in rows]
+            if len(rows) < _PAGE:
+                return found
+            last = rows[-1][0]
+
+    def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
+        rows = self._kept(self._fetch(self._sql.led, {"at": at, "to_id": to_id, "kind": kind}))
+        return [OwnedRecord(*row) for row in rows]
+
     def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
         rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, (name, 0), 1)
         found = [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
         return next((row for row in found if row.name == name), None)
 
-    def rows(self, at: int, low: int, high: int) -> list[PastRow]:
-        found = self._fetch(self._sql.rows, {"at": at, "low": low, "high": high})
+    def rows(self, at: int, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
+        named = None if kinds is None else self._listed(kinds)
+        found = self._fetch(self._sql.rows, {"at": at, "low": low, "high": high, "kinds": named})
         return [PastRow(*row) for row in self._kept(found)]
 
     def last_id(self) -> int:
@@ -306,6 +345,6 @@ def _known(wanted: int, rows: list[Row]) -> Known | None:
     return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
 
 
-def ids_as_json(ids: Sequence[int]) -> str:
-    """Return ids as SQLite's parameter."""
-    return json.dumps(list(ids))
+def as_json(values: Sequence[int] | Sequence[str]) -> str:
+    """Return a list as SQLite's parameter."""
+    return json.dumps(list(values))

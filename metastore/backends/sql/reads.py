@@ -53,21 +53,35 @@ class ReadSql:
     """A sub-select that counts the guards in ``:guards…`` that hold."""
     wanted_owned: str
     """A table of (n, owner_id, name) from the parameters of many owned rows."""
+    chosen: str
+    """A sub-select of the ids in the parameter ``:chosen``."""
 
-    def resolve(self, depth: int) -> str:
-        """One path of ``depth`` names: its nodes, and the entity of the last."""
+    def resolve(self, depth: int, *, held: bool = False) -> str:
+        """One path of ``depth`` names: its nodes, and the entity of the last; with ``held``, how many guards hold."""
         nodes = ", ".join(NODE.format(f"g{n}") for n in range(1, depth + 1))
         levels = "".join(_level(n, f":f{n}", f":n{n}", f":k{n}") for n in range(2, depth + 1))
         return from_named(
-            f"""SELECT {nodes}, {ENTITY} FROM guard g1
+            f"""SELECT {nodes}, {ENTITY}{self._counted(held)} FROM guard g1
 {levels}LEFT JOIN entity e ON e.id = g{depth}.id
 WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1""",
             self.parameter,
         )
 
+    def _counted(self, held: bool) -> str:
+        """Return a column that counts the guards that hold, if it is asked for."""
+        return f", ({self.held}) AS held" if held else ""
+
     @cached_property
     def by_id(self) -> str:
         """From the root down to each id: its nodes with their states, the entity beside the last."""
+        return self._by_id(held=False)
+
+    @cached_property
+    def by_id_holding(self) -> str:
+        """The same, and how many of the guards hold."""
+        return self._by_id(held=True)
+
+    def _by_id(self, *, held: bool) -> str:
         return from_named(
             without_comments(f"""WITH RECURSIVE up AS (
   -- Each wanted entity at height 0, then its parent at height 1, and so on. Parent 0 is the root, which no path names.
@@ -78,7 +92,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
   SELECT up.wanted, up.height + 1, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
   FROM up JOIN guard g ON g.id = up.parent_id WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
 -- The document only beside the wanted entity itself; of its ancestors the guard rows are enough.
-SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}
+SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}{self._counted(held)}
 FROM up LEFT JOIN entity e ON e.id = up.id AND up.height = 0
 WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
             self.parameter,
@@ -112,24 +126,36 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     @cached_property
     def children(self) -> dict[int, str]:
         """A page of children with their documents, by state."""
-        return {
-            state: self._page(
-                f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
+        return {state: self._page(self._children(state, ""), "page.k, page.id") for state in (LIVE, DROPPED)}
+
+    def children_chosen(self, state: int, *, only: bool) -> str:
+        """A page of those children that have the ids in ``:chosen``, or of all others."""
+        return self._page(self._children(state, self._among(only)), "page.k, page.id")
+
+    def _among(self, only: bool) -> str:
+        return f" AND g.id {'IN' if only else 'NOT IN'} ({self.chosen})"
+
+    def _children(self, state: int, among: str) -> str:
+        return f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
   FROM guard g JOIN entity e ON e.id = g.id
   WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind AND g.state = {state}
     AND {"g.key > :after_key" if state == LIVE else f"g.state <> {LIVE} AND (g.key, g.id) > (:after_key, :after_id)"}
-  ORDER BY g.key, g.id LIMIT :page_size""",
-                "page.k, page.id",
-            )
-            for state in (LIVE, DROPPED)
-        }
+    {among}
+  ORDER BY g.key, g.id LIMIT :page_size"""
 
     @cached_property
     def names(self) -> str:
         """A page of names."""
+        return self._names("")
+
+    def names_chosen(self, *, only: bool) -> str:
+        """A page of the names of those children that have the ids in ``:chosen``, or of all others."""
+        return self._names(self._among(only))
+
+    def _names(self, among: str) -> str:
         return self._page(
-            """SELECT g.key AS k, g.name FROM guard g
-  WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind AND g.state = 0 AND g.key > :after_key
+            f"""SELECT g.key AS k, g.name FROM guard g
+  WHERE g.parent_id = :parent_id AND g.family = :family AND g.kind = :kind AND g.state = 0 AND g.key > :after_key{among}
   ORDER BY g.key LIMIT :page_size""",
             "page.k",
         )

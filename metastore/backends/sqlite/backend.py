@@ -20,7 +20,7 @@ from metastore.backends.sql.decode import (
     pending,
     step,
 )
-from metastore.backends.sql.past import SqlPast, ids_as_json
+from metastore.backends.sql.past import SqlPast, as_json
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents, relations
@@ -30,6 +30,7 @@ from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.readers import SqliteReaders
 from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
 from metastore.backends.sqlite.restore import SqliteRestorer
+from metastore.backends.sqlite.secret_keys import SqliteSecretKeys
 from metastore.backends.sqlite.text import all_rows
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
@@ -45,11 +46,13 @@ from metastore.port.records import (
 )
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
+from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
 
+_SCOPES = "SELECT id, scope_version FROM guard WHERE id IN (SELECT value FROM json_each(:ids))"
 _SWEEP = relations.READ_RELATIONS.sweep()
 
 T = TypeVar("T")
@@ -98,6 +101,9 @@ class SqliteBackend(SqliteReads):
         except DRIVER.Error as error:
             raise_read_error(error)
         return pending([step(row) for row in rows], chain, entity_id, operation_id, self._clock.micros())
+
+    def scopes(self, ids: Sequence[int]) -> dict[int, int]:
+        return dict(self._rows(_SCOPES, {"ids": json.dumps(list(ids))}))
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         rows = self._rows(intents.AHEAD, {"id": entity_id, "own": str(operation_id)})
@@ -237,11 +243,15 @@ class SqliteBackend(SqliteReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._rows, ids_as_json)
+        return SqlPast(PAST, self._rows, as_json)
 
     @property
     def readers(self) -> Readers:
         return SqliteReaders(self._written, self._rows)
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        return SqliteSecretKeys(self._written, self._rows)
 
     def restorer(self) -> Restorer:
         return SqliteRestorer(self._written)

@@ -43,6 +43,7 @@ from metastore.port.commit import (
     Write,
 )
 from metastore.port.leases import fences
+from metastore.port.noted import note_of
 from metastore.port.unreadable import damaged
 
 __all__ = [
@@ -58,9 +59,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-_NOWHERE = (None,) * 6
-"""Where a relation stands, for reads of the past, which know nothing of relations."""
 
 _LOOKS = 100
 """After how many rows the clock is read."""
@@ -374,7 +372,9 @@ class _Writer:
         if written is None:
             return None
         row_id, version = written
-        return self._log(write, row_id, version, write.from_id, (None, None, write.doc, *_NOWHERE), write.to_id)
+        took = (DROPPED, None, None) if write.removes else (LIVE, write.kind, str(row_id))
+        place = (write.from_id, str(row_id), None, *took)
+        return self._log(write, row_id, version, write.from_id, (None, None, write.doc, *place), write.to_id)
 
     def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
         """Return (id, version) of the row to write; None if it is new, which must be expected."""
@@ -401,7 +401,8 @@ class _Writer:
         seq = next_seq(self._connection)
         event, commit = write.event, self._commit
         digest = commit.caller.digest if commit.caller is not None and self._logged == 0 else None
-        held = fences(commit.leases) if commit.leases else None
+        leases = fences(commit.leases) if commit.leases else None
+        held = note_of(commit) if self._logged == 0 else leases
         self._run(
             """INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
             time, path_before, path_after, changes, scope_version, in_use, doc, parent_id, name, fold,

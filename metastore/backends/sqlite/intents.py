@@ -15,6 +15,7 @@ from metastore.backends.sqlite.text import all_rows
 from metastore.errors import outcome_forgotten
 from metastore.port.backend import MOST_AHEAD
 from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution, Result
+from metastore.port.noted import note
 from metastore.port.records import Marked
 
 __all__ = [
@@ -45,10 +46,11 @@ def write_down(connection: Any, entry: Entry, now: int) -> Result:
     deadline = now + round(entry.seconds * 1_000_000) if entry.action == PENDING else None
     connection.execute(
         """INSERT INTO operation (operation_id, ordinal, entity_id, kind, action, principal, time, path_before, changes,
-        attempt, deadline, digest, result, format) VALUES (?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        attempt, deadline, digest, result, format, fences) VALUES (?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             *(str(entry.operation_id), entry.entity_id, entry.kind, entry.action, entry.principal, now, entry.path),
             *(entry.changes, entry.claim, deadline, entry.caller and entry.caller.digest, entry.result, entry.format),
+            note(entry.evidence) if entry.evidence else None,
         ),
     )
     count = "SELECT count(*) FROM operation WHERE entity_id = ? AND action = 'pending' AND operation_id <> ?"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -45,7 +45,7 @@ from metastore.port.records import (
     Step,
 )
 from metastore.port.relations import Related, Relating, RelationRecord
-from metastore.port.rights import RightRows, Whose
+from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
 
 __all__ = ["PAST", "READ", "SqliteReads"]
@@ -57,11 +57,14 @@ READ = ReadSql(
     ON g.id = json_extract(w.value, '$[0]') AND g.scope_version = json_extract(w.value, '$[1]')""",
     wanted_owned="""(SELECT key AS n, json_extract(value, '$[0]') AS owner_id, json_extract(value, '$[1]') AS name
     FROM json_each(:wanted)) AS w""",
+    chosen="SELECT value FROM json_each(:chosen)",
 )
 _resolve = cache(READ.resolve)
+_resolve_holding = cache(partial(READ.resolve, held=True))
+_children_chosen, _names_chosen = cache(READ.children_chosen), cache(READ.names_chosen)
 _FIND = FindSql(
     parameter=":name",
-    fits="g.name GLOB :pattern",
+    fits="{} GLOB {}",
     by_id="guard g ON g.id = {}",
     entity="entity e ON e.id = up.id AND up.height = 0",
 )
@@ -75,6 +78,7 @@ PAST = PastSql(
     join="JOIN {table} {alias} ON {condition}",
     left_join="LEFT JOIN {table} {alias} ON {condition}",
     distinct="DISTINCT",
+    kinds="(:kinds IS NULL OR v.kind IN (SELECT value FROM json_each(:kinds)))",
     read=READ,
 )
 
@@ -97,6 +101,42 @@ class SqliteReads:
         statement = rights_sql.statement(_PLACES, below=below is not None)
         named = {"lake": whose.lake, "name": whose.user, "places": json.dumps(list(places)), "below": below}
         return rights_sql.decoded(self._rows(statement, named))
+
+    def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
+        depth = len(lookup.names)
+        if depth > DEEP:
+            return resolve_deep(self.resolve, self.hold, lookup), self.hold(guards)
+        where = {**lookup_parameters(lookup), "guards": json.dumps(list(guards))}
+        rows = self._rows(_resolve_holding(depth), where)
+        return (resolved(rows[0][:-1], depth), rows[0][-1] == len(guards)) if rows else (Resolved((), None), False)
+
+    def by_id_holding(self, ids: Sequence[int], guards: Guards) -> tuple[list[Known | None], bool]:
+        rows = self._rows(READ.by_id_holding, {"ids": json.dumps(list(ids)), "guards": json.dumps(list(guards))})
+        return entities_by_id([row[:-1] for row in rows], ids), bool(rows) and rows[0][-1] == len(guards)
+
+    def children_chosen(
+        self,
+        parent_id: int,
+        kind: str,
+        family: str,
+        state: int,
+        after: tuple[str, int],
+        limit: int,
+        guards: Guards,
+        chosen: Chosen,
+    ) -> RowPage[Child]:
+        where = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after[0]}
+        where |= {"chosen": json.dumps(chosen.ids), "guards": json.dumps(list(guards))}
+        if state != LIVE:
+            where["after_id"] = after[1]
+        return page(self._rows(_children_chosen(state, only=chosen.only), where), len(guards), child)
+
+    def names_chosen(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
+    ) -> RowPage[tuple[str, str]]:
+        where = {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
+        where |= {"chosen": json.dumps(chosen.ids), "guards": json.dumps(list(guards))}
+        return page(self._rows(_names_chosen(only=chosen.only), where), len(guards), tuple)
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         if any(len(w.names) > DEEP for w in lookups):
@@ -138,7 +178,7 @@ class SqliteReads:
         return page(self._rows(READ.names, {**parameters, "guards": json.dumps(list(guards))}), len(guards), tuple)
 
     def find(self, search: Search) -> Matches:
-        parameters = {**find_parameters(search), "pattern": glob_of(search.glob)}
+        parameters = {**find_parameters(search), "pattern": glob_of(search.glob), "folded": glob_of(search.folded)}
         return found(self._rows(_BY_NAME if search.by_name else _BY_PARENT, parameters), search)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
@@ -190,6 +230,12 @@ class SqliteReads:
         named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}
         (epoch, collected, *_), *_ = rows = self._rows(_TOUCHED, named)
         return Touched(epoch, collected, 1, [Touch(*row[2:]) for row in rows if row[2] is not None])
+
+    def hearing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def hint(self) -> bool:
+        return False
 
     def feed_start(self) -> tuple[str, int]:
         ((epoch, collected),) = self._rows("SELECT epoch, collected_seq FROM info", {})

@@ -228,7 +228,7 @@ def check_distribution(text: str | None, nodes: list[Node]) -> str | None:
 
 def check_indexes(indexes: Iterable[Index], nodes: list[Node]) -> list[dict[str, Any]]:
     """Return ``indexes`` as the document stores them; names differ, one is primary at most, columns exist."""
-    if isinstance(indexes, (str, Index)) or not isinstance(indexes, Iterable):
+    if type(indexes) is not tuple and (isinstance(indexes, (str, Index)) or not isinstance(indexes, Iterable)):
         raise InvalidArgument(f"indexes must be a sequence of Index, not {shown(indexes)}")
     stored: list[dict[str, Any]] = []
     for index in indexes:
@@ -250,7 +250,7 @@ def decode_indexes(stored: Iterable[Mapping[str, Any]]) -> tuple[Index, ...]:
 
 
 def _each_once(what: str, texts: Iterable[str], check: Callable[[str], str]) -> list[str]:
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
+    if type(texts) is not tuple and (isinstance(texts, str) or not isinstance(texts, Iterable)):
         raise InvalidArgument(f"{what} must be a sequence of strings, not {shown(texts)}")
     spelled: list[str] = []
     for text in texts:

@@ -1,15 +1,16 @@
 """The data source ``metastore``: ``spark.read.format("metastore").option("table", "entities").load()``.
 
 Options: ``url`` (else METASTORE_URL; ``env:NAME`` names an environment variable of driver and executors, so that no
-password travels in a plan), ``table``, ``at`` (a position, or a time in ISO 8601), ``partitions``, ``kinds`` (words,
-separated by commas). A stream of ``changes`` has ``start`` (beginning, now, or a position) and ``maxChanges``.
+password travels in a plan), ``table``, ``at`` (a position, or a time in ISO 8601), ``partitions``, ``kinds`` and
+``columns`` (words, separated by commas). A stream of ``changes`` has ``start`` (beginning, now, or a position) and
+``maxChanges``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
     DataSourceWriter,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -27,7 +29,8 @@ from pyspark.sql.types import StructType
 from metastore.errors import HistoryGone, InvalidArgument
 from metastore.feed.position import now, position_in
 from metastore.past.pins import add_pin
-from metastore.spark.source.tables import BY_ID, BY_POSITION, DDL, ranges, rows_by_id, rows_by_position
+from metastore.spark.source.filters import Wanted, wanted
+from metastore.spark.source.tables import BY_ID, BY_POSITION, ddl, ranges, rows_by_id, rows_by_position
 from metastore.spark.source.write import Upsert
 from metastore.store import Store, open_store
 
@@ -41,6 +44,7 @@ _MOST: Final = 100_000
 
 def register_source(spark: SparkSession) -> None:
     """Let ``spark`` read and write the catalog: the format ``metastore``. See docs/pipeline.md."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")  # else Spark refuses a source that knows filters
     spark.dataSource.register(_Source)
 
 
@@ -53,6 +57,7 @@ class _Options:
     at: str | None
     parts: int
     kinds: frozenset[str] | None
+    columns: tuple[str, ...] | None
     start: str
     most: int
 
@@ -69,16 +74,21 @@ class _Options:
 def _options(given: Any) -> _Options:
     options = {str(key).lower(): str(value) for key, value in dict(given).items()}
     table = options.get("table", "entities")
-    kinds = options.get("kinds")
+    kinds, columns = (_words(options.get(name)) for name in ("kinds", "columns"))
     return _Options(
         options.get("url"),
         table,
         options.get("at"),
         int(options.get("partitions", "2")),
-        None if kinds is None else frozenset(word.strip() for word in kinds.split(",")),
+        None if kinds is None else frozenset(kinds),
+        columns,
         options.get("start", "beginning"),
         int(options.get("maxchanges", str(_MOST))),
     )
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(word.strip() for word in text.split(","))
 
 
 class _Source(DataSource):
@@ -89,10 +99,8 @@ class _Source(DataSource):
         return "metastore"
 
     def schema(self) -> str:
-        table = _options(self.options).table
-        if table not in DDL:
-            raise InvalidArgument(f"there is no table {table!r}; known are {', '.join(DDL)}")
-        return DDL[table]
+        options = _options(self.options)
+        return ddl(options.table, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(_options(self.options))
@@ -118,6 +126,12 @@ class _Reader(DataSourceReader):
 
     def __init__(self, options: _Options) -> None:
         self._options = options
+        self._wanted = Wanted(options.kinds)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
+        """Note what need not be read. Spark applies all filters again."""
+        self._wanted = wanted(filters, self._wanted)
+        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -125,28 +139,31 @@ class _Reader(DataSourceReader):
             session = store._session  # noqa: SLF001  (the same package)
             at = now(session) if options.at is None else position_in(session, _when(options.at))
             if options.table in BY_POSITION:
-                low, high, pin = session.backend.feed_start()[1], at, None
+                low, high, pin = max(session.backend.feed_start()[1], self._wanted.low - 1), at, None
+                high = min(high, self._wanted.high)
             else:
                 pin = add_pin(session, f"spark {session.clock.operation_id()}", at, _PINNED).name
-                low, high = 1, session.backend.past.last_id() + 1
+                low, high = max(1, self._wanted.low), min(self._wanted.high, session.backend.past.last_id()) + 1
         return [_Part(at, begin, end, pin) for begin, end in ranges(low, high, options.parts)] or [
             _Part(at, low, low, pin)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
-        return _read(self._options, partition)
+        return _read(self._options, partition, self._wanted)
 
 
-def _read(options: _Options, part: _Part) -> Iterator[pa.RecordBatch]:
+def _read(options: _Options, part: _Part, known: Wanted) -> Iterator[pa.RecordBatch]:
     with options.open() as store:
         session = store._session  # noqa: SLF001
         if part.pin is not None:
             session.backend.readers.extend(part.pin, _PINNED)
         if options.table in BY_ID:
-            yield from rows_by_id(session, options.table, part.at, part.low, part.high, options.kinds)
+            some = replace(known, low=part.low, high=part.high - 1)
+            yield from rows_by_id(session, options.table, options.columns, part.at, some)
         else:
-            yield from rows_by_position(session, options.table, part.low, part.high, options.kinds)
+            some = replace(known, low=part.low, high=part.high)
+            yield from rows_by_position(session, options.table, options.columns, some)
 
 
 def _when(text: str) -> str | datetime:
@@ -210,7 +227,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
-        return _read(self._options, partition)
+        return _read(self._options, partition, Wanted(self._options.kinds))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint has the position."""

@@ -1,8 +1,9 @@
-"""Write rows of a data frame to the catalog: entities, or statistics of tables.
+"""Write rows of a data frame to the catalog: entities, statistics of tables, or tags.
 
 ``entities``    columns ``kind``, ``path``, and if they are there ``comment`` and ``properties``; the comment and the
                 properties that a row names are set, all else stays
 ``statistics``  columns ``path`` (of a table), ``name``, ``values`` (a map, or JSON text)
+``tags``        columns ``path``, ``kind``, ``tag`` (a path), and if they are there ``value`` and ``column``
 
 A task commits its rows in chunks. It sets what the rows say, so that a task that runs again changes nothing.
 """
@@ -27,7 +28,6 @@ __all__ = ["Upsert"]
 
 _CHUNK: Final = 500
 """How many rows one commit has at most."""
-_TABLES: Final = ("entities", "statistics")
 
 
 @dataclass
@@ -41,27 +41,51 @@ class Upsert(DataSourceWriter):
     """Writes the rows of each task in commits of their own. An error names the row."""
 
     def __init__(self, table: str, open_: Callable[[], Store]) -> None:
-        if table not in _TABLES:
-            raise InvalidArgument(f"{table!r} cannot be written; {' and '.join(_TABLES)} can")
+        if table not in _WRITES:
+            raise InvalidArgument(f"{table!r} cannot be written; {', '.join(_WRITES)} can")
         self._table, self._open = table, open_
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
-        apply, count = (_entity if self._table == "entities" else _statistic), 0
+        count = 0
         with self._open() as store:
             while some := list(islice(iterator, _CHUNK)):
-                store.run(lambda tx, rows=some: _all(tx, rows, apply))  # type: ignore[misc]
+                rows = [row.asDict(recursive=True) for row in some]
+                store.run(lambda tx, rows=rows: _WRITES[self._table](tx, rows))  # type: ignore[misc]
                 count += len(some)
         return _Written(count)
 
 
-def _all(tx: Transaction, rows: Sequence[Row], apply: Callable[[Transaction, dict[str, Any]], None]) -> None:
+def _one_by_one(apply: Callable[[Transaction, dict[str, Any]], None]) -> _Write:
+    def write(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
+        for row in rows:
+            try:
+                apply(tx, row)
+            except (MetastoreError, KeyError) as error:
+                raise _named(row.get("path"), row.get("kind", "statistic"), error) from error
+
+    return write
+
+
+def _named(path: object, kind: object, error: Exception) -> InvalidArgument:
+    return InvalidArgument(f"the row {path} ({kind}): {error}")
+
+
+def _tags(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
+    """Attach tags, those of one tag together: paths of one kind are then looked up in one statement."""
+    by_tag: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        values = row.asDict(recursive=True)
+        target = {
+            "target": row["path"],
+            "kind": row.get("kind"),
+            "value": row.get("value"),
+            "column": row.get("column"),
+        }
+        by_tag.setdefault(row["tag"], []).append({key: value for key, value in target.items() if value is not None})
+    for tag, targets in by_tag.items():
         try:
-            apply(tx, values)
-        except (MetastoreError, KeyError) as error:
-            path = values.get("path")
-            raise InvalidArgument(f"the row {path} ({values.get('kind', 'statistic')}): {error}") from error
+            tx.tags.attach_many(tag, targets)
+        except MetastoreError as error:
+            raise _named(getattr(error, "path", targets[0]["target"]), f"tag {tag}", error) from error
 
 
 def _entity(tx: Transaction, row: dict[str, Any]) -> None:
@@ -79,3 +103,11 @@ def _statistic(tx: Transaction, row: dict[str, Any]) -> None:
     values = row["values"]
     named: Mapping[str, Any] = json.loads(values) if isinstance(values, str) else values
     tx.statistics.put_many(row["path"], [tx.statistics.row(row["name"], named)])
+
+
+_Write = Callable[[Transaction, Sequence[dict[str, Any]]], None]
+_WRITES: Final[dict[str, _Write]] = {
+    "entities": _one_by_one(_entity),
+    "statistics": _one_by_one(_statistic),
+    "tags": _tags,
+}

@@ -1,0 +1,70 @@
+"""Hints that there are new changes: sent after a commit by whoever made it, heard by those that follow the feed.
+
+Nothing rests on a hint: a follower asks once a second without any. So a hint is no part of a commit, where NOTIFY would
+make commits wait for each other. A follower has a session of its own, whose name says that it follows. Behind a pooler
+there is no such session: a follower then asks by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import psycopg
+
+from metastore.backends.postgres.connect import Pool
+from metastore.clock import SYSTEM
+from metastore.deadlines import remaining
+from metastore.errors import MetastoreError
+from metastore.port.backend import Hearing
+
+__all__ = ["HINT", "hearing"]
+
+_CHANNEL: Final = "metastore_feed"
+_NAME: Final = "metastore follower"
+_BEGIN: Final = f"UNLISTEN *; LISTEN {_CHANNEL}; SET application_name = '{_NAME}'"
+_END: Final = "UNLISTEN *; RESET application_name"
+
+HINT: Final = f"""SELECT pg_notify('{_CHANNEL}', '') WHERE EXISTS (SELECT 1 FROM pg_stat_activity
+  WHERE datname = current_database() AND application_name = '{_NAME}')"""
+"""Tells those that follow that there are new changes. One row: there are some."""
+
+
+@contextmanager
+def hearing(pool: Pool) -> Iterator[Hearing | None]:
+    """Hear hints while the block runs; None: there is no session in which to hear them."""
+    connection: psycopg.Connection[Any] | None = None
+    with suppress(psycopg.Error, MetastoreError):
+        connection = pool.own_connection(_BEGIN)
+    if connection is None:
+        yield None
+        return
+    ear = _Ear(connection)
+    try:
+        yield ear
+    finally:
+        try:
+            connection.execute(_END)
+        except psycopg.Error:
+            ear.works = False
+        pool.take_back_own(connection, usable=ear.works)
+
+
+class _Ear:
+    """Hears the hints of one session; once that broke, only lets the time pass."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self.works = True
+
+    def wait(self, seconds: float) -> bool:
+        left = max(0.0, min(seconds, remaining(SYSTEM, math.inf)))
+        if self.works:
+            try:
+                return bool(list(self._connection.notifies(timeout=left, stop_after=1)))
+            except psycopg.Error:
+                self.works = False
+        SYSTEM.sleep(left)
+        return False

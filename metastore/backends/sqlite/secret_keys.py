@@ -1,0 +1,59 @@
+"""Data keys on SQLite: what :mod:`metastore.port.secret_keys` says, each change in a transaction that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from metastore.port.secret_keys import KeyRow, Redaction
+
+__all__ = ["SqliteSecretKeys"]
+
+T = TypeVar("T")
+_ROWS = "SELECT number, wrapped, wrapper, created_at FROM secret_key"
+_REDACT = """UPDATE operation SET doc = ?, changes = ?, result = ?
+  WHERE operation_id = ? AND ordinal = ? AND doc IS ? AND changes IS ? AND result IS ?"""
+
+
+class _Written(Protocol):
+    """Lets a function work in a transaction that writes, at a time."""
+
+    def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
+
+
+class SqliteSecretKeys:
+    """Keeps the promises of :class:`metastore.port.secret_keys.SecretKeys`."""
+
+    def __init__(self, written: _Written, fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]) -> None:
+        self._written, self._fetch = written, fetch
+
+    def rows(self) -> list[KeyRow]:
+        return [KeyRow(*row) for row in self._fetch(f"{_ROWS} ORDER BY number", {})]
+
+    def add(self, number: int, wrapped: str, wrapper: str) -> KeyRow:
+        def insert(connection: Any, now: int) -> KeyRow:
+            sql = "INSERT INTO secret_key VALUES (?, ?, ?, ?) ON CONFLICT (number) DO NOTHING"
+            connection.execute(sql, (number, wrapped, wrapper, now))
+            (row,) = connection.execute(f"{_ROWS} WHERE number = ?", (number,)).fetchall()
+            return KeyRow(*row)
+
+        return self._written(insert)
+
+    def rewrap(self, row: KeyRow, wrapped: str | None, wrapper: str) -> bool:
+        def change(connection: Any, _: int) -> bool:
+            connection.execute("PRAGMA secure_delete = ON")  # a key that is destroyed leaves no bytes in the file
+            sql = "UPDATE secret_key SET wrapped = ?, wrapper = ? WHERE number = ? AND wrapped IS ? RETURNING 1"
+            return bool(connection.execute(sql, (wrapped, wrapper, row.number, row.wrapped)).fetchall())
+
+        return self._written(change)
+
+    def redact(self, rows: Sequence[Redaction]) -> int:
+        def change(connection: Any, _: int) -> int:
+            connection.execute("PRAGMA secure_delete = ON")  # what is redacted leaves no bytes in the file
+            done = 0
+            for row in rows:
+                values = (row.doc, row.changes, row.result, str(row.operation_id), row.ordinal, *row.before)
+                done += connection.execute(_REDACT, values).rowcount
+            return done
+
+        return self._written(change)

@@ -1,0 +1,121 @@
+"""Sections for writing that are exclusive among all processes: leases with fencing tokens, in the shape of the tree.
+
+A section holds the lease of its path. It also keeps out sections above and below it, as the tree does, without shared
+locks: each first takes its own lease and then looks for others, so that of two at least one sees the other. The lower
+one gives way. The upper one waits for those below to end. A lease whose time is over is taken over once, so that a
+late commit under it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from metastore.clock import Clock
+from metastore.errors import DeadlineExceeded, LeaseHeld
+from metastore.leases.book import Holder
+from metastore.leases.lease import Lease
+from metastore.leases.leases import Leases
+from metastore.names import MAX_NAME, fold, format_path
+
+__all__ = ["Exclusive"]
+
+_PREFIX = "tree:"
+_LOOKS = 0.01
+"""How often a section looks whether another one has ended (seconds)."""
+
+
+class Exclusive:
+    """Exclusive sections on one store's leases. Thread-safe."""
+
+    def __init__(self, leases: Leases, clock: Clock, ttl: float) -> None:
+        self._leases, self._clock, self._ttl = leases, clock, ttl
+        self._mine: ContextVar[tuple[tuple[str, ...], ...]] = ContextVar("mine", default=())
+        """The paths that this thread or task has for itself, outermost first."""
+
+    def holds(self, names: tuple[str, ...]) -> bool:
+        """Whether this thread has the path, or one above it, for itself."""
+        return any(names[: len(one)] == one for one in self._mine.get())
+
+    @contextmanager
+    def section(self, names: tuple[str, ...], timeout: float) -> Iterator[Lease]:
+        """Hold the path's lease, and keep out sections above and below. Raises DeadlineExceeded after ``timeout`` s.
+
+        A path that is too long for a lease's name is held with the longest one above it that is not.
+        """
+        ends = self._clock.monotonic() + timeout
+        while len(_plain(names)) > MAX_NAME:
+            names = names[:-1]
+        with self._taken(names, ends) as lease:
+            token = self._mine.set((*self._mine.get(), names))
+            try:
+                yield lease
+            finally:
+                self._mine.reset(token)
+
+    @contextmanager
+    def _taken(self, names: tuple[str, ...], ends: float) -> Iterator[Lease]:
+        """Hold the lease once nobody has a path above, and those below have ended."""
+        while True:
+            with self._acquired(names, ends) as lease:
+                others = self._others(names)
+                if not others.above:
+                    while others.below:
+                        self._pause(names, ends)
+                        others = self._others(names)
+                    lease.check()
+                    yield lease
+                    return
+            self._pause(names, ends)  # its own lease is given back meanwhile: the one above waits for it
+
+    def _acquired(self, names: tuple[str, ...], ends: float) -> Lease:
+        try:
+            return self._leases.acquire(_plain(names), ttl=self._ttl, timeout=max(ends - self._clock.monotonic(), 0.0))
+        except LeaseHeld as held:
+            raise DeadlineExceeded(f"{_shown(names)} was not free in time: {held}") from held
+
+    def _others(self, names: tuple[str, ...]) -> _Others:
+        """Return the holders above and below, after the end of those whose time is over."""
+        mine = {_plain(one) for one in self._mine.get()}
+        above = {_plain(names[:depth]) for depth in range(len(names))} - mine
+        below = _plain(names) + ("." if names else "")
+        found = _Others([], [])
+        for holder in self._leases.list():
+            is_above = holder.name in above
+            if not is_above and (holder.name == _plain(names) or not holder.name.startswith(below)):
+                continue
+            if holder.expired:
+                self._fence(holder)
+            elif holder.name not in mine:
+                (found.above if is_above else found.below).append(holder)
+        return found
+
+    def _fence(self, holder: Holder) -> None:
+        """Take a lease over whose time is over: a commit under its token, however late, is refused from now on."""
+        with suppress(LeaseHeld), self._leases.acquire(holder.name, ttl=self._ttl):
+            pass
+
+    def _pause(self, names: tuple[str, ...], ends: float) -> None:
+        if self._clock.monotonic() >= ends:
+            raise DeadlineExceeded(
+                f"sections above or below {_shown(names)} did not end in time; try again, or give it a longer timeout"
+            )
+        self._clock.sleep(_LOOKS)
+
+
+class _Others(NamedTuple):
+    """Who has a path above, and who has one below."""
+
+    above: list[Holder]
+    below: list[Holder]
+
+
+def _plain(names: tuple[str, ...]) -> str:
+    """Return the lease's name. Spellings that one catalog may take for the same name share a lease."""
+    return _PREFIX + format_path(map(fold, names))
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return format_path(names) or "the root"

@@ -1,0 +1,97 @@
+"""Find out whether something changed between two moments, without a lock.
+
+A :class:`Row` is what a compare-and-swap on one entity would compare: the scope versions of its ancestors, its id and
+its version. A :class:`Subtree` is what a section for reading rests on: an entity, its ancestors' places, and everything
+below it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.kinds.entity import Change
+from metastore.managers.reveal import entity_of
+from metastore.names import fold, parse_path
+from metastore.store import Store
+
+__all__ = ["Row", "Subtree", "Watch"]
+
+
+class Watch(Protocol):
+    """A state that was seen, and may have changed since."""
+
+    def changes(self) -> int:
+        """Return how many changes have committed since then; 0: none."""
+        ...
+
+
+class _Seen(NamedTuple):
+    """One row as it was seen, and the places above it: pairs of an id and a scope version."""
+
+    places: tuple[tuple[int, int], ...]
+    id: int | None
+    version: int
+
+
+class Row:
+    """One entity's row, and where it stands. A look is one round trip, and one more for each level that is missing."""
+
+    def __init__(self, store: Store, names: tuple[str, ...]) -> None:
+        self._store, self._names = store, names
+        self._seen = self._look(names)
+
+    def _look(self, names: tuple[str, ...]) -> _Seen:
+        for depth in range(len(names), 0, -1):
+            try:
+                there = entity_of(self._store._session, names[:depth], None)  # noqa: SLF001
+            except EntityNotFound:
+                continue
+            places = tuple((node.id, node.scope_version) for node in there.record.chain)
+            return _Seen(places, there.id, there.version) if depth == len(names) else _Seen(places, None, 0)
+        return _Seen((), None, 0)
+
+    def changes(self) -> int:
+        """Return how many versions the row has gained; at least 1 if it, or a place above it, is another now."""
+        now, before = self._look(self._names), self._seen
+        if now == before:
+            return 0
+        return max(1, now.version - before.version) if now.id == before.id else 1
+
+
+class Subtree:
+    """An entity with all that is below it, and the ways that lead to it.
+
+    It rests on the change feed: two round trips where nothing changed, else it reads what has changed in the whole
+    store since then. An alter of an ancestor changes nothing here; a rename, move, drop or restore of one does.
+    """
+
+    def __init__(self, store: Store, names: tuple[str, ...]) -> None:
+        self._store, self._names = store, tuple(map(fold, names))
+        self._position = store.position()
+
+    def changes(self) -> int:
+        """Return how many changes of it have committed. Raises DeadlineExceeded, HistoryGone."""
+        if self._store.position() == self._position:
+            return 0
+        return sum(map(self._touches, self._store.changes(after=self._position)))
+
+    def _touches(self, change: Change) -> bool:
+        return any(
+            self._is_below(names) or (change.action != "alter" and names == self._names[: len(names)])
+            for path in (change.path_before, change.path_after)
+            if (names := _folded(path)) is not None
+        )
+
+    def _is_below(self, names: tuple[str, ...]) -> bool:
+        return names[: len(self._names)] == self._names
+
+
+def _folded(path: str | None) -> tuple[str, ...] | None:
+    """Return a path's names, folded: catalogs that fold take both spellings for one name."""
+    if path is None:
+        return None
+    try:
+        return tuple(map(fold, parse_path(path)))
+    except InvalidArgument:  # a damaged row of the feed
+        return ()

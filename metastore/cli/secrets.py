@@ -1,0 +1,75 @@
+"""``secrets``: the keys of encrypted properties, and history without plain values."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from metastore.cli.context import Json
+from metastore.cli.output import console, write, write_json
+from metastore.secrets import keyring
+
+__all__ = ["register"]
+
+secrets = typer.Typer(no_args_is_help=True, help="Keys of encrypted properties.")
+
+
+@secrets.command("new-key")
+def new_key(json: Json = False) -> None:
+    """Print a new key for METASTORE_SECRET_KEY.
+
+    It is stored nowhere else: without it, encrypted properties are lost.
+    """
+    key = keyring.new_key()
+    if json:
+        write_json({"key": key})
+    else:
+        typer.echo(key)
+
+
+@secrets.command("rotate")
+def rotate(
+    ctx: typer.Context,
+    reencrypt: Annotated[
+        bool, typer.Option("--reencrypt", help="New data keys too; destroy those that nothing needs.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Wrap all data keys with the first key.
+
+    METASTORE_SECRET_KEY has the new key first, then the old one. Run it again after an error.
+    """
+    with ctx.obj.open() as store:
+        done = store.secrets.rotate(reencrypt=reencrypt)
+    if json:
+        write_json(dataclasses.asdict(done))
+        return
+    write(console(), f"{done.rewrapped} data keys wrapped again, {done.reencrypted} entities and rows encrypted again.")
+    if done.destroyed:
+        write(console(), f"Destroyed: data key {', '.join(map(str, done.destroyed))}.")
+    if done.needed:
+        keys = ", ".join(map(str, done.needed))
+        write(console(), f"Data key {keys} stays: something dropped or disabled needs it. Purge or enable it.")
+
+
+@secrets.command("scrub")
+def scrub(ctx: typer.Context, json: Json = False) -> None:
+    """Take declared secrets out of history.
+
+    Plain values are encrypted first. Backups and free pages keep what they have.
+    """
+    with ctx.obj.open() as store:
+        done = store.secrets.scrub()
+    if json:
+        write_json(dataclasses.asdict(done))
+        return
+    write(console(), f"{done.reencrypted} entities and rows encrypted, {done.redacted} rows of history redacted.")
+    if done.left:
+        write(console(), f"{done.left} entities and rows are dropped or disabled and stay plain. Purge or enable them.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.add_typer(secrets, name="secrets")

@@ -1,0 +1,95 @@
+"""Send hints that there are new changes, so that those that follow the feed need not wait for their next look.
+
+One thread of a process sends them for all its open stores, at most 100 a second each, after what was committed, and
+only while somebody follows. A commit does nothing for it: the thread looks whether operations have ended. It asks every
+three seconds whether somebody follows, if something has ended; a lost hint costs a follower one second.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import Final
+from weakref import WeakSet
+
+from metastore.clock import SYSTEM, Clock
+from metastore.metrics import Metrics
+from metastore.port.backend import Feed
+
+__all__ = ["Hints"]
+
+_NEXT: Final = 0.01
+"""How often it looks while somebody follows (seconds)."""
+_ASKS: Final = 3.0
+"""How often it asks whether somebody follows (seconds)."""
+_log = logging.getLogger("metastore")
+
+
+class Hints:
+    """The hints of one store, until it is closed, or nobody has it any more."""
+
+    def __init__(self, feed: Feed, metrics: Metrics, clock: Clock = SYSTEM) -> None:
+        self._feed, self._metrics, self._clock = feed, metrics, clock
+        self._ended, self._followed = metrics.ended_operations(), False
+        self._asks_at = clock.monotonic() + _ASKS
+        with _lock:
+            _open.add(self)
+        _begin()
+
+    def close(self) -> None:
+        """Send no more."""
+        with _lock:
+            _open.discard(self)
+
+    def look(self) -> float:
+        """Send a hint if one is due; return after how many seconds to look again."""
+        now, ended = self._clock.monotonic(), self._metrics.ended_operations()
+        due = now >= self._asks_at
+        if (self._followed and (due or ended != self._ended)) or (due and ended != self._ended):
+            self._ended, self._asks_at = ended, now + _ASKS
+            self._followed = self._sent()
+        return _NEXT if self._followed else max(_NEXT, self._asks_at - now, _ASKS / 3)
+
+    def _sent(self) -> bool:
+        try:
+            return self._feed.hint()
+        except Exception:  # noqa: BLE001  (the database is away, the store is closed: followers look by themselves)
+            _log.debug("no hint was sent", exc_info=True)
+            return False
+
+
+_lock = threading.Lock()
+_open: WeakSet[Hints] = WeakSet()
+_thread: threading.Thread | None = None
+
+
+def _begin() -> None:
+    global _thread  # noqa: PLW0603  (one thread of the process)
+    with _lock:
+        if _thread is None and _open:
+            _thread = threading.Thread(target=_send, name="metastore hints", daemon=True)
+            _thread.start()
+
+
+def _send() -> None:
+    global _thread  # noqa: PLW0603
+    while True:
+        with _lock:
+            stores = list(_open)
+            if not stores:
+                _thread = None
+                return
+        pause = min(store.look() for store in stores)
+        del stores  # a store that nobody has must not stay for the thread
+        SYSTEM.sleep(pause)
+
+
+def _in_child() -> None:
+    """Begin again: a forked child has the stores, and not the thread."""
+    global _lock, _thread
+    _lock, _thread = threading.Lock(), None
+    _begin()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,271 @@
+"""Encrypt what a catalog declares secret, before a call becomes a change.
+
+A write below a catalog guards the catalog's scope version, and whatever changes the catalog's settings counts it up. So
+what a process remembers of the settings costs no read, and holds until that version is another one: then the attempt
+raises :class:`Stale`, and the call begins again with the settings as they are now.
+
+An intent is announced with what the settings were. So a change that was announced before they changed may still be
+applied as it was given; ``verify`` reports it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
+from metastore.kinds.entity import Entity
+from metastore.kinds.families import families_of, parent_kind
+from metastore.kinds.kind import Kind
+from metastore.kinds.secret import Secret, sealed_parts
+from metastore.managers.target import Target
+from metastore.names import clean_text, parse_path
+from metastore.operation.hot import _Bounded
+from metastore.operation.request import Attempt, Proposal, View
+from metastore.operation.session import ManagerSession
+from metastore.port.backend import Backend, Reads
+from metastore.port.records import Lookup, Node, Record
+from metastore.retry.runner import Conflict
+from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
+from metastore.secrets.sealer import Sealed, Sealer
+
+__all__ = [
+    "NO_SEAL",
+    "Seal",
+    "Seals",
+    "Stale",
+    "declared",
+    "fresh_seal",
+    "seal_in_hand",
+    "seal_of_catalog",
+    "sealed_call",
+    "sets_properties",
+    "settings_of",
+    "settles",
+]
+
+T = TypeVar("T")
+_NOWHERE = Node(-1, "catalog", "", 0, True, False)
+"""A catalog that does not exist: no proposal guards it."""
+
+
+class Stale(Exception):
+    """A catalog's settings are not what the call was prepared with."""
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What one call encrypts: the settings of the catalog that it writes below, as they were at a scope version."""
+
+    sealer: Sealer | None
+    """None: of a view of the past, which writes nothing."""
+    catalog: Node | None
+    """None: it writes below no catalog that exists."""
+    declared: Declared
+    more: Mapping[str, str] = field(default_factory=dict)
+    """What a new catalog's properties get besides: the number of its data key."""
+
+    def value(self, key: object, value: Any) -> Any:
+        """Return a property's value as the call may write it. Raises InvalidArgument, SecretKeyMissing."""
+        if not isinstance(value, str) or isinstance(value, Sealed | Secret) or not isinstance(key, str):
+            return value
+        if sealed_parts(value) is not None:
+            raise InvalidArgument(f"the property {shown(key)} is given as a ciphertext; give the secret itself")
+        if not self.declared.covers(key) or not is_plain(value):
+            return value
+        assert self.sealer is not None
+        return self.sealer.seal(key, clean_text(value, f"the property {shown(key)}"), self.declared.key)
+
+    def properties(self, properties: Any) -> Any:
+        """Return properties as the call may write them."""
+        if not isinstance(properties, Mapping):
+            return properties
+        return {**{key: self.value(key, value) for key, value in properties.items()}, **self.more}
+
+    def changes(self, changes: Iterable[EntityChange]) -> tuple[EntityChange, ...]:
+        """Return changes as they are announced, compared and kept in history."""
+        return tuple([self._change(one) if isinstance(one, SetProperty) else one for one in changes])
+
+    def _change(self, one: SetProperty) -> SetProperty:
+        value, expected = self.value(one.key, one.value), self.value(one.key, one.expected)
+        return one if value is one.value and expected is one.expected else replace(one, value=value, expected=expected)
+
+    def redeclared(self, changes: tuple[EntityChange, ...]) -> tuple[Seal, tuple[EntityChange, ...]]:
+        """Return the seal of a change of the catalog itself, and the changes, with a data key for new settings."""
+        seal = self._after(changes)
+        new = bool(seal.declared.patterns) and not self.declared.patterns
+        if self.sealer is None or not new or any(isinstance(c, SetProperty) and c.key == KEY for c in changes):
+            return seal, changes
+        number = self.sealer.newest()
+        if number == seal.declared.key:
+            return seal, changes
+        changes = (*changes, SetProperty(KEY, str(number)))
+        return self._after(changes), changes
+
+    def _after(self, changes: Iterable[EntityChange]) -> Seal:
+        settings: dict[str, Any] = {PATTERNS: " ".join(self.declared.patterns) or None, KEY: str(self.declared.key)}
+        for one in changes:
+            if isinstance(one, SetProperty) and one.key in settings:
+                settings[one.key] = one.value
+            elif isinstance(one, RemoveProperty) and one.key in settings:
+                settings[one.key] = None if one.key == PATTERNS else "1"
+        return replace(self, declared=declared_in(settings))
+
+    def guarding(self, attempt: Attempt[T]) -> Attempt[T]:
+        """Return an attempt that proposes only what the catalog's settings at the commit allow."""
+        catalog = self.catalog
+        if catalog is None:
+            return attempt
+
+        def checked(view: View) -> Proposal[T] | T:
+            try:
+                decided = attempt(view)
+            except MetastoreError:
+                if not view.guessed and _outdated(view, catalog):
+                    raise Stale from None
+                raise
+            if not isinstance(decided, Proposal):
+                if isinstance(decided, Entity) and not view.guessed and not _at(decided, catalog):
+                    raise Stale
+                return decided
+            # a guard of an older scope version fails at the commit
+            if not any(g.id == catalog.id and g.scope_version <= catalog.scope_version for g in decided.guards):
+                if view.guessed:
+                    raise Conflict("ancestor", f"the catalog {catalog.name} has other settings, or is another one")
+                raise Stale
+            return decided
+
+        return checked
+
+
+NO_SEAL = Seal(None, None, NOTHING)
+
+
+def _at(entity: Entity, catalog: Node) -> bool:
+    """Whether a call that changes nothing found its entity below the catalog, which stands as it was read."""
+    chain = entity.record.chain
+    return any((node.id, node.scope_version) == (catalog.id, catalog.scope_version) for node in chain[1:2])
+
+
+def _outdated(view: View, catalog: Node) -> bool:
+    """Whether the catalog has changed since its settings were read: then an error may rest on old settings."""
+    (known,) = view.backend.by_id([catalog.id])
+    return known is not None and known.record.chain[-1].scope_version != catalog.scope_version
+
+
+class Seals:
+    """What a store remembers of catalogs' settings, and its data keys."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.sealer = Sealer(backend)
+        self._settings: _Bounded[tuple[Node, Declared]] = _Bounded()
+        self._ids: _Bounded[int] = _Bounded()
+
+    def seal(self, session: ManagerSession, kind: Kind, where: Target, *, fresh: bool = False) -> Seal:
+        """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly."""
+        reads: Reads = session.backend if session.declares else self._backend
+        fresh = fresh or session.declares
+        if isinstance(where, Entity):
+            return self._known(self._by_entity(reads, where, fresh), reads, fresh)
+        names = parse_path(where)
+        families = families_of(kind, len(names))
+        if families is None or len(families) < 2 or families[1] != "catalog":
+            return Seal(self.sealer, None, NOTHING)
+        known = None if fresh else self._ids.get(names[:2])
+        settings = None if known is None else self._settings.get(known)
+        if settings is not None:
+            return Seal(self.sealer, *settings)
+        (found,) = reads.resolve([Lookup(families[:2], names[:2])])
+        if found.record is None:
+            return Seal(self.sealer, _NOWHERE, NOTHING)
+        self._ids.set(names[:2], found.nodes[-1].id)
+        return self._note(found.record)
+
+    def _by_entity(self, reads: Reads, entity: Entity, fresh: bool) -> Node | None:
+        """Return the catalog that an entity in hand stands below, or is."""
+        chain = entity.record.chain
+        if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity of history does not know what stands above it
+            (known,) = reads.by_id([entity.id])
+            if known is None:
+                return _NOWHERE
+            chain = known.record.chain
+        return chain[1] if len(chain) > 1 and chain[1].kind == "catalog" else None
+
+    def _known(self, catalog: Node | None, reads: Reads, fresh: bool) -> Seal:
+        if catalog is None or catalog is _NOWHERE:
+            return Seal(self.sealer, catalog, NOTHING)
+        settings = None if fresh else self._settings.get(catalog.id)
+        if settings is not None and settings[0].scope_version >= catalog.scope_version:
+            return Seal(self.sealer, *settings)
+        (known,) = reads.by_id([catalog.id])
+        if known is None or known.record.chain[-1].kind != "catalog":
+            return Seal(self.sealer, _NOWHERE, NOTHING)
+        return self._note(known.record)
+
+    def _note(self, record: Record) -> Seal:
+        settings = settings_of(record)
+        self._settings.set(settings[0].id, settings)
+        return Seal(self.sealer, *settings)
+
+
+def settings_of(record: Record) -> tuple[Node, Declared]:
+    """Return where a catalog stands, and its settings."""
+    return record.chain[-1], declared_in(json.loads(record.doc)["properties"])
+
+
+def sets_properties(changes: Iterable[EntityChange]) -> bool:
+    """Whether one of the changes gives a property a value."""
+    return any(isinstance(one, SetProperty) for one in changes)
+
+
+def seal_of_catalog(session: ManagerSession, properties: object) -> Seal:
+    """Return what a new catalog encrypts, or one that is replaced: its own properties say so."""
+    if session.seals is None or not isinstance(properties, Mapping):
+        return NO_SEAL
+    sealer, settings = session.seals.sealer, declared_in(properties)
+    if settings.patterns and KEY not in properties and (number := sealer.newest()) != settings.key:
+        return Seal(sealer, None, settings._replace(key=number), {KEY: str(number)})
+    return Seal(sealer, None, settings)
+
+
+def fresh_seal(session: ManagerSession, kind: Kind, parent: Target | None) -> Seal:
+    """Return what new entities of ``kind`` below ``parent`` encrypt, from a read in this call."""
+    above = (
+        parent_kind(kind, len(parse_path(parent))) if parent is not None and not isinstance(parent, Entity) else kind
+    )
+    if session.seals is None or parent is None or above is None:
+        return NO_SEAL
+    return session.seals.seal(session, above, parent, fresh=True)
+
+
+def seal_in_hand(session: ManagerSession, catalog: Entity) -> Seal:
+    """Return what a call encrypts that guards a catalog as it is in hand."""
+    return NO_SEAL if session.seals is None else Seal(session.seals.sealer, *settings_of(catalog.record))
+
+
+def settles(changes: Iterable[EntityChange]) -> bool:
+    """Whether one of the changes of a catalog is of its settings."""
+    return any(isinstance(one, SetProperty | RemoveProperty) and one.key in (PATTERNS, KEY) for one in changes)
+
+
+def declared(session: ManagerSession) -> None:
+    """Note that a call made a catalog, or changed the settings of one."""
+    session.declares = session.in_transaction
+
+
+def sealed_call(session: ManagerSession, kind: Kind, where: Target, call: Callable[[Seal], T]) -> T:
+    """Make a call with what it encrypts, and again if the settings have changed meanwhile."""
+    seals, fresh = session.seals, False
+    if seals is None:
+        return call(NO_SEAL)
+    while True:
+        seal = seals.seal(session, kind, where, fresh=fresh)
+        try:
+            return call(seal)
+        except Stale:
+            fresh = True

@@ -1,0 +1,73 @@
+"""What a catalog's settings say of secrets: which properties are secret, and which data key encrypts them.
+
+Two properties of a catalog are these settings. ``metastore.secret-properties`` has the patterns of keys, between
+blanks: ``password *.token``; ``*`` is any text, ``?`` any character. ``metastore.secret-key`` is the number of the data
+key, which rotation sets. They hold for the catalog's own properties and for those of everything below it.
+
+Whatever changes them counts the catalog's scope version up. Each write below the catalog guards that version, so that
+no write that rests on old settings lands once the change has returned.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from metastore.errors import InvalidArgument
+from metastore.kinds.secret import PREFIX, REDACTED
+
+__all__ = ["KEY", "NOTHING", "PATTERNS", "Declared", "declared_in", "declares", "is_plain"]
+
+PATTERNS: Final = "metastore.secret-properties"
+"""The property of a catalog with the patterns of keys whose values are secret."""
+KEY: Final = "metastore.secret-key"
+"""The property of a catalog with the number of its data key."""
+_HIGHEST: Final = 999_999_999
+
+
+class Declared(NamedTuple):
+    """The settings of one catalog."""
+
+    patterns: tuple[str, ...]
+    key: int
+
+    def covers(self, name: str) -> bool:
+        """Whether the property with this key is secret. The settings themselves never are."""
+        expression = _expression(self.patterns)
+        return expression is not None and name not in (PATTERNS, KEY) and expression.fullmatch(name) is not None
+
+
+NOTHING: Final = Declared((), 1)
+"""No property is secret."""
+
+
+@lru_cache(256)
+def _expression(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
+    return re.compile("|".join(map(fnmatch.translate, patterns)), re.IGNORECASE) if patterns else None
+
+
+def declared_in(properties: Mapping[str, Any]) -> Declared:
+    """Return the settings among the properties of a catalog. Raises InvalidArgument for a key that is no number."""
+    patterns, number = properties.get(PATTERNS), properties.get(KEY, "1")
+    if patterns is None:
+        return NOTHING
+    if not isinstance(number, str) or not re.fullmatch("[0-9]{1,9}", number) or int(number) == 0:
+        raise InvalidArgument(f"the property {KEY} is the number of a data key, from 1 to {_HIGHEST}; rotation sets it")
+    return Declared(tuple(sorted(set(str(patterns).split()))), int(number))
+
+
+def declares(doc: str) -> tuple[Any, Any]:
+    """Return the settings in a catalog's document as they are stored, to compare them."""
+    if "metastore.secret-" not in doc:
+        return None, None
+    properties = json.loads(doc)["properties"]
+    return properties.get(PATTERNS), properties.get(KEY)
+
+
+def is_plain(value: object) -> bool:
+    """Whether a stored value is the secret itself: neither a reference, a sealed value, a handle nor redacted."""
+    return isinstance(value, str) and not value.startswith(PREFIX) and value != REDACTED

@@ -1,0 +1,141 @@
+"""Many relations and statistics at once, from and to data frames. The executors write straight into the store.
+
+Each task commits its rows in chunks. What is there already is left, so that a task that runs again changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everywhere in Spark)
+
+from metastore.errors import InvalidArgument
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC
+from metastore.kinds.statistic import STATISTIC
+from metastore.spark.source.source import register_source
+from metastore.store import open_store
+from metastore.transaction.transaction import Transaction
+
+__all__ = ["attach_many", "set_statistics", "statistics"]
+
+_CHUNK: Final = 500
+"""How many statistics one commit has at most."""
+_ROW: Final = ("target", "kind", "column", "value")
+Rows = Iterator[dict[str, Any]]
+
+
+def attach_many(
+    frame: DataFrame,
+    tag: str,
+    *,
+    url: str | None = None,
+    relation: str = "tags",
+    principal: str | None = None,
+) -> int:
+    """Attach a tag to what the rows name, from the executors; return how many attachments are new.
+
+    ``frame`` has ``target`` (a path), and if they are there ``kind`` (else a table), ``column`` (of the table) and
+    ``value``, all strings. ``relation``: ``tags``, or the name of a declared one. ``url`` is opened on the executors
+    (None: METASTORE_URL there). A task that fails is repeated by Spark; its new attachments then count once. Raises
+    InvalidArgument, and Spark's error for a row that the store refuses.
+    """
+    unknown = set(frame.columns) - set(_ROW)
+    if unknown or "target" not in frame.columns:
+        raise InvalidArgument(f"the columns are target, and kind, column and value; not {', '.join(frame.columns)}")
+
+    def write(rows: Rows) -> int:
+        with open_store(url, principal=principal) as store:
+            manager: Any = store.tags if relation == "tags" else store.relations(relation)
+            return int(manager.attach_many(tag, ({k: v for k, v in row.items() if v is not None} for row in rows)))
+
+    return _written(frame, write)
+
+
+def statistics(spark: SparkSession, *, url: str | None = None, at: str | None = None) -> DataFrame:
+    """Return all statistics as a data frame: ``path`` (STRING), ``partition`` (STRING), ``name``, ``json`` (STRING).
+
+    ``partition`` is NULL for what is of the whole entity. ``json`` is the value as JSON text: ``from_json`` and
+    ``get_json_object`` read it, ``set_statistics`` writes it. ``at``: a position or time (None: now).
+    """
+    register_source(spark)
+    reader = spark.read.format("metastore").option("table", "owned")
+    for name, value in (("url", url), ("at", at)):
+        reader = reader if value is None else reader.option(name, value)
+    rows = reader.load().where(F.col("kind").isin(STATISTIC.name, PARTITION_STATISTIC.name))
+    return rows.mapInArrow(_told, "path STRING, partition STRING, name STRING, json STRING")
+
+
+def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    names = ("path", "partition", "name", "json")
+    for batch in batches:
+        found = [one for row in batch.to_pylist() for one in _values(row)]
+        columns = [pa.array([row[n] for row in found], pa.string()) for n in range(len(names))]
+        yield pa.RecordBatch.from_arrays(columns, list(names))
+
+
+def _values(row: dict[str, Any]) -> Iterator[tuple[str, str | None, str, str]]:
+    values = json.loads(row["document"])["values"]
+    if row["kind"] == PARTITION_STATISTIC.name:
+        for name, value in values.items():
+            yield row["owner_path"], row["name"], name, json.dumps(value)
+    else:
+        is_custom = row["name"].startswith("custom-") and set(values) == {"value"}
+        yield row["owner_path"], None, row["name"], json.dumps(values["value"] if is_custom else values)
+
+
+def set_statistics(frame: DataFrame, *, url: str | None = None, principal: str | None = None) -> int:
+    """Set users' statistics, from the executors; return how many rows were applied.
+
+    ``frame`` has ``path`` and ``name`` (it begins with ``custom-``); ``value`` of any type that a statistic may have,
+    or ``json`` (STRING) with the value as JSON text; and if they are there ``kind`` (else a table) and ``partition``.
+    Other statistics stay. Raises InvalidArgument, and Spark's error for a row that the store refuses.
+    """
+    columns = set(frame.columns)
+    if not {"path", "name"} <= columns or len(columns & {"value", "json"}) != 1 or columns - _STATISTIC:
+        raise InvalidArgument(
+            f"the columns are path, name, value or json, and kind and partition; not {', '.join(frame.columns)}"
+        )
+    by_target = frame.repartition("path").sortWithinPartitions("path")
+
+    def write(rows: Rows) -> int:
+        done = 0
+        with open_store(url, principal=principal) as store:
+            while some := list(islice(rows, _CHUNK)):
+                store.run(lambda tx, some=some: _set_all(tx, some))  # type: ignore[misc]
+                done += len(some)
+        return done
+
+    return _written(by_target, write)
+
+
+_STATISTIC: Final = frozenset({"path", "name", "value", "json", "kind", "partition"})
+
+
+def _set_all(tx: Transaction, rows: list[dict[str, Any]]) -> None:
+    def target(row: dict[str, Any]) -> tuple[str, str, str]:
+        return row["path"], row.get("kind") or "table", row.get("partition") or ""
+
+    for (path, kind, partition), some in groupby(sorted(rows, key=target), target):
+        values = {row["name"]: json.loads(row["json"]) if "json" in row else _plain(row["value"]) for row in some}
+        tx.statistics.set(path, values, partition=partition or None, kind=kind)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as the store takes it: Arrow shows a map as a list of pairs."""
+    is_map = isinstance(value, list) and value and all(isinstance(one, tuple) for one in value)
+    return dict(value) if is_map else value
+
+
+def _written(frame: DataFrame, write: Callable[[Rows], int]) -> int:
+    """Let the executors write the rows of each partition; return the sum of what they return."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in batch.to_pylist())
+        yield pa.RecordBatch.from_arrays([pa.array([write(rows)], pa.int64())], ["written"])
+
+    return sum(row.written for row in frame.mapInArrow(task, "written LONG").collect())

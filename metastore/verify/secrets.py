@@ -1,0 +1,78 @@
+"""Check that nothing that a catalog declares secret is plain text now. History is not looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument
+from metastore.port.commit import ROOT_ID
+from metastore.port.snapshot import TableSnapshot
+from metastore.secrets.declared import Declared, declared_in, is_plain
+from metastore.verify.violations import Places, Violation
+
+__all__ = ["check_secrets"]
+
+_HOW = "it is plain text, and the catalog declares it secret; run: metastore secrets scrub"
+
+
+def check_secrets(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
+    """Yield a violation for each property that is declared secret and holds the secret itself."""
+    catalogs = [row_id for row_id, one in places.containers.items() if one.kind == "catalog"]
+    declared = dict(_declared(snapshot, catalogs)) if catalogs else {}
+    if not declared:
+        return
+    stands = {row[0]: (row[1], row[2]) for row in snapshot.rows("guard", ("id", "parent_id", "name"), ("id",))}
+    for row_id, doc in snapshot.rows("entity", ("id", "doc"), ("id",)):
+        yield from _plain(row_id, row_id, doc, None, stands, declared, places)
+    for row_id, owner_id, name, doc in snapshot.rows("owned", ("id", "owner_id", "name", "doc"), ("id",)):
+        yield from _plain(row_id, owner_id, doc, name, stands, declared, places)
+
+
+def _declared(snapshot: TableSnapshot, catalogs: list[int]) -> Iterator[tuple[int, Declared]]:
+    for row_id, doc in snapshot.rows("entity", ("id", "doc"), ("id",), sorted(catalogs)):
+        properties = _properties(doc)
+        try:
+            found = declared_in(properties)
+        except InvalidArgument:
+            continue  # every write below the catalog says so
+        if found.patterns:
+            yield row_id, found
+
+
+def _properties(doc: Any) -> dict[str, Any]:
+    try:
+        properties = json.loads(doc)["properties"]
+    except (ValueError, TypeError, LookupError):
+        return {}  # another check reports it
+    return properties if isinstance(properties, dict) else {}
+
+
+def _plain(
+    row_id: int,
+    entity_id: int,
+    doc: Any,
+    name: str | None,
+    stands: dict[int, tuple[int, str]],
+    declared: dict[int, Declared],
+    places: Places,
+) -> Iterator[Violation]:
+    if isinstance(doc, str) and '"properties":{}' in doc:
+        return
+    above, found = entity_id, None
+    for _ in stands:
+        if above in declared:
+            found = declared[above]
+            break
+        if above == ROOT_ID or above not in stands:
+            break
+        above = stands[above][0]
+    if found is None:
+        return
+    parent_id, own = stands.get(entity_id, (ROOT_ID, ""))
+    path = places.path(parent_id, own) if name is None else f"{places.path(parent_id, own)}.{name}"
+    for key, value in _properties(doc).items():
+        if found.covers(key) and is_plain(value):
+            yield Violation(17, row_id, path, f"the property {shown(key)}: {_HOW}")

@@ -1,0 +1,1 @@
+"""Measure the past, the feed, and Spark on the catalog."""

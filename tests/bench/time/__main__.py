@@ -1,0 +1,61 @@
+"""Measure the past, the feed and Spark on the catalog: ``python -m tests.bench.time``.
+
+What is compared takes turns, and each value is the median of its turns: a ratio holds on a machine that does other work
+too. ``--full`` has the sizes that the names of the figures say; without it the large ones are five to twenty times
+smaller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from rich.console import Console
+
+from tests.bench.core.setting import Setting
+from tests.bench.figures import Bar, Figures, reported
+from tests.bench.time import feed, past
+
+BARS = {
+    "as_of_load_vs_load": Bar("<=", 1.5),
+    "as_of_list_1000_vs_list": Bar("<=", 2.5),
+    "as_of_list_in_10m_history_vs_100k": Bar("<=", 1.5),
+    "diff_100_in_1m_vs_in_10k": Bar("<=", 2.5),
+    "diff_rows_per_s": reported,
+    "follow_latency_p99_ms": Bar("<=", 50),
+    "feed_rows_per_s": Bar(">=", 50_000),
+    "as_of_load_ms": reported,
+    "as_of_load_by_id_ms": reported,
+    "as_of_list_1000_ms": reported,
+    "diff_100_ms": reported,
+    "follow_latency_p50_ms": reported,
+}
+PARTS = ("past", "feed")
+
+
+def main() -> int:
+    """Print the table, write build/bench/time.json. Missed bars are reported; only a crash fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.time", description=__doc__)
+    parser.add_argument(
+        "--full", action="store_true", help="10,000,000 rows of history, 1,000,000 entities: half an hour"
+    )
+    parser.add_argument("--only", choices=PARTS, action="append", help="measure this part; the others' figures stay")
+    given = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    setting = Setting(Figures("time", BARS), console, not given.full)
+    began = time.monotonic()
+    parts = given.only or PARTS
+    with setting.closing:
+        if "past" in parts:
+            past.measure(setting, full=given.full)
+        if "feed" in parts:
+            feed.measure(setting)
+    setting.figures.show(console)
+    path = setting.figures.write(keep=given.only is not None)
+    console.print(f"{path}; {time.monotonic() - began:.0f} s", highlight=False)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,182 @@
+"""The lock tree of one process, and what its shadow records."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import metastore as ms
+from metastore import bridge
+from metastore.bridge.tree import Tree
+from metastore.clock import SYSTEM
+
+SHORT, LONG = 0.05, 30.0
+HEAD = ["Conflicts", "Retries", "Saved s"]
+
+
+def _free(tree: Tree, names: tuple[str, ...], mode: bridge.Mode) -> bool:
+    """Whether another thread gets the lock at once."""
+    got: list[bool] = []
+
+    def ask() -> None:
+        try:
+            with tree.locked(names, mode, SHORT):
+                got.append(True)
+        except ms.DeadlineExceeded:
+            got.append(False)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return got[0]
+
+
+def test_who_keeps_whom_out() -> None:
+    tree = Tree(SYSTEM)
+    with tree.locked(("a", "b"), "write", LONG):
+        assert not _free(tree, ("a", "b"), "read")
+        assert not _free(tree, ("a", "b", "c"), "read")
+        assert not _free(tree, ("a",), "write")
+        assert not _free(tree, (), "write")
+        assert _free(tree, ("a",), "read")
+        assert _free(tree, ("a", "other"), "write")
+    with tree.locked(("a", "b"), "read", LONG):
+        assert _free(tree, ("a", "b"), "read")
+        assert _free(tree, ("a", "b", "c"), "write")
+        assert not _free(tree, ("a", "b"), "write")
+    assert _free(tree, (), "write")
+
+
+def test_a_thread_takes_its_lock_again() -> None:
+    tree = Tree(SYSTEM)
+    with tree.locked(("a",), "write", LONG):
+        with tree.locked(("a",), "write", LONG), tree.locked(("a", "b"), "write", LONG):
+            assert not _free(tree, ("a",), "read")
+        with tree.locked(("a",), "read", LONG):
+            pass
+        assert not _free(tree, ("a",), "read")
+    with (
+        tree.locked(("a",), "read", LONG),
+        pytest.raises(ms.InvalidArgument, match="reads a and asks to write it"),
+        tree.locked(("a",), "write", LONG),
+    ):
+        pass
+    with (
+        tree.locked(("a", "b"), "read", LONG),
+        pytest.raises(ms.InvalidArgument, match="reads the root and asks to write it"),
+        tree.locked((), "write", LONG),
+    ):
+        pass
+
+
+def test_nothing_is_left() -> None:
+    tree = Tree(SYSTEM)
+    with tree.locked(("a", "b"), "write", LONG):
+        assert not _free(tree, ("a", "b", "c"), "write")
+    assert tree._nodes == {}
+
+
+def test_a_writer_is_not_overtaken_for_ever() -> None:
+    """Readers that come one after another let a waiting writer go first."""
+    tree, done = Tree(SYSTEM), threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            with tree.locked(("a",), "read", LONG):
+                pass
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for _ in range(20):
+        with tree.locked(("a",), "write", LONG):
+            pass
+    done.set()
+    for reader in readers:
+        reader.join()
+
+
+def _beside(
+    store: ms.Store, first: Callable[[bridge.Section], object], second: Callable[[bridge.Bridge], object]
+) -> bridge.Report:
+    """Run ``second`` while a section that does ``first`` has the schema's lock; return the report."""
+    tree = bridge.install(store, "shadow")
+    inside, asked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with bridge.tree_lock("m.c.s", "write", site="first", stage="lock") as section:
+            inside.set()
+            assert asked.wait(30)
+            while tree._tree._nodes["m", "c", "s"].users < 2:
+                pass
+            first(section)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert inside.wait(30)
+    asked.set()
+    second(tree)
+    thread.join()
+    bridge.install()
+    return tree.report()
+
+
+@pytest.fixture
+def filled(store: ms.Store) -> ms.Store:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    store.schemas.create("m.c.s")
+    store.tables.create("m.c.s.t")
+    return store
+
+
+def _second(tree: bridge.Bridge, mode: bridge.Mode, changes: str | None = None) -> None:
+    with tree.tree_lock("m.c.s", mode, changes=changes, site="second"):
+        pass
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("first", "mode", "changes", "lost_to"),
+    [
+        ("create u", "write", "m.c.s.other", 0),
+        ("create u", "write", "m.c.s.u", 1),
+        ("alter t twice", "write", "m.c.s.t", 2),
+        ("alter t twice", "write", "m.c.s.other", 0),
+        ("alter t twice", "read", None, 2),
+        ("rename s", "write", "m.c.s.t", 1),
+        ("nothing", "read", None, 0),
+    ],
+)
+def test_what_a_compare_and_swap_would_have_lost_to(
+    filled: ms.Store, first: str, mode: bridge.Mode, changes: str | None, lost_to: int
+) -> None:
+    tables = filled.tables
+    does: dict[str, Callable[[bridge.Section], object]] = {
+        "create u": lambda _: tables.create("m.c.s.u"),
+        "alter t twice": lambda _: [tables.alter("m.c.s.t", ms.SetProperty("k", str(n))) for n in range(2)],
+        "rename s": lambda _: filled.schemas.rename("m.c.s", "r"),
+        "nothing": lambda _: None,
+    }
+    (site,) = _beside(filled, does[first], lambda tree: _second(tree, mode, changes)).sites
+    assert (site.where, site.mode, site.sections) == ("second", mode, 1)
+    assert (site.conflicts, site.retries) == (int(lost_to > 0), lost_to)
+    assert site.wait_saved == (0.0 if lost_to else site.wait)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_the_report_names_the_call(filled: ms.Store) -> None:
+    tree = bridge.Bridge(filled, "shadow")
+    with tree.tree_lock("m.c.s.t", "write"):
+        pass
+    tree.do_with_tree_lock("m.c.s", "read", lambda _: None)
+    report = tree.report()
+    assert {site.where.split(":")[0] for site in report.sites} == {"test_tree.py"}
+    assert {site.where.split()[-1] for site in report.sites} == {"test_the_report_names_the_call"}
+    head, *lines = str(report).splitlines()
+    assert re.split(r"  +", head.strip()) == ["Call site", "Mode", "Sections", "Waited", "Wait s", "Longest s", *HEAD]
+    assert len(lines) == 2
+    assert len({len(line) for line in (head, *lines)}) == 1

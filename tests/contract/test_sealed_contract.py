@@ -1,0 +1,338 @@
+"""Encrypted properties: nobody reads the secret but ``reveal``, and only with the key."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore import Store
+from metastore.kinds.entity import Entity
+from metastore.managers.sealing import Seals
+from metastore.secrets.keyring import VARIABLE, new_key
+from tests.contract.authorized import prepare
+from tests.contract.ground import dump
+
+PATTERNS = "metastore.secret-properties"
+SECRETS = [f"plain-secret-{n}" for n in range(12)]
+CIPHERTEXT = re.compile(r"secret:sealed:\d+:[A-Za-z0-9_-]{22,}")
+FIRST, SECOND = new_key(), new_key()
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, FIRST)
+
+
+@pytest.fixture
+def table(store: Store) -> Entity:
+    """Give a table below a catalog that declares secrets."""
+    store.metalakes.create("m")
+    properties = {PATTERNS: "password *.token", "password": SECRETS[0], "user": "ada"}
+    store.catalogs.create("m.c", type="relational", properties=properties)
+    return store.tables.create("m.c.s.t", parents=True, properties={"a.token": SECRETS[1], "owner": "ada"})
+
+
+def forgetting(store: Store) -> Seals:
+    """Let the store forget what it knows, as another process never knew it."""
+    session = store._session
+    store.secrets._session.seals = session.seals = Seals(session.backend)
+    return session.seals
+
+
+def test_load_shows_a_handle_and_reveal_the_secret(store: Store, table: Entity) -> None:
+    shown = store.tables.load("m.c.s.t").properties
+    assert isinstance(shown["a.token"], ms.Secret)
+    assert re.fullmatch(r"sealed:1:[0-9a-f]{16}", shown["a.token"])
+    assert shown["owner"] == "ada"
+    assert not isinstance(shown["owner"], ms.Secret)
+    assert store.reveal("m.c.s.t", "a.token") == SECRETS[1]
+    assert store.reveal(table, "a.token") == SECRETS[1]
+    assert store.reveal("m.c", "password") == SECRETS[0]
+    with pytest.raises(ms.InvalidArgument, match="no secret"):
+        store.reveal("m.c.s.t", "owner")
+
+
+def test_the_secret_is_nowhere(store: Store, table: Entity, caplog: pytest.LogCaptureFixture) -> None:
+    """Every way to write a property, then every way to read."""
+    caplog.set_level(logging.DEBUG)
+    altered = store.tables.alter(table, ms.SetProperty("a.token", SECRETS[2], expected=SECRETS[1]))
+    rows = [{"name": f"b{n}", "properties": {"password": SECRETS[3]}} for n in range(3)]
+    store.tables.create_many("m.c.s", rows)
+    store.partitions.create("m.c.s.t", "p", values={"a": "b"}, properties={"password": SECRETS[4]})
+    row = store.partitions.row("q", {"a": "c"}, {"password": SECRETS[5]})
+    store.partitions.put_many("m.c.s.t", [row])
+    store.models.create("m.c.s.m")
+    store.models.add_version("m.c.s.m", uris={"a": "b"}, properties={"password": SECRETS[6]})
+    store.models.alter_version("m.c.s.m", 1, ms.SetProperty("password", SECRETS[7]))
+    store.schemas.create("m.c.s.deep", properties={"password": SECRETS[8]}, operation_id=ms.new_operation_id())
+    store.tables.create("m.c.s.t", properties={"a.token": SECRETS[9]}, if_exists="replace")
+    with store.transaction() as tx:
+        tx.tables.alter("m.c.s.t", ms.SetProperty("x.token", SECRETS[10]))
+        tx.catalogs.create("m.new", type="relational", properties={PATTERNS: "pin"})
+        tx.schemas.create("m.new.s", properties={"pin": SECRETS[11]})
+    errors = []
+    wrong: tuple[Callable[[], Any], ...] = (
+        lambda: store.tables.alter("m.c.s.t", ms.SetProperty("a.token", SECRETS[0], expected=SECRETS[2])),
+        lambda: store.tables.create("m.c.s.t", properties={"a.token": SECRETS[0]}),
+        lambda: store.tables.create("m.c.none.t", properties={"a.token": SECRETS[0]}),
+        lambda: store.tables.alter("m.c.s.t", ms.SetProperty("a.token", SECRETS[0]), ms.DropColumn(("no",))),
+    )
+    for call in wrong:
+        with pytest.raises(ms.MetastoreError) as raised:
+            call()
+        errors.append(json.dumps(raised.value.to_dict()) + repr(raised.value))
+    assert store.reveal("m.c.s.t", "x.token") == SECRETS[10]
+    assert store.reveal("m.new.s", "pin") == SECRETS[11]
+    plain, whole = BytesIO(), BytesIO()
+    store.export_to(plain)
+    store.export_to(whole, history=True)
+    read = [
+        *[json.dumps(one.to_dict()) + repr(one) for one in store.changes()],
+        *[json.dumps(one.to_dict()) + repr(one.changes) for one in store.tables.history("m.c.s.t")],
+        *[json.dumps(one.to_dict()) for one in store.find("m")],
+        *[json.dumps(one.to_dict()) for one in store.partitions.list("m.c.s.t")],
+        *[json.dumps(one.to_dict()) for one in store.models.versions("m.c.s.m")],
+        *[json.dumps(one.to_dict()) for one in store.diff(next(iter(store.changes())).position)],
+        plain.getvalue().decode(),
+        whole.getvalue().decode(),
+        repr(altered) + repr(altered.properties),
+        *errors,
+        caplog.text,
+    ]
+    for text in (*read, repr(dump(store._session.backend))):
+        assert not any(secret in text for secret in SECRETS)
+    for text in read:
+        assert not CIPHERTEXT.search(text)
+    assert CIPHERTEXT.search(repr(dump(store._session.backend)))
+    assert store.verify() == []
+
+
+def test_equal_values_are_equal_and_expected_compares_them(store: Store, table: Entity) -> None:
+    same = store.tables.alter("m.c.s.t", ms.SetProperty("a.token", SECRETS[1]))
+    assert same.version == table.version
+    handle = same.properties["a.token"]
+    other = store.tables.alter("m.c.s.t", ms.SetProperty("a.token", "b", expected=handle))
+    assert store.reveal(other, "a.token") == "b"
+    with pytest.raises(ms.VersionConflict) as raised:
+        store.tables.alter("m.c.s.t", ms.SetProperty("a.token", "c", expected=SECRETS[1]))
+    assert raised.value.found == f"secret:{other.properties['a.token']}"
+    # under another name it is another ciphertext
+    two = store.tables.alter("m.c.s.t", ms.SetProperty("b.token", "b"))
+    assert two.properties["b.token"] != two.properties["a.token"]
+
+
+def test_a_handle_that_is_written_back_stands_for_the_value(store: Store, table: Entity) -> None:
+    given = store.tables.load("m.c.s.t").to_dict()["properties"]
+    store.tables.create("m.c.s.t", properties=given, if_exists="replace")
+    store.tables.alter("m.c.s.t", ms.SetProperty("a.token", given["a.token"]), ms.SetProperty("owner", "eve"))
+    assert store.reveal("m.c.s.t", "a.token") == SECRETS[1]
+    copy = store.tables.create("m.c.s.copy", properties=given)
+    with pytest.raises(ms.SecretDamaged, match="not in this database"):
+        store.reveal(copy, "a.token")
+
+
+def test_a_ciphertext_is_no_value(store: Store, table: Entity) -> None:
+    """Who has a copy of the database and not the key cannot let the store decrypt it elsewhere."""
+    stolen = json.loads(table.record.doc)["properties"]["a.token"]
+    for write in (
+        lambda: store.tables.create("m.c.s.mine", properties={"a.token": stolen}),
+        lambda: store.tables.alter("m.c.s.t", ms.SetProperty("b.token", stolen)),
+        lambda: store.metalakes.alter("m", ms.SetProperty("a.token", stolen)),
+        lambda: store.tables.create_many("m.c.s", [{"name": "mine", "properties": {"a.token": stolen}}]),
+    ):
+        with pytest.raises(ms.InvalidArgument, match="ciphertext"):
+            write()
+
+
+def test_a_new_declaration_holds_for_those_who_remember_the_old_one(store: Store, table: Entity) -> None:
+    stays = store.tables.load("m.c.s.t")
+    seals = store._session.seals
+    assert seals is not None
+    store.tables.alter(stays, ms.SetProperty("color", "red"))  # now the settings are remembered
+    remembered = dict(seals._settings._values)
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password *.token pin"))
+    seals._settings._values.update(remembered)  # as another process would remember them
+    store.tables.alter(stays, ms.SetProperty("pin", SECRETS[2]))
+    seals._settings._values.update(remembered)
+    store.tables.alter("m.c.s.t", ms.SetProperty("a.pin", "x"), ms.SetProperty("pin", SECRETS[3], expected=SECRETS[2]))
+    seals._settings._values.update(remembered)
+    store.tables.create("m.c.s.t2", properties={"pin": SECRETS[4]})
+    seals._settings._values.update(remembered)
+    store.partitions.create("m.c.s.t", "p", values={"a": "b"}, properties={"pin": SECRETS[5]})
+    seals._settings._values.update(remembered)
+    store.tables.create_many("m.c.s", [{"name": "t3", "properties": {"pin": SECRETS[6]}}])
+    seals._settings._values.update(remembered)
+    with store.transaction() as tx:
+        tx.tables.create("m.c.s.t4", properties={"pin": SECRETS[7]})
+    seals._settings._values.update(remembered)
+    with pytest.raises(ms.VersionConflict) as raised:
+        store.tables.alter("m.c.s.t", ms.SetProperty("pin", "y", expected=SECRETS[8]))
+    assert SECRETS[8] not in json.dumps(raised.value.to_dict())
+    assert store.reveal("m.c.s.t", "pin") == SECRETS[3]
+    assert not any(secret in repr(dump(store._session.backend)) for secret in SECRETS)
+    assert store.verify() == []
+
+
+def test_the_scope_version_is_what_keeps_old_settings_out(
+    store: Store, table: Entity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: without the count, a process with old settings writes plain text."""
+    monkeypatch.setattr("metastore.managers.create.counting_up", lambda proposal, _: proposal)
+    seals = store._session.seals
+    assert seals is not None
+    store.tables.alter("m.c.s.t", ms.SetProperty("color", "red"))
+    remembered = dict(seals._settings._values)
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "pin"))
+    seals._settings._values.update(remembered)
+    store.tables.alter("m.c.s.t", ms.SetProperty("pin", SECRETS[2]))
+    (found,) = store.verify()
+    assert (found.invariant, found.path) == (17, "m.c.s.t")
+    assert SECRETS[2] not in found.message
+
+
+def test_a_user_needs_the_right_to_reveal(store: Store) -> None:
+    lake = prepare(store)
+    store.catalogs.alter("lake.sales", ms.SetProperty(PATTERNS, "password"))
+    store.tables.alter(lake.orders, ms.SetProperty("password", SECRETS[0]))
+    ann = store.as_user("ann@corp")
+    lake.reader()
+    assert isinstance(ann.tables.load(lake.orders).properties["password"], ms.Secret)
+    with pytest.raises(ms.PermissionDenied, match="use_secret"):
+        ann.reveal("lake.sales.eu.orders", "password", kind="table")
+    for refused in (ann.secrets.rotate, ann.secrets.scrub):
+        with pytest.raises(ms.PermissionDenied):
+            refused()
+    lake.role("revealer", ("use_secret", "table", "lake.sales.eu.orders"))
+    lake.role("writer", ("modify_table", "table", "lake.sales.eu.orders"))
+    assert ann.reveal("lake.sales.eu.orders", "password", kind="table") == SECRETS[0]
+    ann.tables.alter("lake.sales.eu.orders", ms.SetProperty("password", SECRETS[1]))
+    assert store.reveal("lake.sales.eu.orders", "password", kind="table") == SECRETS[1]
+    assert not any(secret in repr(dump(store._session.backend)) for secret in SECRETS)
+
+
+def test_errors_of_keys_say_what_to_do(store: Store, table: Entity, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dump(store._session.backend)
+    for key, cls, match in (
+        ("", ms.SecretKeyMissing, VARIABLE),
+        ("abc", ms.SecretKeyWrong, "64 bytes"),
+        (SECOND, ms.SecretKeyWrong, "add the key"),
+    ):
+        monkeypatch.setenv(VARIABLE, key)
+        forgetting(store)
+        for call in (
+            lambda: store.reveal("m.c.s.t", "a.token"),
+            lambda: store.tables.alter("m.c.s.t", ms.SetProperty("a.token", SECRETS[2])),
+            lambda: store.tables.create("m.c.s.t2", properties={"password": SECRETS[2]}),
+        ):
+            with pytest.raises(cls, match=match) as raised:
+                call()
+            assert not any(text in str(raised.value) for text in (FIRST, SECOND, *SECRETS))
+        assert store.tables.load("m.c.s.t").properties["owner"] == "ada"  # all else works without a key
+    assert dump(store._session.backend) == before
+    store.tables.alter("m.c.s.t", ms.SetProperty("owner", "eve"))
+
+
+def test_a_damaged_ciphertext_is_told(store: Store, table: Entity) -> None:
+    seals = store._session.seals
+    assert seals is not None
+    value = json.loads(table.record.doc)["properties"]["a.token"]
+    damaged = value[:-8] + ("AAAAAAAA" if value[-8:] != "AAAAAAAA" else "BBBBBBBB")
+    for name, text in (("a.token", damaged), ("other", value)):  # under another name it does not open either
+        with pytest.raises(ms.SecretDamaged, match="set the property again"):
+            seals.sealer.open(name, text, "the property")
+    row = store._session.backend.secret_keys.rows()[0]
+    store._session.backend.secret_keys.rewrap(row, "AAAA" + (row.wrapped or "")[4:], row.wrapper)
+    forgetting(store)
+    with pytest.raises(ms.SecretDamaged, match="restore the table"):
+        store.reveal("m.c.s.t", "a.token")
+
+
+def test_rotation_wraps_and_encrypts_again(store: Store, table: Entity, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.partitions.create("m.c.s.t", "p", values={"a": "b"}, properties={"password": SECRETS[4]})
+    store.models.create("m.c.s.m")
+    store.models.add_version("m.c.s.m", uris={"a": "b"}, properties={"password": SECRETS[6]})
+    gone = store.tables.create("m.c.s.gone", properties={"password": SECRETS[5]})
+    store.tables.drop(gone)
+    monkeypatch.setenv(VARIABLE, f"{SECOND} {FIRST}")
+    assert store.secrets.rotate().rewrapped == 1
+    assert store.secrets.rotate().rewrapped == 0
+    monkeypatch.setenv(VARIABLE, SECOND)
+    forgetting(store)
+    assert store.reveal("m.c.s.t", "a.token") == SECRETS[1]
+    done = store.secrets.rotate(reencrypt=True)
+    assert (done.reencrypted, done.destroyed, done.needed) == (4, (), (1,))  # what is dropped can be restored
+    assert store.reveal(store.tables.restore("m.c.s.gone"), "password") == SECRETS[5]
+    store.secrets.rotate(reencrypt=True)
+    store.secrets.rotate(reencrypt=True)
+    assert len(keys_left(store)) == 1  # nothing needs the others
+    forgetting(store)
+    assert store.reveal("m.c.s.t", "a.token") == SECRETS[1]
+    assert store.reveal("m.c.s.gone", "password") == SECRETS[5]
+    assert store.reveal("m.c", "password") == SECRETS[0]
+    old = store.tables.load("m.c.s.t", version=1)
+    assert re.fullmatch(r"sealed:1:[0-9a-f]{16}", old.properties["a.token"])
+    assert store.verify() == []
+    new = store.catalogs.create("m.d", type="relational", properties={PATTERNS: "pin", "pin": SECRETS[9]})
+    assert store.reveal(new, "pin") == SECRETS[9]
+
+
+def keys_left(store: Store) -> list[Any]:
+    """Return the data keys that were not destroyed."""
+    return [row for row in store._session.backend.secret_keys.rows() if row.wrapped is not None]
+
+
+def test_scrub_takes_plain_values_out_of_history(store: Store) -> None:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational", properties={"password": SECRETS[0]})
+    table = store.tables.create("m.c.s.t", parents=True, properties={"password": SECRETS[1], "user": "ada"})
+    store.tables.alter(table, ms.SetProperty("password", SECRETS[2], expected=SECRETS[1]))
+    wrong = ms.SetProperty("password", SECRETS[3], expected=SECRETS[4])
+    with pytest.raises(ms.VersionConflict):
+        store.tables.alter(table, wrong, operation_id=ms.new_operation_id())
+    store.partitions.create("m.c.s.t", "p", values={"a": "b"}, properties={"password": SECRETS[5]})
+    dropped = store.tables.create("m.c.s.gone", properties={"password": SECRETS[6]})
+    store.tables.drop(dropped)
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password"))
+    reported = sorted(v.path or "" for v in store.verify() if v.invariant == 17)
+    assert reported == ["m.c", "m.c.s.gone", "m.c.s.t", "m.c.s.t.p"]
+    done = store.secrets.scrub()
+    assert (done.reencrypted, done.left) == (3, 1)
+    text = repr(dump(store._session.backend))
+    assert [n for n, secret in enumerate(SECRETS) if secret in text] == [6]
+    assert store.reveal("m.c.s.t", "password") == SECRETS[2]
+    assert [v.path for v in store.verify()] == ["m.c.s.gone"]
+    assert [v.entity.properties["user"] for v in store.tables.history("m.c.s.t") if v.entity] == ["ada"] * 3
+    store.tables.purge(dropped)
+    assert store.secrets.scrub().left == 0
+    assert not any(secret in repr(dump(store._session.backend)) for secret in SECRETS)
+    assert store.secrets.scrub().redacted == 0
+    assert store.verify() == []
+
+
+def test_an_import_leaves_marked_handles(store: Store, table: Entity) -> None:
+    file = BytesIO()
+    store.export_to(file)
+    store.catalogs.drop("m.c", cascade=True)
+    file.seek(0)
+    store.import_from(file, if_exists="return")
+    assert isinstance(store.tables.load("m.c.s.t").properties["a.token"], ms.Secret)
+    with pytest.raises(ms.SecretDamaged, match="set the property again"):
+        store.reveal("m.c.s.t", "a.token")
+    store.tables.alter("m.c.s.t", ms.SetProperty("a.token", SECRETS[1]))
+    file.seek(0)
+    store.import_from(file, if_exists="replace")  # what is encrypted here stays
+    assert store.reveal("m.c.s.t", "a.token") == SECRETS[1]
+
+
+def test_references_stay_references(store: Store, table: Entity, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", SECRETS[2])
+    store.tables.alter("m.c.s.t", ms.SetProperty("a.token", ms.secret("env:A_TOKEN")))
+    assert store.tables.load("m.c.s.t").properties["a.token"] == "env:A_TOKEN"
+    assert store.reveal("m.c.s.t", "a.token") == SECRETS[2]

@@ -1,0 +1,208 @@
+"""Each call of a user's view does what the table in docs/governance.md says: it obeys the rules, or is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore import Store
+from metastore.kinds.entity import Entity
+from metastore.managers.page import Listed, write_token
+from tests.contract.authorized import Lake, prepare
+from tests.docs.examples import ROOT
+
+HIDDEN = "lake.hr.people.salaries"
+
+
+@pytest.fixture
+def lake(store: Store) -> Lake:
+    """Give the lake, in which ann reads sales, and something hidden has everything that an object can have."""
+    made = prepare(store)
+    made.reader()
+    store.tags.create("lake.secret")
+    store.tags.attach(made.salaries, "lake.secret")
+    store.owners.set(made.salaries, ("lake", "bob@corp"))
+    store.partitions.create(made.salaries, "p=1", values={})
+    store.statistics.set(made.salaries, {"custom-rows": 5})
+    store.tables.alter(made.salaries, ms.SetComment("hidden"))
+    return made
+
+
+@pytest.fixture
+def ann(lake: Lake) -> Store:
+    """Give the store as ann may use it."""
+    return lake.store.as_user("ann@corp")
+
+
+def _table() -> dict[str, str]:
+    """Return what the table says of each public name of a store."""
+    text = (ROOT / "docs" / "governance.md").read_text(encoding="utf-8")
+    lines = text[text.index("| calls | for a user |") :].split("\n\n")[0].splitlines()[2:]
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    return {name: says for names, says in cells for name in re.findall(r"`(\w+)`", names)}
+
+
+def test_the_table_has_every_call() -> None:
+    with ms.open("memory://") as store:
+        assert set(_table()) == {name for name in dir(store) if not name.startswith("_")}
+
+
+REFUSED: dict[str, list[Callable[[Store], Any]]] = {
+    "as_user": [lambda s: s.as_user("bob@corp")],
+    "import_from": [lambda s: s.import_from(BytesIO())],
+    "gc": [lambda s: s.gc()],
+    "verify": [lambda s: s.verify()],
+    "stats": [lambda s: s.stats()],
+    "leases": [
+        lambda s: s.leases.acquire("x"),
+        lambda s: s.leases.break_("x"),
+        lambda s: s.leases.holder("x"),
+        lambda s: s.leases.close(),
+        lambda s: s.leases.staging,
+        lambda s: s.bind(deadline=1.0).leases.acquire("x"),
+    ],
+    "at": [lambda s: s.at(datetime.now(UTC))],
+    "position": [lambda s: s.position()],
+    "diff": [lambda s: s.diff("x")],
+    "revert": [lambda s: s.revert("lake.sales", to="x"), lambda s: s.revert("lake", to="x", dry_run=True)],
+    "pin": [lambda s: s.pin("x")],
+    "pins": [lambda s: s.pins()],
+    "unpin": [lambda s: s.unpin("x")],
+    "consumers": [lambda s: s.consumers.list(), lambda s: s.consumers.get("x"), lambda s: s.consumers.drop("x")],
+}
+
+
+def test_what_is_refused_is_in_the_table() -> None:
+    assert {name for name, says in _table().items() if says.startswith("refused")} == set(REFUSED)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused(ann: Store, name: str) -> None:
+    for call in REFUSED[name]:
+        with pytest.raises((ms.PermissionDenied, ms.InvalidArgument)):
+            call(ann)
+
+
+def _shows_nothing(call: Callable[..., Any], *arguments: Any, **options: Any) -> bool:
+    """Whether a call shows nothing of what it names."""
+    try:
+        found = call(*arguments, **options)
+        return not (list(found) if isinstance(found, Iterator) else found)
+    except ms.EntityNotFound as error:
+        return "hidden" not in str(error) and "salaries" not in str(error.missing or "")
+
+
+def test_rows_relations_and_searches_show_nothing_hidden(lake: Lake, ann: Store) -> None:
+    for target in (HIDDEN, lake.salaries):
+        kind = {} if isinstance(target, Entity) else {"kind": "table"}
+        rows = (ann.partitions.list, ann.partitions.names, ann.tables.history, ann.tables.load, ann.tables.drop)
+        assert [_shows_nothing(call, target) for call in rows] == [True] * 5
+        about = (ann.statistics.of, ann.tags.on, ann.owners.of)
+        assert [_shows_nothing(call, target, **kind) for call in about] == [True] * 3
+        assert _shows_nothing(ann.tables.load, target, version=1)
+    assert _shows_nothing(ann.tags.targets, "lake.secret")
+    assert _shows_nothing(ann.owners.owned_by, ("lake", "bob@corp"))
+    assert not list(ann.find(name="salar*"))
+    assert not list(ann.find(kind="user", name="bob*"))
+    with pytest.raises(ms.EntityNotFound):
+        list(ann.find("lake.hr"))
+
+
+def test_the_feed_shows_nothing_hidden(lake: Lake, ann: Store) -> None:
+    paths = {change.path_after for change in ann.changes()} | {c.path_after for c in ann.changes_page(size=500).items}
+    assert "lake.sales.eu.orders" in paths
+    assert not [path for path in paths if path and ("hr" in path or "bob" in path or "secret" in path)]
+    assert not list(ann.changes(under=lake.hr, timeout=0.01))
+
+
+def test_a_token_with_another_id_shows_nothing_more(lake: Lake, ann: Store) -> None:
+    """A client can make tokens: the epoch that signs them is in every position."""
+    epoch = lake.store._session.epoch()
+    history = write_token(Listed("history", "table"), epoch, lake.salaries.id, [0])
+    assert _shows_nothing(lambda: ann.tables.history_page("lake.sales.eu.nothing", token=history).items)
+    schema = lake.store.schemas.load("lake.hr.people")
+    children = write_token(Listed("children", "table"), epoch, schema.id, ["", 0])
+    assert _shows_nothing(lambda: ann.tables.page("lake.sales.nothing", token=children).items)
+
+
+def test_a_lease_of_the_service_serves_a_user(lake: Lake, ann: Store) -> None:
+    with lake.store.leases.acquire("job") as lease:
+        lake.role("writer", ("modify_table", "schema", "lake.sales.eu"))
+        assert ann.tables.alter("lake.sales.eu.orders", ms.SetComment("x"), lease=lease).comment == "x"
+    with pytest.raises(ms.LeaseLost):
+        ann.tables.alter("lake.sales.eu.orders", ms.SetComment("y"), lease=lease)
+    assert lake.store.verify() == []
+
+
+def test_figures_of_the_process_name_nothing(lake: Lake, ann: Store) -> None:
+    ann.ping()
+    with pytest.raises(ms.EntityNotFound):
+        ann.tables.load(HIDDEN)
+    assert "salaries" not in f"{ann.counters}{ann.metrics()}{ann.cache.stats()}"
+    ann.close()
+    assert lake.store.tables.exists(HIDDEN)
+
+
+def test_a_user_asks_about_itself(lake: Lake, ann: Store) -> None:
+    assert ann.allowed("ann@corp", "select_table", lake.orders)
+    with pytest.raises(ms.PermissionDenied):
+        ann.allowed("bob@corp", "select_table", lake.orders)
+    with pytest.raises(ms.EntityNotFound):
+        ann.allowed("ann@corp", "select_table", lake.salaries)
+
+
+def test_a_transaction_and_its_caught_errors(lake: Lake, ann: Store) -> None:
+    with ann.transaction() as tx:
+        with pytest.raises(ms.EntityNotFound):
+            tx.tables.load(HIDDEN)
+        with pytest.raises(ms.EntityNotFound):
+            tx.tables.alter(lake.salaries, ms.SetComment("x"))
+        with pytest.raises(ms.PermissionDenied):
+            tx.tables.alter(lake.orders, ms.SetComment("x"))
+        assert not tx.tables.drop(lake.salaries)
+        assert tx.tables.load(lake.orders).comment is None
+    assert lake.store.tables.load(HIDDEN).comment == "hidden"
+
+    def after_an_error(tx: Any) -> int:
+        with pytest.raises(ms.PermissionDenied):
+            tx.tables.create("lake.sales.eu.mine")
+        return len(list(tx.tables.list("lake.sales.eu")))
+
+    assert ann.run(after_an_error) == 2
+
+
+def test_a_transaction_lists_and_takes_names_beside_hidden_ones(lake: Lake, ann: Store) -> None:
+    lake.role("maker", *[(f"create_{what}", "catalog", "lake.sales") for what in ("table", "schema")])
+    lake.role("not all", ("select_table", "table", "lake.sales.eu.refunds"), deny=True)
+
+    def both(tx: Any) -> list[str]:
+        with pytest.raises(ms.EntityAlreadyExists):
+            tx.tables.create("lake.sales.eu.refunds")
+        tx.tables.create("lake.sales.us.mine", parents=True)
+        assert [table.name for table in tx.tables.list("lake.sales.us")] == ["mine"]
+        with pytest.raises(ms.EntityNotFound):
+            tx.tables.load("lake.sales.eu.refunds")
+        assert list(tx.catalogs.names("lake")) == ["sales"]
+        return [*tx.tables.names("lake.sales.eu"), *[table.name for table in tx.tables.list("lake.sales.eu")]]
+
+    assert ann.run(both) == ["orders", "orders"]
+    assert ann.tables.exists("lake.sales.us.mine")
+    assert lake.store.verify() == []
+
+
+def test_a_conflict_names_nothing_hidden(lake: Lake, ann: Store) -> None:
+    with pytest.raises(ms.VersionConflict) as caught, ann.transaction() as tx:  # noqa: PT012
+        tx.tables.exists(HIDDEN)
+        lake.store.tables.alter(HIDDEN, ms.SetComment("new"), principal="bob@corp")
+    assert "salaries" not in str(caught.value)
+    assert "bob" not in str(caught.value)
+    with pytest.raises(ms.VersionConflict) as caught, ann.transaction() as tx:  # noqa: PT012
+        tx.tables.load("lake.sales.eu.orders")
+        lake.store.tables.alter("lake.sales.eu.orders", ms.SetComment("new"), principal="bob@corp")
+    assert "orders was expected at version 1 and is at version 2 by bob@corp" in str(caught.value)

@@ -1,0 +1,137 @@
+"""Tags, owners and other relations of the past: compared with what the store showed at that time."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore import Store
+from metastore.errors import EntityNotFound, HistoryGone, MetastoreError
+from metastore.managers.all import Managers
+
+PATHS = ("m.c.s", "m.c.s.a", "m.c.s.b", "m.c.z", "m.c.z.a")
+TAGS = ("m.red", "m.blue")
+
+
+def kind_of(path: str) -> str:
+    """Return what stands at a path."""
+    return ("metalake", "catalog", "schema", "table")[path.count(".")]
+
+
+def shown(managers: Managers) -> dict[tuple[Any, ...], Any]:
+    """Return all that relations show, in both directions."""
+    found: dict[tuple[Any, ...], Any] = {}
+    for path in PATHS:
+        for inherited in (False, True):
+            found["on", path, inherited] = asked(
+                lambda p=path, i=inherited: managers.tags.on(p, kind=kind_of(p), inherited=i)
+            )
+        found["owner", path] = asked(lambda p=path: managers.owners.of(p, kind=kind_of(p)))
+        if kind_of(path) == "table":
+            found["column", path] = asked(lambda p=path: managers.tags.on(p, kind="table", column="id"))
+    for tag in TAGS:
+        found["targets", tag] = asked(lambda t=tag: list(managers.tags.targets(t)))
+        found["1", tag] = asked(lambda t=tag: list(managers.tags.targets(t, value="1")))
+    return found
+
+
+def asked(question: Any) -> Any:
+    """Return the answer; the error's name where the object is not there."""
+    try:
+        return question()
+    except EntityNotFound:
+        return "not found"
+
+
+def change(store: Store, choose: random.Random) -> None:
+    """Change something about relations, or about what is at their ends."""
+    path, tag = choose.choice(PATHS), choose.choice(TAGS)
+    table = choose.choice([p for p in PATHS if kind_of(p) == "table"])
+    value = choose.choice([None, "1", "2"])
+    choices: list[Any] = [
+        lambda: store.tags.attach(path, tag, value=value, kind=kind_of(path)),
+        lambda: store.tags.attach(path, tag, value=value, kind=kind_of(path)),
+        lambda: store.tags.attach(table, tag, column="id", kind="table"),
+        lambda: store.tags.detach(path, tag, kind=kind_of(path)),
+        lambda: store.owners.set(path, choose.choice(["m.ann", "m.bob"]), kind=kind_of(path)),
+        lambda: store.tables.drop(table),
+        lambda: store.tables.restore(table),
+        lambda: store.tables.create(table, columns=[ms.Column("id", "long")]),
+        lambda: store.tables.rename("m.c.s.a", "b"),
+        lambda: store.tables.alter(table, ms.DropColumn("id")),
+        lambda: store.schemas.drop("m.c.s", cascade=True),
+        lambda: store.schemas.restore("m.c.s"),
+        lambda: store.schemas.rename("m.c.s", "z"),
+        lambda: store.schemas.create("m.c.s"),
+        lambda: store.tags.drop(tag),
+        lambda: store.tags.restore(tag),
+    ]
+    choose.choices(choices, [4, 4, 3, 1, 3, 1, 3, 3, 1, 1, 1, 3, 1, 2, 1, 3])[0]()
+
+
+def history(store: Store, seed: int, steps: int) -> dict[str, Any]:
+    """Make a random history; return what relations show at the position after each change."""
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    for schema in ("m.c.s", "m.c.z"):
+        store.tables.create(f"{schema}.a", parents=True, columns=[ms.Column("id", "long")])
+    for tag in TAGS:
+        store.tags.create(tag)
+    for user in ("m.ann", "m.bob"):
+        store.users.create(user)
+    choose, found = random.Random(seed), {store.position(): shown(store)}
+    for _ in range(steps):
+        try:
+            change(store, choose)
+        except MetastoreError:
+            continue
+        found[store.position()] = shown(store)
+    return found
+
+
+def test_every_position_shows_the_relations_of_then(store: Store) -> None:
+    found = history(store, 1, 80)
+    assert len(found) > 25
+    for key, least in ((("on", "m.c.s.a", True), 6), (("column", "m.c.s.a"), 5), (("targets", "m.red"), 8)):
+        assert len({str(then[key]) for then in found.values()}) >= least
+    for position, then in found.items():
+        assert shown(store.at(position)) == then
+    assert store.verify() == []
+
+
+def test_pins_keep_relations_from_gc(store: Store) -> None:
+    found = history(store, 2, 60)
+    pinned = random.Random(3).sample(sorted(found), 4)
+    for position in pinned:
+        store.pin(position, at=position)
+    now = shown(store)
+    for _ in range(2):
+        store.gc(retention=timedelta(0), keep_versions=1)
+        assert shown(store) == shown(store.at(store.position())) == now
+        for position in pinned:
+            assert plain(shown(store.at(position))) == plain(found[position])
+    with pytest.raises(HistoryGone):
+        store.at(next(p for p in sorted(found) if p not in pinned))
+    assert store.verify() == []
+
+
+def test_what_went_with_the_other_end_leaves_nothing_behind(store: Store) -> None:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    store.tables.create("m.c.s.t", parents=True)
+    store.tags.create("m.red")
+    store.tags.attach("m.c.s.t", "m.red", kind="table")
+    store.tags.drop("m.red")
+    for _ in range(3):
+        store.gc(retention=timedelta(0), keep_versions=1)
+    assert not any(change.kind == "tag_on" for change in store.changes())
+    assert store.verify() == []
+
+
+def plain(found: dict[tuple[Any, ...], Any]) -> dict[tuple[Any, ...], Any]:
+    """Return what is shown without who made each relation, and when: gc may have removed its first step."""
+    return {key: str(value) if key[0] == "owner" else value for key, value in found.items()}

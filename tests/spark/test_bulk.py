@@ -1,0 +1,90 @@
+"""Tags and statistics are written from the executors, and a task that runs again changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import metastore as ms
+from metastore.spark import attach_many, register_source, set_statistics, statistics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+TABLES = 40
+
+
+@pytest.fixture
+def lake(url: str) -> str:
+    """Give the URL of a database with tables, a tag and a partition."""
+    with ms.open(url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        schema = store.schemas.create("m.c.s")
+        rows = [{"name": f"t{n}", "columns": [ms.Column("a", "int")]} for n in range(TABLES)]
+        store.tables.create_many(schema, rows)
+        store.tags.create("m.pii", allowed_values=("high", "low"))
+        store.partitions.create("m.c.s.t0", "p", values={"a": "1"})
+    return url
+
+
+def test_tags_are_attached_from_the_executors(spark: SparkSession, lake: str, tmp_path: Path) -> None:
+    rows: list[Any] = [(f"m.c.s.t{n}", "a" if n % 2 else None, "high") for n in range(TABLES)]
+    frame = spark.createDataFrame(rows, "target STRING, column STRING, value STRING").repartition(4)
+    failed = tmp_path / "failed"
+
+    def fail_once(batches: Any) -> Any:
+        """Fail one task after it has passed its rows on, as a machine that is lost."""
+        yield from batches
+        if not failed.exists():
+            failed.touch()
+
+    assert attach_many(frame.mapInArrow(fail_once, frame.schema), "m.pii", url=lake) == TABLES
+    assert attach_many(frame, "m.pii", url=lake) == 0  # the whole job again
+    with ms.open(lake) as store:
+        there = {(one.target_path, one.column, one.value) for one in store.tags.targets("m.pii")}
+        assert there == {(path, None if column is None else column, value) for path, column, value in rows}
+        assert store.verify() == []
+    with pytest.raises(ms.InvalidArgument, match="the columns are"):
+        attach_many(frame.withColumnRenamed("target", "table"), "m.pii", url=lake)
+
+
+def test_statistics_go_to_data_frames_and_back(spark: SparkSession, lake: str) -> None:
+    rows = [(f"m.c.s.t{n}", "custom-rows", n) for n in range(TABLES)]
+    frame = spark.createDataFrame(rows, "path STRING, name STRING, value LONG")
+    assert set_statistics(frame, url=lake) == TABLES
+    typed = [("m.c.s.t1", "custom-list", "[1, 2]", None), ("m.c.s.t0", "custom-map", '{"a": 1.5}', "p")]
+    more = spark.createDataFrame(typed, "path STRING, name STRING, json STRING, partition STRING")
+    assert set_statistics(more, url=lake) == len(typed)
+    read = statistics(spark, url=lake)
+    found = {(row.path, row.partition, row.name): json.loads(row.json) for row in read.collect()}
+    assert len(found) == TABLES + 2
+    assert found["m.c.s.t7", None, "custom-rows"] == 7
+    assert found["m.c.s.t1", None, "custom-list"] == [1, 2]
+    assert found["m.c.s.t0", "p", "custom-map"] == {"a": 1.5}
+    with ms.open(lake) as store:
+        before = store.position()
+    assert set_statistics(read, url=lake) == TABLES + 2  # what is equal is not written
+    with ms.open(lake) as store:
+        assert store.position() == before
+        assert store.statistics.of("m.c.s.t1") == {"custom-rows": 1, "custom-list": [1, 2]}
+
+
+def test_the_source_shows_no_secret(spark: SparkSession, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from metastore.secrets.keyring import VARIABLE, new_key
+
+    monkeypatch.setenv(VARIABLE, new_key())
+    with ms.open(lake) as store:
+        store.catalogs.alter("m.c", ms.SetProperty("metastore.secret-properties", "password"))
+        store.tables.alter("m.c.s.t3", ms.SetProperty("password", "plain-secret"))
+        stored = json.loads(store.tables.load("m.c.s.t3").record.doc)["properties"]["password"]
+    register_source(spark)
+    for table in ("entities", "owned", "versions", "changes"):
+        shown = spark.read.format("metastore").option("url", lake).option("table", table).load().collect()
+        assert "plain-secret" not in repr(shown)
+        assert stored not in repr(shown)
+        assert table == "owned" or "secret:sealed:1:" in repr(shown)
