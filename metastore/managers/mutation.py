@@ -36,6 +36,8 @@ class Mutation(Generic[T]):
     merge: Merge | None = None
     exclusive: bool = True
     """It bumps the entity's scope version."""
+    read_first: bool = False
+    """It is announced only after an attempt that read."""
     owned_rows: bool = False
     """It writes rows that the entity owns, beside the entity."""
 
@@ -60,6 +62,7 @@ class Mutation(Generic[T]):
             arguments=all_arguments,
             merge=self.merge,
             exclusive=self.exclusive,
+            read_first=self.read_first,
             where=self._where(kind),
         )
         return perform(session, request, call)

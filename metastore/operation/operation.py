@@ -330,7 +330,8 @@ class Operation(Generic[T]):
         if reaction is Reaction.ANNOUNCE and updated is not None:
             if conflict.found is not None and not self._guessed:
                 self._session.metrics.overtaken(conflict.found - updated.version)
-            self._intent.announce(updated.id)
+            if not (self._guessed and self._request.read_first):
+                self._intent.announce(updated.id)
         if reaction is Reaction.MARK:
             self._mark.put(updated.id if updated is not None and cause != "busy" else _waits_at(commit))
         if reaction is Reaction.HELP:
