@@ -20,6 +20,7 @@ from metastore.kinds.kind import Kind, OwnedKind
 from metastore.kinds.metalake import METALAKE
 from metastore.kinds.model.kind import MODEL
 from metastore.kinds.model.version import MODEL_VERSION
+from metastore.kinds.origin import ORIGIN
 from metastore.kinds.partition import PARTITION
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.policy import POLICY
@@ -43,7 +44,7 @@ KINDS: dict[str, Kind] = {
     )
 }
 OWNED_KINDS: dict[str, OwnedKind] = {
-    kind.name: kind for kind in (PARTITION, PARTITION_STATISTIC, STATISTIC, MODEL_VERSION, SOURCE, CRAWL, DROP)
+    kind.name: kind for kind in (PARTITION, PARTITION_STATISTIC, STATISTIC, MODEL_VERSION, SOURCE, CRAWL, DROP, ORIGIN)
 }
 
 
