@@ -35,6 +35,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
 from metastore.operation.authorized import authorized
+from metastore.operation.dropping import pending_name
 from metastore.operation.intent import Intent, help_others
 from metastore.operation.keys import began
 from metastore.operation.marks import OwnMark
@@ -354,6 +355,7 @@ class Operation(Generic[T]):
             raise self._call.refused()
         if reaction is Reaction.LOOK:
             self._row.is_known(cause)
+        self._check_name(cause, commit)
         self._line_up(reaction, commit)
         if reaction is Reaction.STEP_ASIDE:
             raise self._mark.step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
@@ -369,6 +371,11 @@ class Operation(Generic[T]):
             self._overlook = not all(helped)
         entity_id, expected = (conflict.id, None) if updated is None else (updated.id, updated.version)
         raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
+
+    def _check_name(self, cause: str, commit: Commit) -> None:
+        """Raise DropPending if the name seemed to be free when it was looked for, and is that of a drop in steps."""
+        if cause == "name" and not self._guessed and (pending := pending_name(self._backend, commit)) is not None:
+            raise pending
 
     def _line_up(self, reaction: Reaction, commit: Commit) -> None:
         """Wait in line; or leave it, for an operation with a mark."""

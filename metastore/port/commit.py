@@ -22,6 +22,7 @@ from uuid import UUID
 __all__ = [
     "CLAIMABLE",
     "DROPPED",
+    "DROPPING",
     "FORMAT",
     "LIVE",
     "PENDING",
@@ -63,8 +64,11 @@ __all__ = [
 ROOT_ID = 0
 """The id of the root's guard row, the parent of all metalakes."""
 
-LIVE, DROPPED, PURGING = 0, 1, 2
-"""The states of a guard row. What is purging can not be restored and is deleted by gc."""
+LIVE, DROPPED, PURGING, DROPPING = 0, 1, 2, 3
+"""The states of a guard row. What is purging can not be restored and is deleted by gc.
+
+What is dropping is being dropped in steps: it is not live, and no path leads to it, but it keeps its name, and its
+parent is not empty. It becomes live again, or purging."""
 
 PENDING = "pending"
 """The action of an operation that is written down and not decided yet: an intent."""

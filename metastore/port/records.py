@@ -100,6 +100,8 @@ class Known(NamedTuple):
     """Whether the entity and all its ancestors are live."""
     doomed: bool
     """Whether the entity or an ancestor is purging: gc may be deleting it at this moment."""
+    dropping: bool = False
+    """Whether the entity or an ancestor is being dropped in steps."""
 
 
 class Child(NamedTuple):

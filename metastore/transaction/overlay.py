@@ -23,6 +23,7 @@ from metastore.names import fold
 from metastore.port.backend import Backend, Guards, Reads
 from metastore.port.commit import (
     DROPPED,
+    DROPPING,
     LIVE,
     PURGING,
     ROOT_ID,
@@ -313,7 +314,9 @@ class Overlay(Reads):
             record, state = self._records[entity_id]
             self._reads.entities[entity_id] = record.version
         states = [state, *[self._state(n.id) for n in chain]]
-        return Known(record._replace(chain=chain), state, all(s == LIVE for s in states), PURGING in states)
+        return Known(
+            record._replace(chain=chain), state, all(s == LIVE for s in states), PURGING in states, DROPPING in states
+        )
 
     def _state(self, entity_id: int) -> int:
         draft = self._drafts.get(entity_id)

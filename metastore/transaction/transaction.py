@@ -20,6 +20,7 @@ from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, 
 from metastore.governance.seen import Seen
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
+from metastore.operation.dropping import pending_name
 from metastore.operation.marks import OwnMark
 from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
@@ -228,6 +229,8 @@ class Transaction(Managers):
             raise conflict
         if cause == "lease":
             raise self._call.refused()
+        if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
+            raise pending  # to run it again is of no use
         self.refused = True
         if self._line is not None:
             self.queues = self._line.lost(commit, cause, self._overlay.addresses())

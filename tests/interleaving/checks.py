@@ -97,7 +97,7 @@ class Checks:
         outcome = outcome_of(lambda: store.tables.alter(table, ms.SetProperty("swept", "1"), operation_id=made_now))
         (known,) = backend.by_id([table.id])
         alive = known is not None and known.live
-        if outcome.error not in (None, "EntityNotFound") or (outcome.error is None) != alive:
+        if outcome.error not in (None, "EntityNotFound", "DropPending") or (outcome.error is None) != alive:
             return f"a later alter gets {outcome.error}"
         if problem := self._left_behind(backend._tables, table.id if alive else None, pause):
             return f"{problem} after a later alter"

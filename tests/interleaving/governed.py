@@ -44,6 +44,7 @@ def _alter(key: str) -> Op:
 ATTACH = _op("attach", lambda s: bool(s.tags.attach(T, "lake.pii", value="x", kind="table")))
 ATTACH_NONE = _op("attach without a value", lambda s: bool(s.tags.attach(T, "lake.pii", kind="table")))
 DETACH = _op("detach", lambda s: s.tags.detach(T, "lake.pii", kind="table", value=None))
+DETACH_ALL = _op("detach all values", lambda s: s.tags.detach(T, "lake.pii", kind="table"))
 TAGS = _op("tags", lambda s: tuple([(tag.name, tag.value) for tag in s.tags.on(T, kind="table")]))
 DROP_TAG = _op("drop the tag", lambda s: s.tags.drop("lake.pii"))
 RESTORE_TAG = _op("restore the tag", lambda s: bool(s.tags.restore("lake.pii")))
@@ -63,6 +64,7 @@ _NAMED: tuple[tuple[str, tuple[tuple[Op, ...], ...]], ...] = (
     ("attach, attach", ((ATTACH,), (ATTACH_NONE,))),
     ("attach twice", ((ATTACH_NONE,), (ATTACH_NONE,))),
     ("attach, detach", ((ATTACH,), (ATTACH_NONE, DETACH))),
+    ("attach, detach of all values", ((ATTACH,), (ATTACH_NONE, DETACH_ALL), (TAGS,))),
     ("attach, drop of the tag", ((ATTACH,), (DROP_TAG,))),
     ("attach, drop and restore of the tag", ((ATTACH,), (DROP_TAG, RESTORE_TAG))),
     ("attach, drop and restore of the table", ((ATTACH,), (DROP, RESTORE))),
@@ -79,7 +81,7 @@ _NAMED: tuple[tuple[str, tuple[tuple[Op, ...], ...]], ...] = (
     ("alter as ann, another owner", ((_alter("a"),), (OWN_ANN, OWN_BOB))),
     ("load as ann, revoke", ((LOAD_ANN, LOAD_ANN), (REVOKE,))),
     ("alter as ann, alter", ((_alter("a"),), (B,))),
-    ("alter as ann, alter and revoke", ((_alter("a"),), (B, REVOKE))),
-    ("alter as ann, alter, revoke", ((_alter("b"),), (A,), (REVOKE,))),
+    ("alter as ann, two alters and revoke", ((_alter("c"),), (A, B, REVOKE))),
+    ("alter as ann, two alters, revoke", ((_alter("c"),), (A, B), (REVOKE,))),
 )
 GOVERNED: tuple[Program, ...] = tuple([Program(name, processes, setup=_lake) for name, processes in _NAMED])

@@ -10,6 +10,7 @@ from typing import Any
 import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.clock import Clock
+from metastore.managers.pending import PendingDrop
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.oracle import OracleClock
@@ -207,6 +208,23 @@ LOAD_PROD = Op("load what the alias means", lambda h: h.store.models.load_versio
 ALTER_MODEL = Op("alter the model", lambda h: bool(h.store.models.alter(M, ms.SetComment("c"))))
 RENAME_MODEL = Op("rename the model", lambda h: bool(h.store.models.rename(M, "n")))
 
+
+def _dropping(store: Store) -> Mapping[str, Any]:
+    """Announce the drop of the table in steps."""
+    return {"drop": store.tables.begin_drop(T)._drop}
+
+
+def _step(name: str, step: Callable[[PendingDrop], object]) -> Op:
+    """Take a step of the drop that was announced, with its token, as the process that has it in hand does."""
+    return Op(name, lambda h: step(PendingDrop(h.store._session, h.given["drop"], held=True)))
+
+
+BEGIN_DROP = Op("begin a drop", lambda h: bool(h.store.tables.begin_drop(T)))
+START_DROP = _step("start", lambda pending: pending.started())
+ROLL_BACK = _step("roll back", lambda pending: pending.roll_back())
+FINISH = _step("finish", lambda pending: pending.finish())
+DROP_PARENT = Op("drop the schema", lambda h: h.store.schemas.drop(S))
+
 A, B, C = by_path("a"), by_path("b"), by_path("c")
 A_HOT, B_HOT, C_HOT = by_path("a", hot=True), by_path("b", hot=True), by_path("c", hot=True)
 D_HOT = by_path("d", hot=True)
@@ -287,6 +305,15 @@ PROGRAMS: tuple[Program, ...] = (
         "hot alter, deadline, two in a row", ((impatient("a", hot=True),), (B_HOT, C_HOT)), jumps=(2.0,), full=True
     ),
     Program("a lost commit, deadline", ((impatient("a"),), (B,)), jumps=(2.0,), lose=(0,), losable=("commit",)),
+    Program("begin a drop, create", ((BEGIN_DROP,), (RECREATE,)), lose=(0,), crash=(0,)),
+    Program("begin a drop, load", ((BEGIN_DROP,), (LOAD,))),
+    Program("begin a drop, hot alter", ((BEGIN_DROP,), (A_HOT,)), lose=(0,)),
+    Program("begin a drop, drop of the parent", ((BEGIN_DROP,), (DROP_PARENT,))),
+    Program("begin a drop, twice", ((BEGIN_DROP,), (BEGIN_DROP,)), lose=(0,)),
+    Program("roll back, start", ((ROLL_BACK,), (START_DROP,)), setup=_dropping, lose=(0, 1)),
+    Program("roll back, finish", ((ROLL_BACK,), (FINISH,)), setup=_dropping, lose=(0, 1)),
+    Program("start and finish, roll back", ((START_DROP, FINISH), (ROLL_BACK,)), setup=_dropping),
+    Program("roll back, create", ((ROLL_BACK,), (RECREATE,)), setup=_dropping),
     Program("gc, replay", ((with_id("first"),), (GC,)), setup=_two, after=100.0, collected=True),
 )
 

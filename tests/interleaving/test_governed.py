@@ -69,7 +69,7 @@ PLANTED: dict[str, Callable[[], Program]] = {
     "an end that is not guarded": lambda: replace(_named("attach, drop of the tag"), wrap=_Unguarded),
     "a user's owner that is not guarded": lambda: replace(_named("owner, drop of the user"), wrap=_Unguarded),
     "evidence that is not guarded": lambda: replace(_named("alter as ann, revoke"), broken=_unguarded),
-    "evidence that a helper ignores": lambda: replace(_named("alter as ann, alter, revoke"), broken=_heedless),
+    "evidence that a helper ignores": lambda: replace(_named("alter as ann, two alters and revoke"), broken=_heedless),
 }
 
 

@@ -8,6 +8,7 @@ from metastore.backends.postgres import parameters
 from metastore.backends.postgres.fragments import (
     ALL_GUARDED,
     DURABLE,
+    GENERATION,
     GUARDED,
     NO_LEASES,
     NOTED,
@@ -46,7 +47,8 @@ altered AS (
 -- History, change event and result; the position is drawn from the row that was altered, after the last lock.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}{lease.column})
-  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
+  SELECT {GENERATION},
+    %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
     %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text,
     own.parent_id, own.name, own.fold, own.state{lease.value}

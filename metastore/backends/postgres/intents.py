@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from metastore.backends.postgres.fragments import (
     ALL_GUARDED,
     DURABLE,
+    GENERATION,
     GUARDED,
     LAPSED,
     NOW,
@@ -215,7 +216,7 @@ go AS MATERIALIZED (
 -- What becomes of each intent, in the order in which they apply. The positions are drawn here, after the last lock, and
 -- only for those that change something: each is one step of the entity's history.
 wanted AS MATERIALIZED (
-  SELECT w.*, go.at, CASE WHEN w.action = 'alter' THEN nextval('change_seq') END AS seq
+  SELECT w.*, go.at, CASE WHEN w.action = 'alter' THEN nextval('change_seq') END AS seq, {GENERATION} AS generation
   FROM go{{after_first}}, unnest(%(r_ids)s::uuid[], %(r_actions)s::text[], %(r_versions)s::bigint[], %(r_docs)s::text[],
     %(r_results)s::text[], %(r_changes)s::text[]) WITH ORDINALITY
     AS w(operation_id, action, version, doc, result, changes, n) ORDER BY w.n),
@@ -227,7 +228,7 @@ altered AS (
 -- The intents' rows become history and results. The guard is read for the scope version, which the lock on the entity
 -- keeps: an exclusive operation updates the entity too. The attempt counts where the owner will claim the row.
 resolved AS (
-  UPDATE operation o SET action = w.action, seq = w.seq, version = w.version, time = w.at,
+  UPDATE operation o SET generation = w.generation, action = w.action, seq = w.seq, version = w.version, time = w.at,
     path_before = CASE WHEN w.seq IS NULL THEN o.path_before ELSE %(path)s::text END,
     path_after = CASE WHEN w.seq IS NULL THEN NULL ELSE %(path)s::text END,
     scope_version = CASE WHEN w.seq IS NULL THEN NULL ELSE g.scope_version END,

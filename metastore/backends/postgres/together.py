@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from metastore.backends.postgres.fragments import (
     DURABLE,
+    GENERATION,
     NOW,
     OPERATION_COLUMNS,
     PATIENT,
@@ -171,14 +172,15 @@ ordered AS MATERIALIZED (
   ORDER BY s.n),
 -- Each that makes a version draws its position.
 steps AS MATERIALIZED (
-  SELECT o.*, CASE WHEN o.action = 'alter' THEN nextval('change_seq') END AS seq FROM ordered o),
+  SELECT o.*, CASE WHEN o.action = 'alter' THEN nextval('change_seq') END AS seq, {GENERATION} AS generation
+  FROM ordered o),
 -- The compare-and-swap, on rows that are locked at the expected version.
 altered AS (
   UPDATE entity e SET version = s.version, doc = s.doc, modified_by = s.principal, modified_at = s.at
   FROM steps s WHERE e.id = s.id AND s.version = s.last_version AND e.id = ANY(%(ids)s::bigint[])),
 -- The rows of carried intents become history and results, as in a helping commit.
 resolved AS (
-  UPDATE operation o SET action = s.action, seq = s.seq, version = s.version, time = s.at,
+  UPDATE operation o SET generation = s.generation, action = s.action, seq = s.seq, version = s.version, time = s.at,
     path_before = CASE WHEN s.seq IS NULL THEN o.path_before ELSE s.path END,
     path_after = CASE WHEN s.seq IS NULL THEN NULL ELSE s.path END,
     scope_version = CASE WHEN s.seq IS NULL THEN NULL ELSE s.scope_version END,
@@ -190,7 +192,7 @@ resolved AS (
 -- History, change event and result of each other; the operation id is its key, so that a repeat fails.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS})
-  SELECT operation_id, 0, seq, id, version, NULL, kind, 'alter', principal, at, path, path,
+  SELECT generation, operation_id, 0, seq, id, version, NULL, kind, 'alter', principal, at, path, path,
     changes, scope_version, in_use, doc, NULL, parent_id, name, fold, state
   FROM steps WHERE NOT carried)
 -- One row for each entity that was not skipped. Who lost by the version alone gets the newest document.
@@ -284,7 +286,8 @@ done AS MATERIALIZED (SELECT f.* FROM made JOIN fresh f USING (id) ORDER BY f.n)
 -- History, change event and result of each.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
-  SELECT operation_id, 0, nextval('change_seq'), id, 1, NULL, kind, 'create', principal, at, NULL, path, changes,
+  SELECT {GENERATION},
+    operation_id, 0, nextval('change_seq'), id, 1, NULL, kind, 'create', principal, at, NULL, path, changes,
     1, true, doc, NULL, parent_id, name, fold, 0, family, key
   FROM done ORDER BY n)
 SELECT n, id, 1, at FROM done""")
@@ -368,7 +371,8 @@ done AS MATERIALIZED (
 -- History, change event and result of each.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
-  SELECT operation_id, 0, nextval('change_seq'), id, version + 1, NULL, kind, action, principal, at, path_before,
+  SELECT {GENERATION},
+    operation_id, 0, nextval('change_seq'), id, version + 1, NULL, kind, action, principal, at, path_before,
     path_after, changes, scope + 1, in_use, doc, NULL, parent_id, name, fold, state,
     CASE WHEN state = 0 THEN family END, CASE WHEN state = 0 THEN key END
   FROM done ORDER BY n)

@@ -61,6 +61,9 @@ __all__ = [
 
 T = TypeVar("T")
 
+_TAKEN = "(state = 0 OR state = 3)"
+"""What has its name and fills its parent: what is live, or being dropped in steps. As the index has it."""
+
 _LOOKS = 100
 """After how many rows the clock is read."""
 
@@ -214,7 +217,7 @@ def _check_other_read(connection: Any, read: Expect | Absent | Listing | Childre
         if connection.execute(sql, (read.parent_id, read.family, read.key)).fetchone():
             raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Children):
-        live = connection.execute("SELECT id FROM guard WHERE parent_id = ? AND state = 0", (read.parent_id,))
+        live = connection.execute(f"SELECT id FROM guard WHERE parent_id = ? AND {_TAKEN}", (read.parent_id,))
         if any(row_id not in read.besides for (row_id,) in live) != read.there:
             raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Newest):
@@ -248,7 +251,7 @@ def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
     elif commit.held != write.id and others_turn:
         raise PreconditionFailed("marked", write.id)
     if write.empty:
-        sql = "SELECT id FROM guard WHERE parent_id = ? AND state = 0 LIMIT 1"
+        sql = f"SELECT id FROM guard WHERE parent_id = ? AND {_TAKEN} LIMIT 1"
         if run(sql, (write.id,)).fetchone():
             raise PreconditionFailed("not_empty", write.id)
 
@@ -275,7 +278,7 @@ class _Writer:
 
     def _insert(self, write: Insert) -> Result | None:
         # asked, not left to the unique index: an error would not say which name is taken
-        sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
+        sql = f"SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND {_TAKEN}"
         if self._run(sql, (write.parent_id, write.family, write.key)).fetchone():
             if self._commit.skip_existing:
                 return None
@@ -325,13 +328,13 @@ class _Writer:
     def _stand(self, write: Update) -> None:
         place = write.place
         if place is not None:
-            sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0 AND id <> ?"
+            sql = f"SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND {_TAKEN} AND id <> ?"
             ((family,),) = self._run("SELECT family FROM guard WHERE id = ?", (write.id,)).fetchall()
             if self._run(sql, (place.parent_id, family, place.key, write.id)).fetchone():
                 raise PreconditionFailed("name", place.parent_id)
         elif write.state == LIVE:
             sql = """SELECT 1 FROM guard g JOIN guard o USING (parent_id, family, key)
-            WHERE g.id = ? AND o.id <> g.id AND o.state = 0"""
+            WHERE g.id = ? AND o.id <> g.id AND (o.state = 0 OR o.state = 3)"""
             if self._run(sql, (write.id,)).fetchone():
                 raise PreconditionFailed("name", write.id)
         self._run(
