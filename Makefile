@@ -126,7 +126,7 @@ bench-combining: $(BENCH) ## measure requests that travel together, beside locks
 bench-iceberg: $(BENCH) ## measure Iceberg commits, creates, lists and REST loads beside PyIceberg's SQL catalog, 3 minutes
 	$(BIN)/python -m tests.bench.iceberg $(ARGS)
 
-bench-cache: $(STAMP) ## measure reads through the cache beside plain ones, 2 minutes
+bench-cache: $(STAMP) ## measure reads through the cache beside plain ones, and writes beside members, 6 minutes
 	$(BIN)/python -m tests.bench.cache $(ARGS)
 
 bench-time: $(STAMP) $(JAVA) ## measure the past, the feed and Spark on the catalog, 3 minutes; ARGS=--full is half an hour

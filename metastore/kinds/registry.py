@@ -10,6 +10,7 @@ from functools import cache
 
 from metastore.kinds.catalog import CATALOG
 from metastore.kinds.crawl import CRAWL
+from metastore.kinds.drop import DROP
 from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.fileset import FILESET
 from metastore.kinds.function.kind import FUNCTION
@@ -42,7 +43,7 @@ KINDS: dict[str, Kind] = {
     )
 }
 OWNED_KINDS: dict[str, OwnedKind] = {
-    kind.name: kind for kind in (PARTITION, PARTITION_STATISTIC, STATISTIC, MODEL_VERSION, SOURCE, CRAWL)
+    kind.name: kind for kind in (PARTITION, PARTITION_STATISTIC, STATISTIC, MODEL_VERSION, SOURCE, CRAWL, DROP)
 }
 
 

@@ -18,8 +18,9 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.target import Target
+from metastore.managers.target import Target, not_live
 from metastore.names import MAX_NAME, clean_text, fold, parse_path
+from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.operation.timed import timing
@@ -86,12 +87,19 @@ def _scope(backend: Backend, under: Target | None) -> Node | None:
         committed(backend, under)
         return _live(backend, under.id, under.path)
     names = parse_path(under)
+    missed: list[tuple[Lookup, tuple[Node, ...]]] = []
     for kind in KINDS.values():
         if kind.container and (families := families_of(kind, len(names))) is not None:
-            (resolved,) = backend.resolve([Lookup(families, names)])
+            where = Lookup(families, names)
+            (resolved,) = backend.resolve([where])
             if resolved.record is not None:
                 return resolved.record.chain[-1]
-    raise EntityNotFound(str(under), f"there is no container {under}; find looks below a metalake, catalog or schema")
+            missed.append((where, resolved.nodes))
+    for where, nodes in missed:
+        if (pending := pending_at(backend, where, nodes)) is not None:
+            raise pending
+    message = f"there is no container {under}; find looks below a metalake, catalog or schema"
+    raise EntityNotFound(str(under), message)
 
 
 def find(session: Session, looked_for: Wanted, scope_path: str) -> Iterator[Entity]:
@@ -186,5 +194,5 @@ def _pages(ask: Ask, search: Search, containers: list[int]) -> Iterator[Record]:
 def _live(backend: Backend, entity_id: int, path: str) -> Node:
     known = backend.by_id([entity_id])[0]
     if known is None or not known.live:
-        raise EntityNotFound(path, f"{path} (id {entity_id}) was dropped; there is nothing to find below it")
+        raise not_live(backend, known, path, f"{path} (id {entity_id}) was dropped; there is nothing to find below it")
     return known.record.chain[-1]

@@ -58,6 +58,8 @@ def _full(ground: Ground) -> Iterator[Entity | Owned]:
     yield store.sources.load(catalog, "s")
     store.crawls.put_many(catalog, [store.crawls.row("run", state="done", values={"seconds": 1.5})])
     yield store.crawls.load(catalog, "run")
+    store.topics.create("m.c.two.going")
+    yield store.topics.begin_drop("m.c.two.going")._drop
     yield store.tags.create("m.t", allowed_values=("a",))
     yield store.policies.create("m.p", content={"days": [1, {"a": None}]}, supports=("table",))
     yield store.users.create(("m", "ann@corp.com"), external_id="1")

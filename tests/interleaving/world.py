@@ -27,7 +27,7 @@ READS = frozenset(
     | {"event_at", "feed", "feed_start"}
     | {"rights", "scopes", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"}
     | {"related", "relating", "relations"}
-    | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn"}
+    | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn", "line"}
 )
 """Calls that change nothing, so that the value stays as it is."""
 
@@ -133,5 +133,5 @@ def _key(value: Any) -> Any:
     if not isinstance(value, Tables):
         return value
     entities = (value.stands.values(), value.bodies.items(), value.owned.items(), value.steps, value.drawn.items())
-    leases = (value.leases.items(), value.waiters.items(), value.staged.items())
+    leases = (value.leases.items(), value.waiters.items(), value.staged.items(), value.tickets.items())
     return tuple([frozenset(part) for part in (*entities, *leases, value.relations.items())])

@@ -87,7 +87,7 @@ PAST = PastSql(
     ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
     join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
     left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
-    kinds="(:kinds::text[] IS NULL OR v.kind = ANY(:kinds::text[]))",
+    kinds="(:kinds::text[] IS NULL OR n.kind = ANY(:kinds::text[]))",
     distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
     read=_READ,
 )

@@ -79,7 +79,7 @@ PAST = PastSql(
     join="JOIN {table} {alias} ON {condition}",
     left_join="LEFT JOIN {table} {alias} ON {condition}",
     distinct="DISTINCT",
-    kinds="(:kinds IS NULL OR v.kind IN (SELECT value FROM json_each(:kinds)))",
+    kinds="(:kinds IS NULL OR n.kind IN (SELECT value FROM json_each(:kinds)))",
     read=READ,
 )
 
