@@ -9,7 +9,7 @@ WORKERS ?= 3
 EXTRAS := spark,sample,sqlite,metrics,loadtest,test,dev
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
-SHIPPED := spark,object-store,sqlite,metrics,loadtest,sample,test
+SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry,sample,test
 LOWEST_TESTS := tests/contract tests/unit tests/retry tests/cli tests/packaging tests/migration/test_schema.py \
 	tests/migration/test_versions.py tests/crawl/test_parquet_files.py tests/crawl/test_text_files.py \
 	tests/crawl/test_more_formats.py tests/spark/test_conversions.py tests/leases/test_object_storage.py

@@ -196,7 +196,7 @@ class Manager(Generic[E]):
         actor = actor_of(self._session, call)
         mutation = alter(self._kind, target, changes, expected_version, merge, actor)
         if seal is not None:
-            mutation = replace(mutation, attempt=seal.guarding(mutation.attempt))
+            mutation = replace(mutation, attempt=seal.guarding(mutation.attempt), read_first=True)
         altered = cast(E, mutation.run(self._session, self._kind, call))
         if redeclares:
             declared(self._session)

@@ -39,6 +39,8 @@ class Mutation(Generic[T]):
     """It bumps the entity's scope version."""
     id: UUID | None = None
     """The operation id, where what is written must know it; None: the operation draws one."""
+    read_first: bool = False
+    """It is announced only after an attempt that read."""
     owned_rows: bool = False
     """It writes rows that the entity owns, beside the entity."""
 
@@ -64,6 +66,7 @@ class Mutation(Generic[T]):
             merge=self.merge,
             exclusive=self.exclusive,
             id=self.id,
+            read_first=self.read_first,
             where=self._where(kind),
         )
         return perform(session, request, call)

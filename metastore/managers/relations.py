@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, Unpack
 
+from metastore.columns.column import clean_flag
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
 from metastore.kinds.change import UNSET, _Unset
 from metastore.kinds.entity import utc
@@ -297,6 +298,7 @@ class RelationManager:
         ``inherited``: also what those above it are related to, except for what is attached nearer already. Raises
         EntityNotFound.
         """
+        clean_flag(inherited, "inherited")
         names = None if column is None else parse_path(column)
         end = end_of(target, self._relation.from_kinds if not inherited else (), kind)
         return related_to(self._session.backend, self._relation, end, names, inherited=inherited)

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from metastore.errors import EntityNotFound, NotInUse, PermissionDenied
+from metastore.errors import EntityNotFound, NotInUse, PermissionDenied, VersionConflict
 from metastore.kinds.catalog import CATALOG
 from metastore.kinds.change import SetProperty
 from metastore.kinds.kind import dump, dump_changes
@@ -120,9 +120,10 @@ class SecretStore:
         return self._session.backend.secret_keys.rows()
 
     def _rewrap(self) -> int:
-        key, done = current(), 0
-        for row in self._rows():
-            if row.wrapped is not None and row.wrapper != key.name:
+        rows, done = [row for row in self._rows() if row.wrapped is not None], 0
+        key = current() if rows else None
+        for row in rows:
+            if key is not None and row.wrapper != key.name:
                 wrapped = wrap(unwrap(row), row.number, key)
                 done += self._session.backend.secret_keys.rewrap(row, wrapped, key.name)
         return done
@@ -169,15 +170,9 @@ class SecretStore:
                 wanted = declared.get(catalog[0].id) if catalog else None
                 if wanted is None:
                     continue
-                properties = json.loads(known.record.doc if row is None else row.doc)["properties"]
-                changes = self._changes(properties, wanted)
-                if not changes:
-                    continue
-                if known.live and (
-                    self._alter(known.record, changes) if row is None else self._put(known, row, changes)
-                ):
-                    done += 1
-                elif any(is_plain(one.expected) for one in changes):
+                outcome = self._encrypt(known, row, wanted)
+                done += outcome is True
+                if outcome is False:
                     left.add(known.record.chain[-1].id if row is None else row.id)
         return done, left
 
@@ -193,11 +188,33 @@ class SecretStore:
             changes.append(SetProperty(key, sealer.seal(key, secret, declared.key), expected=value))
         return changes
 
-    def _encrypt(self, known: Known, row: OwnedRecord | None, changes: Sequence[SetProperty]) -> bool:
-        return self._alter(known.record, changes) if row is None else self._put(known, row, changes)
+    def _encrypt(self, known: Known | None, row: OwnedRecord | None, declared: Declared) -> bool | None:
+        """Encrypt the properties of an entity or row; None: there is nothing to do; False: a plain value stays."""
+        while known is not None:
+            properties = json.loads(known.record.doc if row is None else row.doc)["properties"]
+            changes = self._changes(properties, declared)
+            if not changes:
+                return None
+            stays = False if any(is_plain(one.expected) for one in changes) else None
+            if not known.live:
+                return stays
+            try:
+                done = self._alter(known.record, changes) if row is None else self._put(known, row, changes)
+            except VersionConflict:  # another process has changed it meanwhile
+                (known,) = self._session.backend.by_id([known.record.chain[-1].id])
+                if row is not None:
+                    (row,) = self._session.backend.owned_by_name([row.owner_id], row.kind, [row.name])
+                    if row is None:
+                        return None
+                continue
+            return True if done else stays
+        return None
 
     def _put(self, known: Known, row: OwnedRecord, changes: Sequence[SetProperty]) -> bool:
-        """Replace the document of an owned row; False if it is gone, changed meanwhile, or its owner is disabled."""
+        """Replace the document of an owned row; False if its owner is disabled.
+
+        Raises VersionConflict if it was changed meanwhile.
+        """
         names = (*[node.name for node in known.record.chain], row.name)
         doc = json.loads(row.doc)
         for change in changes:
@@ -209,7 +226,7 @@ class SecretStore:
         def attempt(view: View) -> Proposal[bool] | bool:
             (there,) = view.backend.owned_by_name([row.owner_id], row.kind, [row.name])
             if there != row:
-                return False
+                raise VersionConflict(path, row.version, None if there is None else there.version)
             check_in_use(chain[:-1])
             return Proposal(guards_of(chain), (write,), lambda _: True)
 

@@ -326,15 +326,15 @@ class Operation(Generic[T]):
             raise self._call.refused()
         if reaction is Reaction.LOOK:
             self._row.is_known(cause)
-        # the name seemed to be free when it was looked for, and was not: it may be that of a drop in steps
-        if cause == "name" and not self._guessed and (pending := pending_name(self._backend, commit)) is not None:
-            raise pending
+        if cause == "name" and not self._guessed:
+            self._check_name(commit)
         if reaction is Reaction.STEP_ASIDE:
             raise self._mark.step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
         if reaction is Reaction.ANNOUNCE and updated is not None:
             if conflict.found is not None and not self._guessed:
                 self._session.metrics.overtaken(conflict.found - updated.version)
-            self._intent.announce(updated.id)
+            if not (self._guessed and self._request.read_first):
+                self._intent.announce(updated.id)
         if reaction is Reaction.MARK:
             self._mark.put(updated.id if updated is not None and cause != "busy" else _waits_at(commit))
         if reaction is Reaction.HELP:
@@ -342,6 +342,12 @@ class Operation(Generic[T]):
             self._overlook = not all(helped)
         entity_id, expected = (conflict.id, None) if updated is None else (updated.id, updated.version)
         raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
+
+    def _check_name(self, commit: Commit) -> None:
+        """Raise DropPending for a name that seemed to be free and was not, if it is that of a drop in steps."""
+        pending = pending_name(self._backend, commit)
+        if pending is not None:
+            raise pending
 
     def _reaction(self, cause: str, updated: Update | None) -> Reaction:
         row = REACTIONS[cause]

@@ -220,5 +220,8 @@ class Request(Generic[T]):
     """It bumps a scope version, and may mark the scope when it loses."""
     id: UUID | None = None
     """The operation id, where what is written must know it; None: the operation draws one."""
+    read_first: bool = False
+    """It is not announced before an attempt that read: what was in hand may stand below another catalog by now, which
+    declares other properties secret."""
     where: Callable[[], Lookup | Entity | None] | None = None
     """Return what it changes; None: it makes something new. Where this is known, it may travel with other requests."""

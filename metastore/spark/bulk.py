@@ -17,8 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everywhere in Spark)
 from metastore.errors import InvalidArgument
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.statistic import STATISTIC
-from metastore.spark.source.source import register_source
-from metastore.store import open_store
+from metastore.spark.source.source import open_here, register_source
 from metastore.transaction.transaction import Transaction
 
 __all__ = ["attach_many", "set_statistics", "statistics"]
@@ -41,15 +40,15 @@ def attach_many(
 
     ``frame`` has ``target`` (a path), and if they are there ``kind`` (else a table), ``column`` (of the table) and
     ``value``, all strings. ``relation``: ``tags``, or the name of a declared one. ``url`` is opened on the executors
-    (None: METASTORE_URL there). A task that fails is repeated by Spark; its new attachments then count once. Raises
-    InvalidArgument, and Spark's error for a row that the store refuses.
+    (None: METASTORE_URL there; ``env:NAME``: that variable there). Spark repeats a task that fails; what its first run
+    attached is then not counted. Raises InvalidArgument, and Spark's error for a row that the store refuses.
     """
     unknown = set(frame.columns) - set(_ROW)
     if unknown or "target" not in frame.columns:
         raise InvalidArgument(f"the columns are target, and kind, column and value; not {', '.join(frame.columns)}")
 
     def write(rows: Rows) -> int:
-        with open_store(url, principal=principal) as store:
+        with open_here(url, principal) as store:
             manager: Any = store.tags if relation == "tags" else store.relations(relation)
             return int(manager.attach_many(tag, ({k: v for k, v in row.items() if v is not None} for row in rows)))
 
@@ -104,7 +103,7 @@ def set_statistics(frame: DataFrame, *, url: str | None = None, principal: str |
 
     def write(rows: Rows) -> int:
         done = 0
-        with open_store(url, principal=principal) as store:
+        with open_here(url, principal) as store:
             while some := list(islice(rows, _CHUNK)):
                 store.run(lambda tx, some=some: _set_all(tx, some))  # type: ignore[misc]
                 done += len(some)

@@ -336,3 +336,12 @@ def test_references_stay_references(store: Store, table: Entity, monkeypatch: py
     store.tables.alter("m.c.s.t", ms.SetProperty("a.token", ms.secret("env:A_TOKEN")))
     assert store.tables.load("m.c.s.t").properties["a.token"] == "env:A_TOKEN"
     assert store.reveal("m.c.s.t", "a.token") == SECRETS[2]
+
+
+def test_an_old_entity_in_hand_may_have_moved_below_a_declaring_catalog(store: Store, table: Entity) -> None:
+    store.catalogs.create("m.open", type="relational")
+    moved = store.tables.create("m.open.s.moved", parents=True)
+    store.tables.rename(moved, "m.c.s.moved")
+    store.tables.alter(moved, ms.SetProperty("password", SECRETS[2]))
+    assert store.reveal("m.c.s.moved", "password") == SECRETS[2]
+    assert SECRETS[2] not in repr(dump(store._session.backend))

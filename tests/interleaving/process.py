@@ -166,6 +166,10 @@ class _Proxy:
         return _Proxy(self._run, "past.")
 
     @property
+    def secret_keys(self) -> _Proxy:
+        return _Proxy(self._run, "secret_keys.")
+
+    @property
     def readers(self) -> _Proxy:
         return _Proxy(self._run, "readers.")
 

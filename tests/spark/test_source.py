@@ -213,8 +213,9 @@ def test_the_examples_of_the_page(
         store.catalogs.create("lake.c", type="relational")
         for name in ("orders", "returns"):
             store.tables.create(f"lake.c.shop.{name}", parents=True)
+        store.tags.create("lake.seen")
         text = (ROOT / "docs/pipeline.md").read_text(encoding="utf-8").replace("```py\n", "```python\n")
-        assert text.count("```python\n") == 4
+        assert text.count("```python\n") == 5
         namespace = {"__name__": "__example__", "ms": ms, "spark": source, "url": sqlite_url, "folder": str(tmp_path)}
         assert list(failures(text, "pipeline.md", tmp_path, namespace)) == []
         assert dict(store.statistics.load("lake.c.shop.orders", "freshness").values) == {"days": 0}

@@ -9,7 +9,17 @@ from types import ModuleType
 
 import pytest
 
-from metastore.backends.postgres import alter, batch_sql, create, exclusive, intents, lease_sql, preludes, together
+from metastore.backends.postgres import (
+    alter,
+    batch_sql,
+    create,
+    exclusive,
+    intents,
+    lease_sql,
+    preludes,
+    secret_keys,
+    together,
+)
 from metastore.backends.postgres.fragments import DURABLE
 
 NEEDS_NOT = {
@@ -35,7 +45,7 @@ def _texts(module: ModuleType) -> Iterator[tuple[str, str]]:
 
 STATEMENTS = [
     pytest.param(text, id=f"{module.__name__.rpartition('.')[2]}.{name}")
-    for module in (preludes, create, alter, exclusive, batch_sql, intents, lease_sql, together)
+    for module in (preludes, create, alter, exclusive, batch_sql, intents, lease_sql, secret_keys, together)
     for name, text in _texts(module)
     if (module.__name__.rpartition(".")[2], name) not in NEEDS_NOT
 ]

@@ -34,7 +34,7 @@ from metastore.spark.source.tables import BY_ID, BY_POSITION, ddl, ranges, rows_
 from metastore.spark.source.write import Upsert
 from metastore.store import Store, open_store
 
-__all__ = ["register_source"]
+__all__ = ["open_here", "register_source"]
 
 _PINNED: Final = 600.0
 """How long a snapshot is kept after it was planned, and again after each partition begins (seconds)."""
@@ -63,12 +63,15 @@ class _Options:
 
     def open(self) -> Store:
         """Open the store: on the driver, or on an executor."""
-        url = self.url
-        if url is not None and url.startswith("env:"):
-            url = os.environ.get(url[4:])
-            if url is None:
-                raise InvalidArgument(f"the environment variable {(self.url or '')[4:]} is not set on this machine")
-        return open_store(url, principal="spark")
+        return open_here(self.url, "spark")
+
+
+def open_here(url: str | None, principal: str | None) -> Store:
+    """Open a store on this machine; ``env:NAME`` names an environment variable with the URL. Raises InvalidArgument."""
+    found = os.environ.get(url[4:]) if url is not None and url.startswith("env:") else url
+    if url is not None and found is None:
+        raise InvalidArgument(f"the environment variable {url[4:]} is not set on this machine")
+    return open_store(found, principal=principal)
 
 
 def _options(given: Any) -> _Options:
