@@ -312,6 +312,7 @@ class Operation(Generic[T]):
             return proposal.finish(outcome.results)
         if outcome.cause == "busy":
             self._again = proposal
+        self._check_name(outcome, commit)
         return self._refused(outcome, commit)
 
     def _refused(self, conflict: Conflicted, commit: Commit) -> NoReturn:
@@ -326,8 +327,6 @@ class Operation(Generic[T]):
             raise self._call.refused()
         if reaction is Reaction.LOOK:
             self._row.is_known(cause)
-        if cause == "name" and not self._guessed:
-            self._check_name(commit)
         if reaction is Reaction.STEP_ASIDE:
             raise self._mark.step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
         if reaction is Reaction.ANNOUNCE and updated is not None:
@@ -343,11 +342,12 @@ class Operation(Generic[T]):
         entity_id, expected = (conflict.id, None) if updated is None else (updated.id, updated.version)
         raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
 
-    def _check_name(self, commit: Commit) -> None:
+    def _check_name(self, conflict: Conflicted, commit: Commit) -> None:
         """Raise DropPending for a name that seemed to be free and was not, if it is that of a drop in steps."""
-        pending = pending_name(self._backend, commit)
-        if pending is not None:
-            raise pending
+        if conflict.cause == "name" and not self._guessed:
+            pending = pending_name(self._backend, commit)
+            if pending is not None:
+                raise pending
 
     def _reaction(self, cause: str, updated: Update | None) -> Reaction:
         row = REACTIONS[cause]
