@@ -356,7 +356,6 @@ class Operation(Generic[T]):
             raise self._call.refused()
         if reaction is Reaction.LOOK:
             self._row.is_known(cause)
-        self._check_name(cause, commit)
         self._line_up(reaction, commit)
         if reaction is Reaction.STEP_ASIDE:
             raise self._mark.step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
@@ -373,10 +372,12 @@ class Operation(Generic[T]):
         entity_id, expected = (conflict.id, None) if updated is None else (updated.id, updated.version)
         raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
 
-    def _check_name(self, cause: str, commit: Commit) -> None:
-        """Raise DropPending if the name seemed to be free when it was looked for, and is that of a drop in steps."""
-        if cause == "name" and not self._guessed and (pending := pending_name(self._backend, commit)) is not None:
-            raise pending
+    def _check_name(self, conflict: Conflicted, commit: Commit) -> None:
+        """Raise DropPending for a name that seemed to be free and was not, if it is that of a drop in steps."""
+        if conflict.cause == "name" and not self._guessed:
+            pending = pending_name(self._backend, commit)
+            if pending is not None:
+                raise pending
 
     def _line_up(self, reaction: Reaction, commit: Commit) -> None:
         """Wait in line; or leave it, for an operation with a mark."""

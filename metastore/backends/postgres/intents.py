@@ -198,7 +198,7 @@ def marked(mark: Mark, rows: list[Row]) -> Outcome:
 
 # --- help
 
-RESOLVING = f"""WITH {GUARDED},
+RESOLVING = without_comments(f"""WITH {GUARDED},
 -- The compare-and-swap, as a lock on the entity's row: a second helper waits here, then finds another version.
 cas AS MATERIALIZED (
   SELECT id FROM entity WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{{free}}
@@ -238,7 +238,7 @@ resolved AS (
     attempt = coalesce(o.attempt, 0) + (w.action IN ('moved', 'expired'))::int
   FROM wanted w, {each("guard", "g", "g.id = %(id)s::bigint")}
   WHERE o.operation_id = ANY(%(r_ids)s::uuid[]) AND o.operation_id = w.operation_id AND o.ordinal = 0){{more}}
-"""
+""")
 """Resolves intents, without its last SELECT. ``free``: what else must hold. A carry makes a version before them."""
 
 _HELP = without_comments(
