@@ -50,8 +50,8 @@ def rest_servers(url: str, folder: Path, _: pytest.CaptureFixture[str]) -> str:
     catalogs, spaces = "/api/metalakes/lake/catalogs", "/iceberg/v1/lake.ice/namespaces"
     secret = {"properties": {"password": SECRETS[0]}}
     with served(url, folder / "w") as address, httpx.Client(base_url=address.removesuffix("/iceberg")) as client:
-        for path in ("", "/ice", "/ice/schemas/s", "/ice/schemas/s/tables/t"):
-            texts.append(client.get(f"{catalogs}{path}", params={"details": "true"}).text)
+        below = ("", "/ice", "/ice/schemas/s", "/ice/schemas/s/tables/t")
+        texts += [client.get(f"{catalogs}{path}", params={"details": "true"}).text for path in below]
         texts += [client.get(spaces).text, client.get(f"{spaces}/s").text, client.get("/iceberg/v1/config").text]
         there = {"name": "s", "comment": "", **secret}
         texts.append(client.post(f"{catalogs}/ice/schemas", json=there).text)
@@ -108,7 +108,7 @@ def msgspec(url: str, _: Path, __: pytest.CaptureFixture[str]) -> str:
     with ms.open(url) as store:
         table = store.tables.load("lake.ice.s.t")
         text: str = found.json.encode(table.properties).decode()
-        assert json.loads(text) == json.loads(json.dumps(table.properties)) == {"password": table.properties["password"]}
+        assert json.loads(text) == json.loads(json.dumps(table.properties)) == dict(table.properties)
         return text + found.json.encode(table.to_dict()).decode()
 
 
