@@ -355,8 +355,12 @@ def test_a_hot_entity_is_announced_under_the_settings_of_now(store: Store, table
     remembered = dict(seals._settings._values)
     store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password *.token pin"))
     written, write_down = list[Any](), session.backend.write_down
-    spied = _Spied(session.backend, lambda entry: written.append(entry.changes) or write_down(entry))
-    session.backend = cast(Any, spied)
+
+    def note(entry: Any) -> Any:
+        written.append(entry.changes)
+        return write_down(entry)
+
+    session.backend = cast(Any, _Spied(session.backend, note))
     for target in (table, "m.c.s.t"):
         seals._settings._values.update(remembered)  # as another process would remember them
         session.hot.note(table.id, ("table", ("m", "c", "s", "t")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,8 +52,9 @@ def test_properties_cost_no_round_trip(counted: tuple[ms.Store, Trips]) -> None:
             tx.tables.alter("m.c.s.t", made)
 
     assert trips(lambda: store.tables.load("m.c.s.t")) == 1
-    for properties in ({}, {"a": "b"}, {"password": "plain"}):
-        assert trips(lambda some=properties: store.tables.create(f"m.c.s.n{next(numbers)}", properties=some)) == 1
+    given: tuple[dict[str, str], ...] = ({}, {"a": "b"}, {"password": "plain"})
+    for properties in given:
+        assert trips(partial(store.tables.create, f"m.c.s.n{next(numbers)}", properties=properties)) == 1
     held.append(store.tables.load("m.c.s.t"))
     for n in range(4):  # psycopg prepares a statement that comes again, in a round trip of its own
         in_hand(ms.SetComment(f"{n}"))
@@ -60,10 +62,10 @@ def test_properties_cost_no_round_trip(counted: tuple[ms.Store, Trips]) -> None:
         held[0] = store.tables.load("m.c.s.t")
     transaction = trips(lambda: in_a_transaction(ms.SetComment("c")))
     held[0] = store.tables.load("m.c.s.t")
-    changes = (ms.SetComment("e"), change("a"), change("password"), change("b"))
+    changes: tuple[ms.EntityChange, ...] = (ms.SetComment("e"), change("a"), change("password"), change("b"))
     for one in changes:
-        assert trips(lambda made=one: in_hand(made)) == 1
+        assert trips(partial(in_hand, one)) == 1
     for one in reversed(changes):
-        assert trips(lambda made=one: store.tables.alter("m.c.s.t", made, change("n"))) == 2
+        assert trips(partial(store.tables.alter, "m.c.s.t", one, change("n"))) == 2
         assert trips(lambda: in_a_transaction(change("c"))) == transaction
     assert store.verify() == []
