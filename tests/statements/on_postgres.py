@@ -43,6 +43,7 @@ _TABLES = {
     "lease": "name",
     "lease_waiter": "name, ticket",
     "staged": "id",
+    "ticket": "entity_id, number",
     "info": "id",
 }
 _NUMBERS = ("entity_id_seq", "change_seq")
