@@ -25,7 +25,8 @@ _PATIENCE, _LONGEST_PATIENCE = 0.25, 5.0
 """How long a head may stand still, at least and at most (seconds)."""
 _LONG = 0.02
 """A longer turn leaves the others an equal gap (seconds)."""
-_SHORTEST_WAIT, _LONGEST_WAIT = 0.0005, 0.2
+_SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
+"""How long a waiter sleeps between two looks; one that is next looks soon, or it would be taken for dead (seconds)."""
 
 
 class Watch:
@@ -52,7 +53,8 @@ class Watch:
             self._since = now
             return
         turns = max(0.5, line.ahead - 0.5) * self._session.hot.turn
-        wait = min(max(_SHORTEST_WAIT, turns, line.gap), _LONGEST_WAIT, ends - now)
+        longest = _NEXT_WAIT if line.ahead <= 1 else _LONGEST_WAIT
+        wait = min(max(_SHORTEST_WAIT, turns, line.gap), longest, ends - now)
         clock.sleep(wait * clock.uniform(0.75, 1.25))
 
 

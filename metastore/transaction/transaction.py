@@ -276,7 +276,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             transaction.enter_line()
             with transaction:
                 result = fn(transaction)
-                line.took(session.clock.monotonic() - transaction.began)
+            line.took(session.clock.monotonic() - transaction.began)
         except MetastoreError as error:
             # an error that fn raises is the caller's, unless it rests on reads of different instants
             if transaction.refused or (not transaction.sent and not transaction.holds()):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -191,9 +192,10 @@ def _killed(setting: Setting, url: str, store: Store) -> None:
             _write(store, n)
         time.sleep(1.0)
         os.kill(pids[0], signal.SIGKILL)
-        ends, worst = time.monotonic() + TTL + 2.0, 0.0
+        ends, worst, n = time.monotonic() + TTL + 2.0, 0.0, 20
         while time.monotonic() < ends:
-            worst = max(worst, _write(store, 7))
+            n += 1
+            worst = max(worst, _write(store, n))
     setting.figures.record("killed_member_worst_write_s", [worst])
 
 
@@ -207,10 +209,10 @@ def _without_members(setting: Setting) -> None:
             store.tables.create("lake.sales.wide.t0")
         backend: Any = off._session.backend
         backend._announcing = _Silent(backend._announcing)
-        count = setting.count(500)
+        turns, number = setting.count(500), count()
 
         def rate(store: Store) -> Callable[[], float]:
-            return lambda: count / seconds(lambda: [_write(store, n * TABLES) for n in range(count)])
+            return lambda: turns / seconds(lambda: [_write(store, next(number) * TABLES) for _ in range(turns)])
 
         found = interleaved({"gated": rate(gated), "off": rate(off)}, max(10, setting.runs))
     setting.figures.record("write_no_members_vs_cache_off", ratios(found["gated"], found["off"]))

@@ -38,7 +38,7 @@ def _feed() -> list[Event]:
 
 def _events(store: Store) -> list[Event]:
     steps = store._session.backend.feed(0, 1_000).rows
-    names = [name for name in Event._fields if name not in ("seq", "operation_id", "asked")]
+    names = [name for name in Event._fields if name not in ("seq", "operation_id", "asked", "wrong")]
     return [
         Event(step.seq or 0, str(step.operation_id), **{name: getattr(step, name) for name in names}) for step in steps
     ]

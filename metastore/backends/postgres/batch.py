@@ -18,7 +18,7 @@ from metastore.backends.postgres.carry import help_must
 from metastore.backends.postgres.checks import checks
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
-from metastore.backends.postgres.tickets import LEAVE, leave_parameters
+from metastore.backends.postgres.tickets import PASSED
 from metastore.names import fold, parse_path
 from metastore.port.commit import (
     Commit,
@@ -96,7 +96,7 @@ def statements(commit: Commit) -> list[Statement]:
     after = [Statement(RELEASE, {"held": commit.held, "operation_id": commit.operation_id})] if release else []
     after += [Statement(BUMP, {"ids": plain(bumped)})] if bumped else []
     after += carried
-    after += [Statement(LEAVE, leave_parameters(commit.leaves, commit.ticket or 0, 0.0))] if commit.leaves else []
+    after += [Statement(PASSED, {"ids": plain(commit.leaves), "own": commit.ticket})] if commit.leaves else []
     if len(ordinals) > 1:
         after.append(Statement(THROUGH, {"operation_id": commit.operation_id}))
     return [*before, *[_statement(commit, stage) for stage in stages], *after]

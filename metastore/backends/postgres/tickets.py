@@ -18,6 +18,7 @@ __all__ = [
     "FORGET_TICKETS",
     "LEAVE",
     "LINE",
+    "PASSED",
     "QUEUE",
     "in_line",
     "leave_parameters",
@@ -89,6 +90,10 @@ turn AS (
   SELECT entity_id, 0, {NOW}, 0, {NOW} + %(gap)s::bigint FROM gone WHERE %(gap)s::bigint > 0
   ON CONFLICT (entity_id, number) DO UPDATE SET since = excluded.since, time = excluded.time)
 SELECT 1 FROM gone""")
+
+# Sent with the statements of a commit, whose durability it must not change.
+PASSED = "DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint"
+"""Removes the ticket in the transaction of the commit that it was taken for."""
 
 FORGET_TICKETS = f"DELETE FROM ticket WHERE time < {NOW} - {TICKETS_STAY} RETURNING 1"
 
