@@ -163,7 +163,10 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Start Spark on two threads of this machine, with nothing listening elsewhere and no web page."""
+    """Start Spark on two threads of this machine, with nothing listening elsewhere and no web page.
+
+    A task that fails runs once more, as on a cluster.
+    """
     pytest.importorskip("pyspark", reason="pyspark is not installed")
     java = find_java()
     if java is None:
@@ -192,7 +195,7 @@ def spark_session(folder: Path) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master("local[2]").appName("metastore-tests")
+    builder = SparkSession.builder.master("local[2, 2]").appName("metastore-tests")
     for key, value in options.items():
         builder = builder.config(key, str(value))
     session = builder.getOrCreate()

@@ -13,6 +13,9 @@ from metastore.secrets import keyring
 
 __all__ = ["register"]
 
+_BYTES = (
+    "The database's files may still have bytes of it. VACUUM FULL on PostgreSQL; on SQLite run it again when it is idle"
+)
 secrets = typer.Typer(no_args_is_help=True, help="Keys of encrypted properties.")
 
 
@@ -49,6 +52,8 @@ def rotate(
     write(console(), f"{done.rewrapped} data keys wrapped again, {done.reencrypted} entities and rows encrypted again.")
     if done.destroyed:
         write(console(), f"Destroyed: data key {', '.join(map(str, done.destroyed))}.")
+        if not done.erased:
+            write(console(), f"{_BYTES}.")
     if done.needed:
         keys = ", ".join(map(str, done.needed))
         write(console(), f"Data key {keys} stays: something dropped or disabled needs it. Purge or enable it.")
@@ -58,7 +63,7 @@ def rotate(
 def scrub(ctx: typer.Context, json: Json = False) -> None:
     """Take declared secrets out of history.
 
-    Plain values are encrypted first. Backups and free pages keep what they have.
+    Plain values are encrypted first. Backups keep what they have, and PostgreSQL's free pages.
     """
     with ctx.obj.open() as store:
         done = store.secrets.scrub()
@@ -68,6 +73,8 @@ def scrub(ctx: typer.Context, json: Json = False) -> None:
     write(console(), f"{done.reencrypted} entities and rows encrypted, {done.redacted} rows of history redacted.")
     if done.left:
         write(console(), f"{done.left} entities and rows are dropped or disabled and stay plain. Purge or enable them.")
+    if not done.erased:
+        write(console(), f"{_BYTES}.")
 
 
 def register(app: typer.Typer) -> None:

@@ -206,7 +206,8 @@ class Manager(Generic[E]):
         actor = actor_of(self._session, call)
         mutation = alter(self._kind, target, changes, expected_version, merge, actor)
         if seal is not None:
-            mutation = replace(mutation, attempt=seal.guarding(mutation.attempt), read_first=True)
+            merge = None if merge is None else replace(merge, settled=seal.settled)
+            mutation = replace(mutation, attempt=seal.guarding(mutation.attempt), merge=merge, read_first=True)
         altered = cast(E, mutation.run(self._session, self._kind, call))
         if redeclares:
             declared(self._session)

@@ -51,6 +51,8 @@ class Rotated:
     """Numbers of the data keys that were destroyed."""
     needed: tuple[int, ...] = ()
     """Numbers of old data keys that are needed still: by what is dropped, disabled, or waits to be applied."""
+    erased: bool = False
+    """Whether the database's own files have no bytes of the destroyed keys any more."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Scrubbed:
     """Rows of history of which plain values were taken out."""
     left: int
     """Entities and rows that still have a plain value, because they are dropped or disabled; so has their history."""
+    erased: bool = False
+    """Whether the database's own files have no bytes of what was replaced any more."""
 
 
 class SecretStore:
@@ -95,17 +99,20 @@ class SecretStore:
         for row in self._rows():
             if row.number in gone:
                 self._session.backend.secret_keys.rewrap(row, None, row.wrapper)
-        return Rotated(rewrapped, count, gone, tuple(sorted(old & needed)))
+        erased = bool(gone) and self._session.backend.secret_keys.erase()
+        return Rotated(rewrapped, count, gone, tuple(sorted(old & needed)), erased)
 
     def scrub(self) -> Scrubbed:
         """Encrypt plain values under declared patterns, and take them out of history.
 
-        History keeps each step, with ``secret:redacted`` in the place of the value. Backups, replicas, write-ahead logs
-        and free pages of the database keep what they have: docs/operations.md says what to do. Raises SecretKeyMissing.
+        History keeps each step, with ``secret:redacted`` in the place of the value. On SQLite, the file is written
+        again and its log is emptied, so that their free space has no value either. Free pages and write-ahead logs of
+        PostgreSQL, and all backups, keep what they have: docs/operations.md says what to do. Raises SecretKeyMissing.
         """
         self._check("redact history")
         count, left = self._encrypt_all()
-        return Scrubbed(count, redact(self._session, left), len(left))
+        redacted = redact(self._session, left)
+        return Scrubbed(count, redacted, len(left), self._session.backend.secret_keys.erase())
 
     def _check(self, what: str) -> None:
         """Raise PermissionDenied for a user's view of the store."""

@@ -4,8 +4,8 @@ A write below a catalog guards the catalog's scope version, and whatever changes
 what a process remembers of the settings costs no read, and holds until that version is another one: then the attempt
 raises :class:`Stale`, and the call begins again with the settings as they are now.
 
-An intent is announced with what the settings were. So a change that was announced before they changed may still be
-applied as it was given; ``verify`` reports it.
+Nothing is announced under other settings than those of now. A change that was announced before they changed may still
+be applied as it was given; ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Any, TypeVar
 
 from metastore.arguments import shown
@@ -23,7 +24,7 @@ from metastore.kinds.families import families_of, parent_kind
 from metastore.kinds.kind import Kind
 from metastore.kinds.secret import Secret, sealed_parts
 from metastore.managers.target import Target
-from metastore.names import clean_text, parse_path
+from metastore.names import Path, clean_text, parse_path
 from metastore.operation.hot import Bounded
 from metastore.operation.request import Attempt, Proposal, View
 from metastore.operation.session import ManagerSession
@@ -57,6 +58,16 @@ class Stale(Exception):
     """A catalog's settings are not what the call was prepared with."""
 
 
+class _Mode(Enum):
+    """Where a seal's settings come from. An older guard than they have fails at the commit of a call alone."""
+
+    ALONE = auto()
+    GUESSED = auto()
+    """The store remembers them, and a transaction uses them: what it reads must have the same scope version."""
+    IN_TRANSACTION = auto()
+    """The transaction has read them, and validates that."""
+
+
 @dataclass(frozen=True)
 class Seal:
     """What one call encrypts: the settings of the catalog that it writes below, as they were at a scope version."""
@@ -68,6 +79,12 @@ class Seal:
     declared: Declared
     more: Mapping[str, str] = field(default_factory=dict)
     """What a new catalog's properties get besides: the number of its data key."""
+    mode: _Mode = _Mode.ALONE
+
+    @property
+    def settled(self) -> tuple[int, int] | None:
+        """The catalog and its scope version, under which alone a change is announced."""
+        return None if self.catalog in (None, _NOWHERE) else (self.catalog.id, self.catalog.scope_version)
 
     def value(self, key: object, value: Any) -> Any:
         """Return a property's value as the call may write it. Raises InvalidArgument, SecretKeyMissing."""
@@ -129,11 +146,10 @@ class Seal:
                     raise Stale from None
                 raise
             if not isinstance(decided, Proposal):
-                if isinstance(decided, Entity) and not view.guessed and not _at(decided, catalog):
+                if isinstance(decided, Entity) and not view.guessed and not self._found(decided):
                     raise Stale
                 return decided
-            # a guard of an older scope version fails at the commit
-            if not any(g.id == catalog.id and g.scope_version <= catalog.scope_version for g in decided.guards):
+            if not any(g.id == catalog.id and self._holds(g.scope_version) for g in decided.guards):
                 if view.guessed:
                     raise Conflict("ancestor", f"the catalog {catalog.name} has other settings, or is another one")
                 raise Stale
@@ -141,14 +157,24 @@ class Seal:
 
         return checked
 
+    def _holds(self, scope_version: int) -> bool:
+        """Whether a commit that guards the catalog at a scope version lands under these settings, if it lands."""
+        assert self.catalog is not None
+        known = self.catalog.scope_version
+        return scope_version == known or (scope_version < known and self.mode is not _Mode.GUESSED)
+
+    def _found(self, entity: Entity) -> bool:
+        """Whether a call that changes nothing found its entity below the catalog, as its settings were read."""
+        assert self.catalog is not None
+        known, above = self.catalog, entity.record.chain[1:2]
+        if not above or above[0].id != known.id:
+            return False
+        # a transaction validates at its commit what it found
+        older = self.mode is _Mode.IN_TRANSACTION and above[0].scope_version < known.scope_version
+        return older or above[0].scope_version == known.scope_version
+
 
 NO_SEAL = Seal(None, None, NOTHING)
-
-
-def _at(entity: Entity, catalog: Node) -> bool:
-    """Whether a call that changes nothing found its entity below the catalog, which stands as it was read."""
-    chain = entity.record.chain
-    return any((node.id, node.scope_version) == (catalog.id, catalog.scope_version) for node in chain[1:2])
 
 
 def _outdated(view: View, catalog: Node) -> bool:
@@ -167,50 +193,75 @@ class Seals:
         self._ids: Bounded[int] = Bounded()
 
     def seal(self, session: ManagerSession, kind: Kind, where: Target, *, fresh: bool = False) -> Seal:
-        """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly."""
-        reads: Reads = session.backend if session.declares else self._backend
+        """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly.
+
+        What a transaction reads is not remembered: it may never be committed.
+        """
         fresh = fresh or session.declares
+        known = None if fresh else self._remembered(kind, where)
+        if known is not None:
+            return replace(known, mode=_Mode.GUESSED) if session.in_transaction else known
+        if session.in_transaction:
+            found = self._read(session.backend, kind, where, fresh)
+            return replace(self._seal(found), mode=_Mode.IN_TRANSACTION)
+        found = self._read(self._backend, kind, where, fresh)
+        if isinstance(found, Record):
+            self._note(found)
+        return self._seal(found)
+
+    def _seal(self, found: Record | Node | None) -> Seal:
+        """Return the seal of a catalog that was read; of one that does not exist; or of none."""
+        if isinstance(found, Record):
+            return Seal(self.sealer, *settings_of(found))
+        return Seal(self.sealer, found, NOTHING)
+
+    def _remembered(self, kind: Kind, where: Target) -> Seal | None:
         if isinstance(where, Entity):
-            return self._known(self._by_entity(reads, where, fresh), reads, fresh)
-        names = parse_path(where)
-        families = families_of(kind, len(names))
-        if families is None or len(families) < 2 or families[1] != "catalog":
-            return Seal(self.sealer, None, NOTHING)
-        known = None if fresh else self._ids.get(names[:2])
+            chain = where.record.chain
+            catalog = chain[1] if len(chain) > 1 and chain[1].kind == "catalog" else None
+            settings = None if catalog is None else self._settings.get(catalog.id)
+            if settings is None or catalog is None or settings[0].scope_version < catalog.scope_version:
+                return None
+            return Seal(self.sealer, *settings)
+        known = self._ids.get(parse_path(where)[:2]) if _is_below(kind, where) else None
         settings = None if known is None else self._settings.get(known)
-        if settings is not None:
-            return Seal(self.sealer, *settings)
-        (found,) = reads.resolve([Lookup(families[:2], names[:2])])
-        if found.record is None:
-            return Seal(self.sealer, _NOWHERE, NOTHING)
-        self._ids.set(names[:2], found.nodes[-1].id)
-        return self._note(found.record)
+        return None if settings is None else Seal(self.sealer, *settings)
 
-    def _by_entity(self, reads: Reads, entity: Entity, fresh: bool) -> Node | None:
-        """Return the catalog that an entity in hand stands below, or is."""
-        chain = entity.record.chain
-        if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity of history does not know what stands above it
-            (known,) = reads.by_id([entity.id])
-            if known is None:
-                return _NOWHERE
-            chain = known.record.chain
-        return chain[1] if len(chain) > 1 and chain[1].kind == "catalog" else None
-
-    def _known(self, catalog: Node | None, reads: Reads, fresh: bool) -> Seal:
+    def _read(self, reads: Reads, kind: Kind, where: Target, fresh: bool) -> Record | Node | None:
+        """Return the catalog that a call writes below; _NOWHERE: it does not exist; None: it writes below none."""
+        if not isinstance(where, Entity):
+            if not _is_below(kind, where):
+                return None
+            names = parse_path(where)
+            (found,) = reads.resolve([Lookup((families_of(kind, len(names)) or ())[:2], names[:2])])
+            return _NOWHERE if found.record is None else found.record
+        catalog = _catalog_of(reads, where, fresh)
         if catalog is None or catalog is _NOWHERE:
-            return Seal(self.sealer, catalog, NOTHING)
-        settings = None if fresh else self._settings.get(catalog.id)
-        if settings is not None and settings[0].scope_version >= catalog.scope_version:
-            return Seal(self.sealer, *settings)
+            return catalog
         (known,) = reads.by_id([catalog.id])
-        if known is None or known.record.chain[-1].kind != "catalog":
-            return Seal(self.sealer, _NOWHERE, NOTHING)
-        return self._note(known.record)
+        return _NOWHERE if known is None or known.record.chain[-1].kind != "catalog" else known.record
 
-    def _note(self, record: Record) -> Seal:
-        settings = settings_of(record)
-        self._settings.set(settings[0].id, settings)
-        return Seal(self.sealer, *settings)
+    def _note(self, record: Record) -> None:
+        catalog, declared = settings_of(record)
+        self._settings.set(catalog.id, (catalog, declared))
+        self._ids.set(tuple([node.name for node in record.chain]), catalog.id)
+
+
+def _is_below(kind: Kind, path: Path) -> bool:
+    """Whether a path leads to or below a catalog."""
+    families = families_of(kind, len(parse_path(path)))
+    return families is not None and len(families) > 1 and families[1] == "catalog"
+
+
+def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
+    """Return the catalog that an entity in hand stands below, or is."""
+    chain = entity.record.chain
+    if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity of history does not know what stands above it
+        (known,) = reads.by_id([entity.id])
+        if known is None:
+            return _NOWHERE
+        chain = known.record.chain
+    return chain[1] if len(chain) > 1 and chain[1].kind == "catalog" else None
 
 
 def settings_of(record: Record) -> tuple[Node, Declared]:

@@ -70,6 +70,7 @@ class Intent:
             claim=row.claim,
             caller=row.caller,
             evidence=merge.evidence,
+            settled=merge.settled,
         )
         self._others = row.write_down(entry)
         row.pending_on = entity_id

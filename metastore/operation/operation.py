@@ -260,7 +260,7 @@ class Operation(Generic[T]):
             return self._ended(row.read())
         hot = None if self._merge is None else self._intent.hot(self._merge)
         if hot is not None:
-            self._intent.announce(hot)
+            self._announce_at_once(hot)
         if row.pending_on is not None:
             return self._help(row.pending_on)
         try:
@@ -277,6 +277,15 @@ class Operation(Generic[T]):
         if row.caller is not None:
             row.keep("unchanged", encode_value(cast(Any, decided)))
         return decided
+
+    def _announce_at_once(self, entity_id: int) -> None:
+        """Announce before any attempt; once that is refused, the operation reads before it announces."""
+        try:
+            self._intent.announce(entity_id)
+        except Conflict as conflict:
+            if conflict.cause == "read":
+                self._merge = None
+            raise
 
     def _decide(self, *, trusting: bool) -> Proposal[T] | T:
         recent = self._session.recent
@@ -330,7 +339,6 @@ class Operation(Generic[T]):
             return proposal.finish(outcome.results)
         if outcome.cause == "busy":
             self._again = proposal
-        self._check_name(outcome, commit)
         return self._refused(outcome, commit)
 
     def _committed(self, commit: Commit) -> Outcome:

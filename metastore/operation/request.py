@@ -200,6 +200,8 @@ class Merge:
     changes: tuple[EntityChange, ...]
     evidence: tuple[tuple[int, int], ...] = ()
     """Of a user's: the guards on which the right to it rests. A helper applies it only under these."""
+    settled: tuple[int, int] | None = None
+    """The catalog whose settings say what of it is secret, with its scope version. Under another one it is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)

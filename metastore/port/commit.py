@@ -382,6 +382,8 @@ class Entry:
     caller: Caller | None = None
     evidence: tuple[tuple[int, int], ...] = ()
     """Of a user's intent: the guards on which the right to it rests. A helper applies it only under these."""
+    settled: tuple[int, int] | None = None
+    """An id and its scope version now: under another one nothing is written down (read)."""
 
 
 @dataclass(frozen=True, slots=True)

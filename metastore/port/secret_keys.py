@@ -49,3 +49,10 @@ class SecretKeys(Protocol):
     def redact(self, rows: Sequence[Redaction]) -> int:
         """Replace texts of history, all in one commit; return how many rows had not changed meanwhile."""
         ...
+
+    def erase(self) -> bool:
+        """Overwrite what was replaced or deleted in the database's own files; False: bytes of it may be left there.
+
+        It may take long, and changes nothing that a reader sees. Call it outside of a commit.
+        """
+        ...

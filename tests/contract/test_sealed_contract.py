@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ from metastore.kinds.entity import Entity
 from metastore.managers.sealing import Seals
 from metastore.secrets.keyring import VARIABLE, new_key
 from tests.contract.authorized import prepare
-from tests.contract.ground import dump
+from tests.contract.ground import behind, dump
 
 PATTERNS = "metastore.secret-properties"
 SECRETS = [f"plain-secret-{n}" for n in range(12)]
@@ -345,3 +345,82 @@ def test_an_old_entity_in_hand_may_have_moved_below_a_declaring_catalog(store: S
     store.tables.alter(moved, ms.SetProperty("password", SECRETS[2]))
     assert store.reveal("m.c.s.moved", "password") == SECRETS[2]
     assert SECRETS[2] not in repr(dump(store._session.backend))
+
+
+def test_a_hot_entity_is_announced_under_the_settings_of_now(store: Store, table: Entity) -> None:
+    """What was remembered of a catalog that has changed meanwhile is found out before anything is written down."""
+    seals, session = store._session.seals, store._session
+    assert seals is not None
+    store.tables.alter("m.c.s.t", ms.SetProperty("color", "red"))
+    remembered = dict(seals._settings._values)
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password *.token pin"))
+    written, write_down = list[Any](), session.backend.write_down
+
+    def note(entry: Any) -> Any:
+        written.append(entry.changes)
+        return write_down(entry)
+
+    session.backend = cast(Any, _Spied(session.backend, note))
+    for target in (table, "m.c.s.t"):
+        seals._settings._values.update(remembered)  # as another process would remember them
+        session.hot.note(table.id, ("table", ("m", "c", "s", "t")))
+        store.tables.alter(target, ms.SetProperty("pin", SECRETS[2]), ms.SetProperty("color", "blue"))
+        assert store.reveal("m.c.s.t", "pin") == SECRETS[2]
+    session.hot.note(table.id, ("table", ("m", "c", "s", "t")))
+    store.tables.alter("m.c.s.t", ms.SetProperty("color", "green"))  # under the settings of now it is announced
+    assert '"green"' in written[-1]
+    assert not any(secret in repr(dump(behind(store))) for secret in SECRETS)
+    assert store.verify() == []
+
+
+class _Spied:
+    """A backend that lets a test see what is written down."""
+
+    def __init__(self, backend: Any, write_down: Callable[[Any], Any]) -> None:
+        self._backend, self.write_down = backend, write_down
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+
+def test_a_transaction_that_is_given_up_teaches_nothing(store: Store, table: Entity) -> None:
+    """Its settings have the scope version that the next declaration gets."""
+
+    def give_up() -> None:
+        with store.transaction() as tx:
+            tx.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "nothing"))
+            tx.tables.alter("m.c.s.t", ms.SetProperty("color", "red"))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        give_up()
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password *.token pin"))
+    store.tables.alter("m.c.s.t", ms.SetProperty("pin", SECRETS[2]))
+    assert store.reveal("m.c.s.t", "pin") == SECRETS[2]
+    assert store.verify() == []
+
+
+def test_a_transaction_validates_the_settings_that_it_rests_on(store: Store, table: Entity) -> None:
+    store.tables.alter("m.c.s.t", ms.SetProperty("color", "red"))
+
+    def declared_after_the_write() -> None:
+        with store.transaction() as tx:
+            tx.tables.alter("m.c.s.t", ms.SetProperty("pin", SECRETS[2]))
+            store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password *.token pin"))
+
+    def declared_after_the_read() -> None:
+        with store.transaction() as tx:
+            tx.tables.load("m.c.s.t")
+            store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password *.token pin n"))
+            store.tables.alter("m.c.s.t", ms.SetProperty("n", SECRETS[3]))  # the store knows the new settings
+            tx.tables.alter("m.c.s.t", ms.SetProperty("color", "red"))  # changes nothing
+            tx.tables.alter("m.c.s.t", ms.SetProperty("n", SECRETS[4]))
+
+    for run in (declared_after_the_write, declared_after_the_read):
+        with pytest.raises(ms.VersionConflict):
+            run()
+    assert not any(secret in repr(dump(behind(store))) for secret in SECRETS[2:3] + SECRETS[4:])
+    with store.transaction() as tx:
+        tx.tables.alter("m.c.s.t", ms.SetProperty("pin", SECRETS[5]))
+    assert store.reveal("m.c.s.t", "pin") == SECRETS[5]
+    assert store.verify() == []

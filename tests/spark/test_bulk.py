@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import metastore as ms
 from metastore.spark import attach_many, register_source, set_statistics, statistics
+from metastore.spark.source.source import open_here
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,18 +35,26 @@ def lake(url: str) -> str:
     return url
 
 
-def test_tags_are_attached_from_the_executors(spark: SparkSession, lake: str, tmp_path: Path) -> None:
+def test_tags_are_attached_from_the_executors(
+    spark: SparkSession, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows: list[Any] = [(f"m.c.s.t{n}", "a" if n % 2 else None, "high") for n in range(TABLES)]
     frame = spark.createDataFrame(rows, "target STRING, column STRING, value STRING").repartition(4)
     failed = tmp_path / "failed"
 
-    def fail_once(batches: Any) -> Any:
-        """Fail one task after it has passed its rows on, as a machine that is lost."""
-        yield from batches
+    @contextmanager
+    def lost_once(url: str | None, principal: str | None) -> Iterator[ms.Store]:
+        """Fail a task once, after its rows are written, as a machine that is lost."""
+        with open_here(url, principal) as store:
+            yield store
         if not failed.exists():
             failed.touch()
+            raise RuntimeError("this machine is lost")
 
-    assert attach_many(frame.mapInArrow(fail_once, frame.schema), "m.pii", url=lake) == TABLES
+    with monkeypatch.context() as patched:
+        patched.setattr("metastore.spark.bulk.open_here", lost_once)
+        assert attach_many(frame, "m.pii", url=lake) < TABLES  # what the lost task wrote is not counted
+    assert failed.exists()
     assert attach_many(frame, "m.pii", url=lake) == 0  # the whole job again
     with ms.open(lake) as store:
         there = {(one.target_path, one.column, one.value) for one in store.tags.targets("m.pii")}

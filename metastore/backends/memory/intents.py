@@ -20,6 +20,10 @@ def write_down(tables: Tables, entry: Entry, now: int) -> Result:
     """Note an operation that is not applied; tell how many intents were there before."""
     check_caller(tables, entry.caller, now)
     take_claim(tables, entry.operation_id, entry.claim)
+    if entry.settled is not None:
+        stands = tables.stands.get(entry.settled[0])
+        if stands is None or stands.scope_version != entry.settled[1]:
+            raise PreconditionFailed("read")
     before = 0 if entry.entity_id is None else len(tables.pending(entry.entity_id))
     tables.steps.append(
         Step(

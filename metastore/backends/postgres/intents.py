@@ -66,13 +66,15 @@ _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 # --- write down
 
 # Locks nothing: the row is new, and its key refuses a second one. It tells how many intents were there before, from
-# its own snapshot: a hint for how long the owner waits before it helps.
+# its own snapshot: a hint for how long the owner waits before it helps. The logarithm of 0 raises READ where a scope
+# has another version than the caller says.
 _ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format,
   fences)
 SELECT %(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
   {NOW}, %(path)s::text, %(changes)s::text, %(claim)s::int, {NOW} + %(micros)s::bigint, %(digest)s::text,
   %(result)s::text, %(format)s::int, %(note)s::text
-WHERE {DURABLE}
+WHERE {DURABLE} AND 0 = ln(CASE WHEN %(settled)s::bigint IS NULL OR EXISTS (SELECT FROM guard
+  WHERE id = %(settled)s::bigint AND scope_version = %(settled_scope)s::bigint) THEN 1 ELSE 0 END)
 RETURNING (SELECT count(*) FROM operation p WHERE p.entity_id = %(entity_id)s::bigint AND p.action = 'pending'), time"""
 _WRITE_DOWN = f"INSERT INTO operation (operation_id, ordinal, {_ENTRY}"
 
@@ -93,6 +95,8 @@ def write_down_statements(entry: Entry) -> list[Statement]:
         "result": entry.result,
         "format": entry.format,
         "note": note(entry.evidence) if entry.evidence else None,
+        "settled": entry.settled and entry.settled[0],
+        "settled_scope": entry.settled and entry.settled[1],
     }
     return [*caller(entry.caller, entry.operation_id, entry.claim), Statement(_WRITE_DOWN, parameters, writes=True)]
 

@@ -51,3 +51,6 @@ class PostgresSecretKeys:
     def redact(self, rows: Sequence[Redaction]) -> int:
         wanted = [[str(r.operation_id), r.ordinal, r.doc, r.changes, r.result, *r.before] for r in rows]
         return len(self._fetch(REDACT, {"rows": json.dumps(wanted)}))
+
+    def erase(self) -> bool:
+        return False  # rewriting tables needs their owner and locks everything out: docs/operations.md

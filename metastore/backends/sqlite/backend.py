@@ -273,7 +273,7 @@ class SqliteBackend(SqliteReads):
 
     @property
     def secret_keys(self) -> SecretKeys:
-        return SqliteSecretKeys(self._written, self._rows)
+        return SqliteSecretKeys(self.pool, self._written, self._rows)
 
     def restorer(self) -> Restorer:
         return SqliteRestorer(self._written)

@@ -45,6 +45,10 @@ WHERE id = :id AND mark = :operation_id AND {LAPSED} RETURNING 1"""
 def write_down(connection: Any, entry: Entry, now: int) -> Result:
     """Note an operation that is not applied; tell how many intents were there before."""
     take_row(connection, entry.caller, entry.operation_id, entry.claim, now)
+    if entry.settled is not None:
+        sql = "SELECT 1 FROM guard WHERE id = ? AND scope_version = ?"
+        if connection.execute(sql, entry.settled).fetchone() is None:
+            raise PreconditionFailed("read")
     deadline = now + round(entry.seconds * 1_000_000) if entry.action == PENDING else None
     connection.execute(
         """INSERT INTO operation (operation_id, ordinal, entity_id, kind, action, principal, time, path_before, changes,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.port.secret_keys import KeyRow, Redaction
+from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteSecretKeys"]
 
 T = TypeVar("T")
+Rows = list[tuple[Any, ...]]
 _ROWS = "SELECT number, wrapped, wrapper, created_at FROM secret_key"
 _REDACT = """UPDATE operation SET doc = ?, changes = ?, result = ?
   WHERE operation_id = ? AND ordinal = ? AND doc IS ? AND changes IS ? AND result IS ?"""
@@ -24,8 +27,8 @@ class _Written(Protocol):
 class SqliteSecretKeys:
     """Keeps the promises of :class:`metastore.port.secret_keys.SecretKeys`."""
 
-    def __init__(self, written: _Written, fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]) -> None:
-        self._written, self._fetch = written, fetch
+    def __init__(self, pool: Pool, written: _Written, fetch: Callable[[str, dict[str, Any]], Rows]) -> None:
+        self._pool, self._written, self._fetch = pool, written, fetch
 
     def rows(self) -> list[KeyRow]:
         return [KeyRow(*row) for row in self._fetch(f"{_ROWS} ORDER BY number", {})]
@@ -41,7 +44,6 @@ class SqliteSecretKeys:
 
     def rewrap(self, row: KeyRow, wrapped: str | None, wrapper: str) -> bool:
         def change(connection: Any, _: int) -> bool:
-            connection.execute("PRAGMA secure_delete = ON")  # a key that is destroyed leaves no bytes in the file
             sql = "UPDATE secret_key SET wrapped = ?, wrapper = ? WHERE number = ? AND wrapped IS ? RETURNING 1"
             return bool(connection.execute(sql, (wrapped, wrapper, row.number, row.wrapped)).fetchall())
 
@@ -49,7 +51,6 @@ class SqliteSecretKeys:
 
     def redact(self, rows: Sequence[Redaction]) -> int:
         def change(connection: Any, _: int) -> int:
-            connection.execute("PRAGMA secure_delete = ON")  # what is redacted leaves no bytes in the file
             done = 0
             for row in rows:
                 values = (row.doc, row.changes, row.result, str(row.operation_id), row.ordinal, *row.before)
@@ -57,3 +58,18 @@ class SqliteSecretKeys:
             return done
 
         return self._written(change)
+
+    def erase(self) -> bool:
+        """Write the file again without its free space, and empty the log: both have earlier rows in them until then.
+
+        A process that reads at an earlier instant, or writes for too long, prevents it.
+        """
+        try:
+            with self._pool.connection() as connection:
+                connection.execute("VACUUM")
+                ((busy, *_),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except DRIVER.Error as error:
+            if of_sqlite(getattr(error, "sqlite_errorcode", None)) is Verdict.RETRY:
+                return False
+            raise_read_error(error)
+        return not busy

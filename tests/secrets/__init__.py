@@ -1,0 +1,1 @@
+"""Encrypted properties beyond the contract: bytes in files, other ways to read, round trips."""
