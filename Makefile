@@ -9,7 +9,7 @@ WORKERS ?= 3
 EXTRAS := spark,sample,sqlite,metrics,loadtest,test,dev
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
-SHIPPED := spark,object-store,sqlite,metrics,loadtest,sample,test
+SHIPPED := spark,object-store,sqlite,metrics,loadtest,async,iceberg,serve,opentelemetry,sample,test
 LOWEST_TESTS := tests/contract tests/unit tests/retry tests/cli tests/packaging tests/migration/test_schema.py \
 	tests/migration/test_versions.py tests/crawl/test_parquet_files.py tests/crawl/test_text_files.py \
 	tests/crawl/test_more_formats.py tests/spark/test_conversions.py tests/leases/test_object_storage.py
@@ -36,7 +36,7 @@ endif
 .PHONY: help setup java gravitino-client iceberg-spark iceberg-spec run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-cache bench-time load load-faults check-history interleavings interleavings-sql soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,7 +135,10 @@ bench-combining: $(BENCH) ## measure requests that travel together, beside locks
 bench-iceberg: $(BENCH) ## measure Iceberg commits, creates, lists and REST loads beside PyIceberg's SQL catalog, 3 minutes
 	$(BIN)/python -m tests.bench.iceberg $(ARGS)
 
-bench-cache: $(STAMP) ## measure reads through the cache beside plain ones, 2 minutes
+bench-gravitino: $(STAMP) ## measure Gravitino's REST API on two servers, the import of its database, a job's take-over: 3 minutes
+	$(BIN)/python -m tests.bench.gravitino $(ARGS)
+
+bench-cache: $(STAMP) ## measure reads through the cache beside plain ones, and writes beside members, 6 minutes
 	$(BIN)/python -m tests.bench.cache $(ARGS)
 
 bench-time: $(STAMP) $(JAVA) ## measure the past, the feed and Spark on the catalog, 3 minutes; ARGS=--full is half an hour

@@ -9,7 +9,9 @@ from metastore.columns.column import Column
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
+    CacheFenced,
     DeadlineExceeded,
+    DropPending,
     EntityAlreadyExists,
     EntityNotFound,
     HistoryGone,
@@ -48,6 +50,7 @@ from metastore.kinds.function.changes import (
 )
 from metastore.kinds.function.document import Definition, Implementation
 from metastore.kinds.function.kind import Function
+from metastore.kinds.handlers import on_drop
 from metastore.kinds.job.run import CancelJob, FinishJob, Job, StartJob
 from metastore.kinds.job.template import JobTemplate, SetTemplate
 from metastore.kinds.json_schema import json_schema
@@ -93,6 +96,7 @@ from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
 from metastore.managers.attached import Attached, Grant
 from metastore.managers.page import Page
+from metastore.managers.pending import PendingDrop
 from metastore.metrics import Snapshot
 from metastore.operation.keys import key
 from metastore.operation.outcome import Outcome
@@ -121,6 +125,7 @@ __all__ = [
     "BackendRefused",
     "BackendUnavailable",
     "Cache",
+    "CacheFenced",
     "CacheStats",
     "CancelJob",
     "Catalog",
@@ -135,6 +140,7 @@ __all__ = [
     "DropDefinition",
     "DropImplementation",
     "DropIndex",
+    "DropPending",
     "Entity",
     "EntityAlreadyExists",
     "EntityChange",
@@ -178,6 +184,7 @@ __all__ = [
     "Page",
     "Partition",
     "Past",
+    "PendingDrop",
     "PermissionDenied",
     "Pin",
     "Policy",
@@ -238,6 +245,7 @@ __all__ = [
     "key",
     "migrate",
     "new_operation_id",
+    "on_drop",
     "open",
     "open_async",
     "restore",

@@ -10,12 +10,14 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-__all__ = ["SYSTEM", "Alive", "Clock", "ThreadWaker", "Waker", "process_id"]
+__all__ = ["SYSTEM", "Alive", "Clock", "Instant", "ThreadWaker", "Waker", "process_id"]
 
 T = TypeVar("T")
 
@@ -94,6 +96,12 @@ class Clock:
         """Return the wall clock's time, in microseconds since 1970, UTC."""
         return time.time_ns() // 1000
 
+    def readers(self) -> tuple[Callable[[], float], Callable[[], float], Callable[[], float]]:
+        """Return what reads monotonic, boottime and wall clock (seconds), where a call of Python is too slow."""
+        if (type(self).monotonic, type(self).boottime, type(self).micros) == _READS:
+            return time.monotonic, partial(time.clock_gettime, _BOOTTIME), time.time
+        return self.monotonic, self.boottime, lambda: self.micros() / 1_000_000
+
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""
         time.sleep(seconds)
@@ -122,4 +130,18 @@ class Clock:
         return UUID(int=value)
 
 
+_READS = (Clock.monotonic, Clock.boottime, Clock.micros)
 SYSTEM = Clock()
+
+
+class Instant(NamedTuple):
+    """One moment on three clocks, in seconds."""
+
+    monotonic: float
+    boottime: float
+    wall: float
+
+    @classmethod
+    def now(cls, clock: Clock) -> Instant:
+        """Read all three clocks."""
+        return cls(clock.monotonic(), clock.boottime(), clock.micros() / 1_000_000)

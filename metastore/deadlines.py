@@ -13,12 +13,14 @@ generator shares its consumer's context: do not ``yield`` inside the block.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
 
 from metastore.clock import Clock
 
-__all__ = ["Stop", "remaining", "stoppable", "stopping", "until"]
+__all__ = ["Stop", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
 
 
 class Stop:
@@ -32,6 +34,7 @@ class Stop:
 
 _ends: ContextVar[float | None] = ContextVar("metastore_ends", default=None)
 _stop: ContextVar[Stop | None] = ContextVar("metastore_stop", default=None)
+_cleaning: ContextVar[bool] = ContextVar("metastore_cleaning", default=False)
 
 
 class _Until:
@@ -68,6 +71,25 @@ def remaining(clock: Clock, default: float) -> float:
         return 0.0
     ends = _ends.get()
     return default if ends is None else ends - clock.monotonic()
+
+
+@contextmanager
+def cleaning(ends: float) -> Iterator[None]:
+    """Let a block withdraw what a call left behind, until the instant ``ends``: also after the store was closed.
+
+    A call that was under way when the store was closed can say what became of it only if it may ask once more.
+    """
+    token = _cleaning.set(True)
+    try:
+        with until(ends):
+            yield
+    finally:
+        _cleaning.reset(token)
+
+
+def cleans_up() -> bool:
+    """Whether the current call only withdraws what it left behind."""
+    return _cleaning.get()
 
 
 def stoppable(stop: Stop | None) -> None:

@@ -18,7 +18,9 @@ from metastore.plain import plain
 __all__ = [
     "BackendRefused",
     "BackendUnavailable",
+    "CacheFenced",
     "DeadlineExceeded",
+    "DropPending",
     "EntityAlreadyExists",
     "EntityNotFound",
     "HistoryGone",
@@ -178,6 +180,24 @@ class NotInUse(MetastoreError):
         super().__init__(message)
         self.kind = kind
         """The kind of the disabled ancestor, if it is known."""
+
+
+class DropPending(MetastoreError):
+    """The entity, its column or its partition, or something above it, is being dropped in steps; nothing was written.
+
+    ``operation`` is the id of the operation that began the drop, ``path`` what it drops. Next step: choose another
+    name, or wait until the drop is finished or rolled back: ``store.drops.pending()`` lists it.
+    """
+
+    code = "drop_pending"
+    http_status = 409
+
+    def __init__(self, operation: UUID, message: str | None = None, *, path: str | None = None) -> None:
+        what = "it" if path is None else path
+        again = "wait until that is finished or rolled back; see store.drops.pending()"
+        super().__init__(message or f"operation {operation} is dropping {what} in steps; {again}")
+        self.operation = operation
+        self.path = path
 
 
 class PermissionDenied(MetastoreError):
@@ -351,6 +371,18 @@ def outcome_forgotten(operation_id: UUID) -> OutcomeUnknown:
         f"operation {operation_id} may or may not have been applied: gc has deleted what was written down about it "
         "during the call; look at what it would have changed, and run gc with a retention above all deadlines",
     )
+
+
+class CacheFenced(MetastoreError):
+    """The process does not know what others have changed: the lease of its cache is over, and not renewed yet.
+
+    Nothing was read. Only stores with ``Cache("lease", when_fenced="raise")`` raise it. Next step: try again later; the
+    cache joins again by itself as soon as the database answers.
+    """
+
+    code = "cache_fenced"
+    http_status = 503
+    retry_after = 1.0
 
 
 class BackendUnavailable(MetastoreError):

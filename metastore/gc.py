@@ -15,11 +15,14 @@ from datetime import timedelta
 from typing import Final
 
 from metastore.arguments import positive_integer, shown
-from metastore.errors import DeadlineExceeded, InvalidArgument, ScopeFrozen
+from metastore.errors import DeadlineExceeded, DropPending, EntityNotFound, InvalidArgument, ScopeFrozen
 from metastore.feed.position import position_before
+from metastore.kinds.drop import DESTROYED
 from metastore.managers import exclusive
+from metastore.managers.pending import PendingDrop
 from metastore.managers.purge import delete_tree
-from metastore.managers.relation_writes import column_path
+from metastore.managers.relation_writes import column_path, is_dropping
+from metastore.managers.steps import above_pending, pending_drops
 from metastore.operation.operation import perform
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
@@ -68,10 +71,14 @@ def collect(session: Session, retention: timedelta, keep_versions: int, keep_unr
     # The earlier of two clocks: one that is ahead must not make gc forget what a caller may still ask for.
     now = min(backend.now(), session.clock.micros())
     before = max(0, now - retention // timedelta(microseconds=1))
-    _make_unrestorable(session, before)
-    entities = _delete_trees(backend)
+    # read after ``before``: what is begun from now on is below something that was not dropped before that
+    pending = above_pending(backend)
+    _make_unrestorable(session, before, pending)
+    entities = _delete_trees(backend, pending)
+    _end_destroyed(session)
     _sweep_relations(backend)
     backend.forget_pins()
+    backend.forget_tickets()
     unread = _unread(backend, now - keep_unread // timedelta(microseconds=1))
     limits = Limits(before, position_before(backend.past, before), keep_versions, unread)
     versions, operations = _delete_steps(backend, limits)
@@ -95,9 +102,9 @@ def _unread(backend: Backend, since: int) -> int:
     return read
 
 
-def _make_unrestorable(session: Session, before: int) -> None:
-    """Give each entity that was dropped before ``before`` the state *purging*."""
-    seen = set[int]()
+def _make_unrestorable(session: Session, before: int, pending: set[int]) -> None:
+    """Give each entity that was dropped before ``before`` the state *purging*; not those above a pending drop."""
+    seen = set(pending)
     while ids := [i for i in session.backend.dropped_before(before, _ROOTS + len(seen)) if i not in seen]:
         for entity_id in ids:
             seen.add(entity_id)
@@ -117,9 +124,9 @@ def _purge(session: Session, entity_id: int, before: int) -> None:
     perform(session, request, Call(deadline=_PATIENCE))
 
 
-def _delete_trees(backend: Upkeep) -> int:
-    """Delete every entity that is purging, and all below it; return how many entities that were."""
-    deleted, tried = 0, set[int]()
+def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
+    """Delete every entity that is purging, and all below it, unless a drop is pending there; return how many."""
+    deleted, tried = 0, set(pending)
     while roots := [root for root in backend.purging(_ROOTS + len(tried)) if root not in tried]:
         for root in roots:
             tried.add(root)  # another gc may delete the rest of it: this one tries each root once
@@ -127,12 +134,24 @@ def _delete_trees(backend: Upkeep) -> int:
     return deleted
 
 
+def _end_destroyed(session: Session) -> None:
+    """End the drops of columns and partitions that are destroyed, where their table is live again, or deleted."""
+    for drop in list(pending_drops(session.backend)):
+        if drop.phase == DESTROYED:
+            with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded):  # another process ends it
+                PendingDrop(session, drop, held=True).finish()
+
+
 def _sweep_relations(backend: Upkeep) -> None:
     """Delete relations that lost an end, where an older program's gc deleted it, and those of dropped columns."""
     after: int | None = 0
     while after is not None:
         swept = backend.sweep_relations(after, _STEPS)
-        lost = [row_id for row_id, column, doc in swept.columns if column_path(doc, column) is None]
+        lost = [
+            row_id
+            for row_id, column, doc in swept.columns
+            if column_path(doc, column) is None and not is_dropping(doc, column)
+        ]
         if lost:
             backend.delete_columns(lost)
         after = swept.last

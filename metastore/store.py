@@ -38,6 +38,7 @@ from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers.all import Managers
 from metastore.managers.create import IfExists
+from metastore.managers.drops import Drops
 from metastore.managers.find import find, wanted
 from metastore.managers.page import Page
 from metastore.managers.reveal import entity_of, reveal
@@ -100,7 +101,7 @@ class Store(Managers):
         self._admins = admins
         session = Session(backend, clock, policy, Call(principal).principal)
         session.combiner = Combiner.of(session)
-        self._cache = StoreCache(None if cache is None else cached(session, cache))
+        self._cache = StoreCache(None if cache is None else cached(session, cache), backend)
         session.cache = self._cache.used
         session.seals = Seals(backend)
         self._stand_on(session)
@@ -111,6 +112,7 @@ class Store(Managers):
         super().__init__(session)
         self.schemas: FreezableSchemas = FreezableSchemas(session, KINDS["schema"])
         self.consumers = Consumers(session)
+        self.drops = Drops(session)
         self.secrets = SecretStore(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
@@ -410,6 +412,8 @@ class Store(Managers):
     def close(self) -> None:
         """Release the leases that this store renews, and close all connections."""
         self.leases.close()
+        if self._cache.used is not None:
+            self._cache.used.close()
         if self._hints is not None:
             self._hints.close()
         self._session.backend.close()

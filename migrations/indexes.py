@@ -63,7 +63,9 @@ def _missing(connection: Connection, config: Config, revision: str) -> Mapping[s
     found: dict[str, str] = {}
     for module in _revisions(connection, config, revision):
         found |= getattr(module, "INDEXES", {})
-    return {name: sql for name, sql in found.items() if connection.scalar(text(_VALID), {"name": name}) is not True}
+    missing = {name: sql for name, sql in found.items() if connection.scalar(text(_VALID), {"name": name}) is not True}
+    # another process may have migrated in between, and a revision may have given an index another name
+    return missing if not missing or _revisions(connection, config, revision) else {}
 
 
 def _revisions(connection: Connection, config: Config, revision: str) -> list[Any]:

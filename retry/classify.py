@@ -38,7 +38,10 @@ _STATES = {
     "2201G": Verdict.CHECK,  # invalid_argument_for_width_bucket_function, likewise
     "22008": Verdict.CHECK,  # datetime_field_overflow, likewise
     "22011": Verdict.CHECK,  # substring_error, likewise
+    "22025": Verdict.CHECK,  # invalid_escape_sequence, likewise
     "2201B": Verdict.CHECK,  # invalid_regular_expression, likewise
+    "2202E": Verdict.CHECK,  # array_subscript_error, likewise
+    "53M01": Verdict.CHECK,  # of a trigger: processes that cache do not know of the change
     "23505": Verdict.UNIQUE,  # unique_violation
     "42P01": Verdict.SCHEMA,  # undefined_table
     "42703": Verdict.SCHEMA,  # undefined_column

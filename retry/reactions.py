@@ -37,6 +37,8 @@ class Reaction(Enum):
     """Try again without a wait."""
     BACK_OFF = "back off"
     """Wait for a random time, and try again."""
+    QUEUE = "queue"
+    """Take a ticket, and wait in line."""
     RAISE = "raise"
     """Tell the caller: another attempt would find the same."""
 
@@ -72,6 +74,7 @@ REACTIONS: Final[dict[str, Reactions]] = {
     "stale_id": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
     "claim": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
     "lease": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.AT_ONCE),
+    "ticket": Reactions(_R.ANNOUNCE, _R.QUEUE, _R.QUEUE, _R.RAISE, _R.AT_ONCE),
     # these are no answers of the database
     "lost": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.LOOK, _R.BACK_OFF, nobody_won=True),
     "unavailable": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.BACK_OFF, nobody_won=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from metastore.cache.options import Cache
 from metastore.errors import InvalidArgument
 from metastore.retry.policy import Hook
 
@@ -23,6 +24,7 @@ async def open_async(
     pool_size: int = 10,
     max_wait: float | None = None,
     admins: Iterable[str] = (),
+    cache: Cache | None = None,
 ) -> AsyncStore:
     """Open a database for asyncio: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
@@ -35,4 +37,4 @@ async def open_async(
         raise InvalidArgument("the async API needs greenlet: pip install 'versioned-metastore[async]'") from None
     from metastore.aio.store import opened  # noqa: PLC0415  (a process imports only what it uses)
 
-    return await opened(url, principal, deadline, hooks, pool_size, max_wait, admins)
+    return await opened(url, principal, deadline, hooks, pool_size, max_wait, admins, cache)

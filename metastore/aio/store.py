@@ -12,6 +12,8 @@ from metastore.aio.port import AioBackend, AioClock, alone
 from metastore.aio.surface import AsyncStore
 from metastore.aio.threads import Threads
 from metastore.backends.sql.limits import Limits
+from metastore.cache.options import Cache
+from metastore.cache.store import check_cache
 from metastore.retry.policy import Hook
 from metastore.store import Store, clean_admins, prepared
 
@@ -26,14 +28,18 @@ async def opened(
     pool_size: int,
     max_wait: float | None,
     admins: Iterable[str],
+    cache: Cache | None = None,
 ) -> AsyncStore:
     """Return an open store. Raises what :func:`metastore.open` raises."""
     named = clean_admins(admins)
+    check_cache(cache, url)
     connecting = Threads(Limits())
     prepare = partial(prepared, url, principal, deadline, hooks, pool_size, max_wait)
     parsed, backend, policy = await run(alone, connecting, prepare)
     size = pool_size if parsed.drivername.startswith("postgresql") else 1
     threads = Threads(Limits(size, max_wait), policy.deadline)
-    store = Store(parsed, AioBackend(backend, threads), policy, principal, AioClock(), named)
+    make_store = partial(Store, parsed, AioBackend(backend, threads), policy, principal, AioClock(), named, cache)
+    # a cache asks the database before it serves
+    store = make_store() if cache is None else await run(alone, connecting, make_store)
     make: Any = AsyncStore
     return cast(AsyncStore, make(store, Room(threads)))

@@ -12,6 +12,8 @@ from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.managers import all as managers
+from metastore.managers.drops import Drops
+from metastore.managers.pending import PendingDrop
 from metastore.managers.rotation import SecretStore
 from metastore.past.consumers import Consumer, Consumers
 from metastore.past.view import Past
@@ -63,6 +65,8 @@ AsyncRelationManager = derive(managers.RelationManager)
 AsyncDeclaredManager = derive(managers.DeclaredManager)
 AsyncPast = derive(Past)
 AsyncConsumers = derive(Consumers)
+AsyncDrops = derive(Drops)
+AsyncPendingDrop = derive(PendingDrop)
 AsyncSecretStore = derive(SecretStore)
 AsyncConsumer = derive(Consumer)
 stands_for(_View)(AsyncStore)

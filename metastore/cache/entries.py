@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from cachetools import LRUCache
 
 from metastore.kinds.entity import Entity
 from metastore.names import fold, parse_path
-from metastore.operation.session import Found
+from metastore.operation.session import Found, Listed
+from metastore.port.commit import ROOT_ID
+from metastore.port.members import Covered
+from metastore.port.records import Node
 from metastore.port.touched import Touch
 
-__all__ = ["Entries", "Entry", "entry_of"]
+__all__ = ["Entries", "Entry", "entry_of", "listing_of"]
 
 _Index = dict[Hashable, set[Hashable]]
-_ENTRY, _PER_CHARACTER = 3_000, 8
-"""The estimated memory of one entry, and of each character of its document, decoded (bytes)."""
+_ENTRY, _PER_CHARACTER, _NAME = 3_000, 8, 100
+"""The estimated memory of one entry, of each character of its document, decoded, and of a name in a listing (bytes)."""
+_SPARED = 16
+"""How many entries that were used since are spared when one must go."""
 
 
-class Entry(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Entry:
     """One answer, and what it rests on."""
 
-    found: Found
+    found: Found | Listed
     ids: tuple[int, ...]
     """The entities along the path, from the root down."""
     absent: tuple[str, ...] | None
@@ -30,6 +36,12 @@ class Entry(NamedTuple):
     size: int
     query: int
     """The number of the newest query that was sent before it was kept."""
+    content: tuple[int, ...] = ()
+    """The entities whose content it shows."""
+    parent: int | None = None
+    """Of a path that leads nowhere, and of a listing: the entity below which something would have to appear."""
+    used: bool = False
+    """It was read since it was kept, or since it was last spared. Only reads that do not call ``get`` note it here."""
 
     def rests_on(self, change: Touch) -> bool:
         """Whether a change may make it untrue."""
@@ -39,10 +51,27 @@ class Entry(NamedTuple):
 def entry_of(found: Found, names: tuple[str, ...], query: int) -> Entry:
     """Return what to keep of an answer; ``names`` is the path that was asked for, () for an id."""
     if isinstance(found, Entity):
-        size = _ENTRY + _PER_CHARACTER * len(found.record.doc)
-        return Entry(found, tuple([node.id for node in found.record.chain]), None, size, query)
+        ids = tuple([node.id for node in found.record.chain])
+        return Entry(found, ids, None, _size(found), query, ids[-1:])
     absent = _folded(names[: len(found) + 1])
-    return Entry(found, tuple([node.id for node in found]), absent, _ENTRY, query)
+    return Entry(found, tuple([node.id for node in found]), absent, _ENTRY, query, (), _last(found))
+
+
+def listing_of(listed: Listed) -> Entry:
+    """Return what to keep of one page of a listing."""
+    ids = tuple([node.id for node in listed.above])
+    shown = [item for item in listed.items if isinstance(item, Entity)]
+    size = _ENTRY + sum(map(_size, shown)) + _NAME * len(listed.items)
+    content = tuple([entity.id for entity in shown])
+    return Entry(listed, ids, None, size, 0, content, _last(listed.above))
+
+
+def _size(entity: Entity) -> int:
+    return _ENTRY + _PER_CHARACTER * len(entity.record.doc)
+
+
+def _last(nodes: Sequence[Node]) -> int:
+    return nodes[-1].id if nodes else ROOT_ID
 
 
 def _folded(names: Iterable[str]) -> tuple[str, ...]:
@@ -69,6 +98,10 @@ class Entries:
         """By an entity's id: the answers whose path runs through it."""
         self._absent: _Index = {}
         """By a path that leads nowhere: the answers that say so."""
+        self._children: _Index = {}
+        """By an entity's id: the answers that change when its set of children does."""
+        self.all: dict[Hashable, Entry] = {}
+        """All of them, for reads that note in the entry itself that it was used."""
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -91,10 +124,16 @@ class Entries:
         self._remove(key)
         if entry.size > self._kept.maxsize:
             return
+        spared = 0
         while len(self._kept) >= self._most or self._kept.currsize + entry.size > self._kept.maxsize:
-            self._forget(*self._kept.popitem())
-            self.evictions += 1
-        self._kept[key] = entry
+            oldest, other = self._kept.popitem()
+            if other.used and spared < _SPARED:
+                other.used, spared = False, spared + 1
+                self._kept[oldest] = other  # a second chance: it is the newest one now
+            else:
+                self._forget(oldest, other)
+                self.evictions += 1
+        self._kept[key] = self.all[key] = entry
         for index, at in self._places(entry):
             index.setdefault(at, set()).add(key)
 
@@ -108,6 +147,15 @@ class Entries:
             if appeared is not None:
                 self._evict(self._absent.get(appeared, ()))
 
+    def evict_announced(self, what: Covered) -> None:
+        """Forget what an announced change may make untrue."""
+        if 0 in what.scopes:
+            self._evict(self.all)
+            return
+        for index, ids in ((self._below, what.scopes), (self._of, what.ids), (self._children, what.parents)):
+            for one in ids:
+                self._evict(index.get(one, ()))
+
     def _evict(self, keys: Iterable[Hashable]) -> None:
         for key in list(keys):
             self._remove(key)
@@ -120,6 +168,7 @@ class Entries:
 
     def _forget(self, key: Hashable, entry: Entry) -> None:
         """Take what is not kept any more out of the indexes."""
+        self.all.pop(key, None)
         for index, at in self._places(entry):
             keys = index.get(at)
             if keys is not None:
@@ -131,7 +180,9 @@ class Entries:
         """Yield where an entry stands in the indexes."""
         for at in entry.ids:
             yield self._below, at
-        if isinstance(entry.found, Entity):
-            yield self._of, entry.ids[-1]
+        for at in entry.content:
+            yield self._of, at
+        if entry.parent is not None:
+            yield self._children, entry.parent
         if entry.absent is not None:
             yield self._absent, entry.absent

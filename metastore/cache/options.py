@@ -15,9 +15,11 @@ __all__ = ["Cache"]
 class Cache:
     """How ``ms.open(url, cache=…)`` keeps what it reads.
 
-    ``validate`` asks the database what has changed before each read, in one query for all reads of a moment. There is
-    no ``lease`` mode yet: it raises InvalidArgument. ``ttl`` (seconds) and ``when_fenced`` are for that mode; validate
-    needs no clock. ``max_bytes`` bounds an estimate of the memory. Raises InvalidArgument.
+    ``validate`` asks the database what has changed before each read, in one query for all reads of a moment. ``lease``
+    (PostgreSQL only) answers without the database, while the process is a member that writers wait for. ``ttl`` is how
+    long a writer waits at most for a member that does not answer (seconds). ``when_fenced`` says what a read does while
+    the lease is over: ask the database, or raise CacheFenced. Both are for ``lease``; ``validate`` needs no clock.
+    ``max_bytes`` bounds an estimate of the memory. Raises InvalidArgument.
     """
 
     mode: Literal["validate", "lease"]

@@ -4,42 +4,72 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from metastore.arguments import shown
+from metastore.arguments import integer, shown
 from metastore.cache.options import Cache
 from metastore.errors import InvalidArgument
 from metastore.operation.session import Session
-from metastore.port.stats import CacheStats
+from metastore.port.backend import Backend
+from metastore.port.members import Announces, MemberRow, MemberRows
+from metastore.port.stats import CacheMember, CacheStats
 from metastore.urls import parse_url
 
 if TYPE_CHECKING:
+    from metastore.cache.leased import Leased
     from metastore.cache.validated import Validated
 
 __all__ = ["StoreCache", "cached", "check_cache"]
 
 
 class StoreCache:
-    """``store.cache``: the figures of what a store keeps."""
+    """``store.cache``: the figures of what a store keeps, and the members of its database."""
 
-    def __init__(self, used: Validated | None) -> None:
+    def __init__(self, used: Validated | Leased | None, backend: Backend | None = None) -> None:
         self.used = used
+        self._backend = backend
 
     def stats(self) -> CacheStats:
         """Return the figures since the store was opened; without a cache, all are 0."""
         return CacheStats() if self.used is None else self.used.stats()
 
-    def members(self) -> tuple[()]:
-        """Return the processes that hold a lease on what they keep: none, as there is no lease mode yet."""
-        return ()
+    def members(self) -> tuple[CacheMember, ...]:
+        """Return the processes that hold a lease on what they keep, the one that joined first at the beginning."""
+        rows = self._rows()
+        return () if rows is None else tuple([_member(row) for row in rows.members()])
+
+    def evict(self, member: int) -> bool:
+        """Remove a member, whose id is given, so that no writer waits for it; False: there is none.
+
+        Only for a process that is known to be stopped: one that still serves would answer what is old for its ttl.
+        """
+        rows = self._rows()
+        return rows is not None and rows.evict(integer(member, "a member's id"))
+
+    def _rows(self) -> MemberRows | None:
+        return self._backend.cache_members if isinstance(self._backend, Announces) else None
 
 
-def cached(session: Session, options: Cache) -> Validated:
+def _member(row: MemberRow) -> CacheMember:
+    def ago(at: int) -> float:
+        return max(0.0, (row.now - at) / 1e6)
+
+    waits = 0.0 if row.oldest is None else ago(row.oldest)
+    return CacheMember(
+        row.id, row.host, row.pid, row.ttl / 1e6, ago(row.joined_at), ago(row.renewed_at), row.behind, waits
+    )
+
+
+def cached(session: Session, options: Cache) -> Validated | Leased:
     """Return the cache of a session. Raises InvalidArgument on a replica: its reads may be older than a write."""
-    from metastore.cache.validated import Validated  # noqa: PLC0415  (a process imports only what it uses)
+    from metastore.cache.leased import Leased  # noqa: PLC0415  (a process imports only what it uses)
+    from metastore.cache.validated import Validated  # noqa: PLC0415
 
     _, replica = session.backend.event_at(0)
     if replica:
         session.backend.close()
         raise InvalidArgument("a cache needs the primary, and this is a replica; open it without cache=")
+    if options.mode == "lease":
+        assert isinstance(session.backend, Announces)
+        return Leased(session.backend.cache_members, session.clock, options)
     return Validated(session.backend, session.clock, session.policy.deadline, options)
 
 
@@ -49,7 +79,5 @@ def check_cache(cache: object, url: str | None) -> None:
         return
     if not isinstance(cache, Cache):
         raise InvalidArgument(f'a cache is ms.Cache("validate"), not {shown(cache)}')
-    if cache.mode == "lease":
-        if parse_url(url).get_backend_name() != "postgresql":
-            raise InvalidArgument('ms.Cache("lease") needs PostgreSQL; use ms.Cache("validate") here')
-        raise InvalidArgument('ms.Cache("lease") is not there yet; use ms.Cache("validate")')
+    if cache.mode == "lease" and parse_url(url).get_backend_name() != "postgresql":
+        raise InvalidArgument('ms.Cache("lease") needs PostgreSQL; use ms.Cache("validate") here')

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from typing import cast
 
 from metastore.cache.entries import Entries, entry_of
 from metastore.cache.options import Cache
@@ -19,7 +20,7 @@ from metastore.clock import Clock, process_id
 from metastore.combine.lane import Handle, Lane, Tell
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
-from metastore.operation.session import Found
+from metastore.operation.session import Found, Listed
 from metastore.port.backend import Feed
 from metastore.port.snapshot import Watermark
 from metastore.port.stats import CacheStats
@@ -63,6 +64,16 @@ class Validated:
 
     # --- reading
 
+    def held(self, kind: str, target: object) -> None:
+        """Return nothing: each read asks what has changed."""
+
+    def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
+        """Return a page of a listing, as the database shows it: listings are not kept."""
+        return ask()
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to give back."""
+
     def read(self, key: Hashable, names: Names, ask: Callable[[], Found]) -> Found:
         """Return what is at ``names`` (() for an id) at an instant of this call. Raises what ``ask`` raises."""
         if process_id() != self._pid:
@@ -73,7 +84,7 @@ class Validated:
                 entry = self._entries.get(key)
                 if entry is not None:
                     self._hits += 1
-                    return entry.found
+                    return cast(Found, entry.found)
         (found,) = self._asked([(key, names)], lambda: [ask()])
         return found
 
@@ -86,7 +97,9 @@ class Validated:
             query = self._validated()
         with self._lock:
             # what was kept after the query was sent may be newer than the rest
-            found = [one.found for key, _ in wanted if (one := self._entries.get(key)) and one.query < query]
+            found = [
+                cast(Found, one.found) for key, _ in wanted if (one := self._entries.get(key)) and one.query < query
+            ]
             if len(found) == len(wanted):
                 self._hits += len(wanted)
                 return found

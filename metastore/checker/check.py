@@ -35,6 +35,8 @@ from metastore.checker.spark_paths import readable
 __all__ = ["Checked", "check"]
 
 _BEFORE_ALL: Final = -(1 << 63)
+_NEWER: Final = (("other_id", "long"), ("other_path", "string"), ("scope_version", "long"), ("fences", "string"))
+"""Columns of the feed, and their types, that came later: of relations, and of what commits rest on."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def check(spark: SparkSession, folder: Path) -> Checked:
     operations = spark.read.parquet(readable(folder / "operations")).withColumn(
         "principal", F.concat_ws("/", "client", "number")
     )
-    feed = spark.read.parquet(readable(folder / "feed"))
+    feed = _whole(spark.read.parquet(readable(folder / "feed")))
     tree = _replay(operations, feed, folder)
     placed = tree.where("what = 'placed'").select(*PLACED_COLUMNS)
     began = since(folder)
@@ -85,9 +87,15 @@ def check(spark: SparkSession, folder: Path) -> Checked:
     return Checked(operations.count(), feed.count(), findings, dict(counts))
 
 
+def _whole(feed: DataFrame) -> DataFrame:
+    """Return the feed with the columns that older record folders do not have."""
+    missing = [(name, type_) for name, type_ in _NEWER if name not in feed.columns]
+    return feed.select("*", *[F.lit(None).cast(type_).alias(name) for name, type_ in missing])
+
+
 def _replay(operations: DataFrame, feed: DataFrame, folder: Path) -> DataFrame:
     """Replay the feed, and write the result to ``placed/``."""
-    asked = operations.where("action = 'drop'").select("principal", F.col("action").alias("asked"))
+    asked = operations.where("action in ('drop', 'restore')").select("principal", F.col("action").alias("asked"))
     events = feed.join(asked, "principal", "left").select(*EVENT_COLUMNS)
     tree = events.repartition(1).sortWithinPartitions("seq").mapInArrow(replayed, TREE)
     tree.write.mode("overwrite").parquet(str(folder / "placed"))

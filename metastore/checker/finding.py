@@ -7,18 +7,22 @@ from typing import Final, Literal, get_args
 
 __all__ = ["RULES", "Finding", "Rule"]
 
-Rule = Literal["chain", "once", "order", "read", "cycle", "conflict", "name", "orphan", "replay"]
+Rule = Literal["chain", "once", "order", "read", "cycle", "conflict", "name", "orphan", "replay", "rights"]
 """The rules:
 
 * ``chain``: an entity's versions are not 1, 2, 3 …, each the step of one operation;
 * ``once``: the outcome that a client saw contradicts what its operation wrote, or the operation wrote twice;
 * ``order``: an operation that began after another had returned stands before it in the feed;
 * ``read``: an operation read a state that did not exist between its call and its return;
-* ``cycle``: another commit overwrote what a transaction had read, before the transaction's position (write skew);
+* ``cycle``: another commit overwrote what a transaction had read, before the transaction's position (write skew), or
+  something was written inside of a freeze, or an error rests on reads that were not true together;
 * ``conflict``: an attempt lost, and no operation had won;
-* ``name``: two live entities have one name;
-* ``orphan``: an entity was below a parent that was not live, or a parent with children was dropped;
-* ``replay``: an event does not follow from those before it, or the feed does not end in the tables.
+* ``name``: two live entities have one name, or one entity has two relations of an exclusive kind;
+* ``orphan``: an entity was below a parent that was not live, a parent with children was dropped, or a relation was
+  written to an end that was not live;
+* ``replay``: an event does not follow from those before it (its document, or what it restored), or the feed does not
+  end in the tables;
+* ``rights``: a commit rests on a right that was taken away before it.
 """
 RULES: Final[tuple[str, ...]] = get_args(Rule)
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from metastore.checker.documents import Documents
 from metastore.checker.records import OPERATIONS
 from metastore.checker.spark_paths import readable
 from metastore.checker.tree import DEEPEST
@@ -44,6 +45,11 @@ _EVENT: Final = pa.schema(
         pa.field("path_before", pa.string()),
         pa.field("path_after", pa.string()),
         pa.field("time", pa.int64(), nullable=False),
+        pa.field("wrong", pa.string()),
+        pa.field("other_id", pa.int64()),
+        pa.field("other_path", pa.string()),
+        pa.field("scope_version", pa.int64()),
+        pa.field("fences", pa.string()),
     ]
 )
 _ENTITY: Final = pa.schema(
@@ -148,11 +154,13 @@ def _nested(columns: str) -> str:
 
 
 def _events(snapshot: TableSnapshot) -> Iterator[Mapping[str, Any]]:
-    names = [field.name for field in _EVENT]
+    names = [*[field.name for field in _EVENT if field.name != "wrong"], "doc", "changes"]
+    documents = Documents()
     for row in snapshot.rows("operation", names, ["seq"]):
         event = dict(zip(names, row, strict=True))
         if event["kind"] != "lease" and event["entity_id"] is not None:
-            yield event | {"operation_id": str(event["operation_id"])}
+            doc, changes = event.pop("doc"), event.pop("changes")
+            yield event | {"operation_id": str(event["operation_id"]), "wrong": documents.wrong(event, doc, changes)}
 
 
 def _entities(snapshot: TableSnapshot) -> Iterator[Mapping[str, Any]]:

@@ -6,7 +6,8 @@ A conflict is justified in these cases:
 * It found its name taken, and its client was told so in the end. That is a read, and checked as a read.
 * It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran, or after
   an exclusive operation: an entity in hand may be older than the call. A freeze counts as exclusive, also one of
-  the same client, because the waiting operations have their turn after it.
+  the same client, because the waiting operations have their turn after it. A mark stands for minutes at most: an
+  attempt that still meets one after ten is a finding, whatever a clock says.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from metastore.checker.account import line
 from metastore.checker.finding import Finding
 from metastore.checker.operation import READS, ClientOperation
 from metastore.checker.records import Lost
-from metastore.checker.tree import Placed
+from metastore.checker.tree import EXCLUSIVE, Placed
 
 __all__ = ["Justice"]
 
 _NOBODY: Final = frozenset({"lost", "unavailable"})
 """Causes in the connection or the server."""
 _EXCLUSIVE: Final = frozenset({"ancestor", "marked", "busy"})
+_MARKS: Final = frozenset({"marked", "busy"})
+_STANDS: Final = 600 * 10**9
+"""How long a mark can stand after the call that set it (nanoseconds): calls end by their deadlines."""
 
 
 class Justice:
@@ -34,6 +38,9 @@ class Justice:
         self._writing: dict[str, int] = {}
         self._ended: dict[str, int] = {}
         self._exclusive = 0
+        self._last: int | None = None
+        """When the last exclusive operation returned; None: one has not returned, or none is known."""
+        self._open = False
         self.others = False
         """A writer without recorded calls exists: any attempt may have lost to it."""
 
@@ -46,6 +53,8 @@ class Justice:
         self._writing[operation.client] = operation.number
         if operation.action == "freeze":
             self._exclusive += 1
+        if _is_exclusive(operation) and operation.end is None:
+            self._open = True  # its client died: its mark stands until somebody clears it
 
     def ends(self, operation: ClientOperation, newer: Callable[[int, int], bool]) -> Iterator[Finding]:
         """Yield each conflict without a winner. ``newer(id, version)`` returns whether a later version exists."""
@@ -59,7 +68,15 @@ class Justice:
                 expected = "" if lost.expected is None else f", which it expected at version {lost.expected}"
                 message = f"an attempt lost ({lost.cause}){where}{expected}, and no operation had won"
                 yield Finding("conflict", message, (line(operation),))
+        if _is_exclusive(operation):
+            self._last = max(operation.end, self._last or 0)
         self._ended[operation.client] = max(operation.end, self._ended.get(operation.client, 0))
+
+    def _is_long_ago(self, lost: Lost, operation: ClientOperation) -> bool:
+        """Whether a mark stood in the way so long after the last exclusive operation that it should not stand."""
+        if lost.cause not in _MARKS or self._open or self._last is None:
+            return False
+        return operation.start - self._last > _STANDS
 
     def _just(self, operation: ClientOperation, lost: Lost, newer: Callable[[int, int], bool]) -> bool:
         if lost.cause in _NOBODY:
@@ -70,8 +87,12 @@ class Justice:
             return newer(lost.entity_id, lost.expected) and not own
         if lost.cause == "name" and any(seen.there for seen in operation.reads):
             return True
-        if self.others or (lost.cause in _EXCLUSIVE and self._exclusive):
+        if self.others or (lost.cause in _EXCLUSIVE and self._exclusive and not self._is_long_ago(lost, operation)):
             return True
         return any(client != operation.client for client in self._writing) or any(
             end >= operation.start for client, end in self._ended.items() if client != operation.client
         )
+
+
+def _is_exclusive(operation: ClientOperation) -> bool:
+    return operation.action in (*EXCLUSIVE, "freeze") or any(event.exclusive for event in operation.events)

@@ -25,6 +25,8 @@ class ClientOperation(NamedTuple):
     entity_id: int | None
     version_after: int | None
     helped: bool | None
+    held_from: int | None
+    held_to: int | None
     conflicts: tuple[Lost, ...]
     reads: tuple[Seen, ...]
     events: tuple[Placed, ...]

@@ -56,8 +56,8 @@ class Operation:
     client: str
     number: int
     action: str
-    """load, exists, list, create, alter, rename, move, drop (of what must be empty), drop_cascade, restore,
-    transaction, freeze, …"""
+    """load, exists, list, create, alter, rename, move, drop (of what must be empty), drop_cascade, restore (by
+    path, of the newest that was dropped there), transaction, freeze, …"""
     kind: str | None
     path: str | None
     path_to: str | None
@@ -81,9 +81,13 @@ class Operation:
     version_after: int | None = None
     helped: bool | None = None
     """Whether another operation's commit applied it."""
+    held_from: int | None = None
+    """Of a freeze: when its block began, on the clock of ``start``."""
+    held_to: int | None = None
+    """When its block ended, before it committed."""
     reads: list[Seen] = field(default_factory=list)
     """What it read. Each was true at one instant between start and end. If the operation wrote, each was true at its
-    commit. The reads of a transaction or a freeze were all true at one instant."""
+    commit. The reads of a transaction or a freeze, and those on which an error rests, were all true at one instant."""
     values: dict[str, float] = field(default_factory=dict)
     """Other numbers that a scenario records."""
 
@@ -98,6 +102,7 @@ OPERATIONS: Final = (
     "clock string not null, start long not null, at double not null, end long, operation_id string, "
     "attempts int not null, conflicts array<struct<cause: string, entity_id: long, expected: long>> not null, "
     "outcome string not null, error string, entity_id long, version_before long, version_after long, helped boolean, "
+    "held_from long, held_to long, "
     "reads array<struct<path: string, there: boolean, entity_id: long, version: long, kind: string>> not null, "
     "values map<string, double> not null, position long"
 )
@@ -106,8 +111,9 @@ OPERATIONS: Final = (
 EVENTS: Final = (
     "seq long not null, operation_id string not null, principal string, kind string not null, action string not null, "
     "entity_id long not null, owner_id long, version long not null, path_before string, path_after string, "
-    "time long not null"
+    "time long not null, wrong string"
 )
-"""``seq`` is the position as a number, ``time`` microseconds since 1970; ``owner_id`` is the owner of an owned row."""
+"""``seq`` is the position as a number, ``time`` microseconds since 1970; ``owner_id`` is the owner of an owned row.
+``wrong`` says how the document differs from what the changes make of the one before; null: it does not."""
 
 ENTITIES: Final = "entity_id long not null, kind string not null, path string not null, version long not null"

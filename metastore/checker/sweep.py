@@ -44,6 +44,8 @@ __all__ = ["Sweep"]
 
 _TOGETHER: Final = ("transaction", "freeze")
 """The actions whose reads are all of one instant, also if they write nothing."""
+_OWNERS: Final = {"partition": "table", "model_version": "model"}
+"""The kind of the owner, for owned rows that have a name below one kind."""
 _EVERY: Final = 4096
 """How many operations pass before old values are forgotten."""
 _names = lru_cache(maxsize=100_000)(parse_path)
@@ -85,6 +87,8 @@ class Sweep:
         self._returned: tuple[int, str | None] = since, None
         self._open: list[_Open] = []
         self._justice = Justice()
+        self._freezes: list[ClientOperation] = []
+        """Those that can hold while an operation runs which is called now."""
         self._count = self._epoch_began = 0
 
     def place(self, events: Iterable[Placed]) -> None:
@@ -110,12 +114,13 @@ class Sweep:
 
     def take(self, operation: ClientOperation) -> Iterator[Finding]:
         """Take the next operation; yield each contradiction to the operations before it."""
-        operation = operation._replace(
-            reads=tuple([seen for seen in operation.reads if (seen.kind or operation.kind) not in OWNED_KINDS])
-        )
+        operation = operation._replace(reads=tuple([seen for seen in operation.reads if _is_checked(seen, operation)]))
         yield from self._return(operation.start)
         yield from account(operation)
         self._justice.begins(operation)
+        self._freezes = [one for one in self._freezes if (one.held_to or 0) > operation.start]
+        if operation.held_from is not None and operation.outcome in ("applied", "nothing"):
+            self._freezes.append(operation)
         self._put(operation.events)
         least, who = self._returned
         if operation.events and operation.events[0].seq <= least:
@@ -124,6 +129,7 @@ class Sweep:
             )
             yield Finding("order", message, (*([who] if who else []), line(operation)))
         self._count += 1
+        yield from self._held(operation)
         if (
             operation.end is not None and operation.outcome != "unknown"
         ):  # an unknown outcome may still be applied later
@@ -132,6 +138,29 @@ class Sweep:
             heapq.heappush(self._open, _Open(operation.end, self._count, operation, mine))
         if self._count % _EVERY == 0:
             self._forget()
+
+    def _held(self, operation: ClientOperation) -> Iterator[Finding]:
+        """Yield a finding if all of an operation that wrote lies between the begin and the end of a freeze above."""
+        for freeze in self._freezes:
+            began, ended = freeze.held_from, freeze.held_to
+            inside = began is not None and ended is not None and began < operation.start
+            if not inside or operation.end is None or operation.end > (ended or 0):
+                continue
+            for event in operation.events:
+                scope = self._lead(Seen(freeze.path, True, kind=freeze.kind), freeze, event.seq - 1).entity_id
+                if scope is not None and scope in self._above(event):
+                    message = f"it wrote entity {event.entity_id} at {event.seq} while {freeze.path} was frozen"
+                    yield Finding("cycle", message, (line(freeze), line(operation)))
+
+    def _above(self, event: Placed) -> list[int]:
+        """Return the entity of an event and those above it, where it is or was."""
+        found, here, seq = [event.entity_id], event.entity_id, event.seq - event.gone
+        for _ in range(DEEPEST):
+            label, _ = self._stands.at(here, seq)
+            if label is None or label[0] == ROOT_ID:
+                break
+            found.append(here := label[0])
+        return found
 
     def close(self) -> Iterator[Finding]:
         """End the pass: let all open operations return."""
@@ -148,7 +177,7 @@ class Sweep:
         for event in operation.events:
             self._require(event)
             latest = event.seq
-        if operation.action in _TOGETHER and opened.least and self._together(operation, max(opened.least)) is None:
+        if _is_together(operation) and opened.least and self._together(operation, max(opened.least)) is None:
             reads = ", ".join(_text(seen) for seen in operation.reads)
             message = f"it read {reads}, which were not all true at any one position"
             yield Finding("cycle", message, (line(operation),))
@@ -302,12 +331,25 @@ class Sweep:
             self._stands.next_epoch()
 
 
+def _is_checked(seen: Seen, operation: ClientOperation) -> bool:
+    """Whether a read can be checked: of owned rows, only those whose owner has one kind."""
+    kind = seen.kind or operation.kind
+    return kind not in OWNED_KINDS or kind in _OWNERS
+
+
+def _is_together(operation: ClientOperation) -> bool:
+    """Whether all reads must be of one instant. An error that rests on two is one that no order of operations gives."""
+    return operation.action in _TOGETHER or operation.outcome == "failed"
+
+
 def _sooner(one: int | None, other: int | None) -> int | None:
     return one if other is None else other if one is None else min(one, other)
 
 
 @lru_cache(maxsize=1024)
 def _families(kind: str | None, depth: int) -> tuple[str, ...]:
+    if kind in _OWNERS:
+        return (*_families(_OWNERS[kind], depth - 1), kind)
     families = families_of(kind_named(kind or "table"), depth)
     return families if families is not None else ("",) * depth
 

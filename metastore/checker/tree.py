@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from metastore.checker.finding import Finding
+from metastore.checker.related import Related, Rights
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
@@ -29,7 +30,7 @@ _names = lru_cache(maxsize=100_000)(parse_path)
 
 
 class Event(NamedTuple):
-    """One row of the feed. ``asked``: the action that its client recorded, if any."""
+    """One row of the feed. ``asked``: the action that its client recorded, if any. ``wrong``: see Documents."""
 
     seq: int
     operation_id: str
@@ -42,6 +43,14 @@ class Event(NamedTuple):
     path_before: str | None
     path_after: str | None
     asked: str | None = None
+    wrong: str | None = None
+    other_id: int | None = None
+    """Of a relation: the end that it leads to; ``owner_id`` is the end that it goes from."""
+    other_path: str | None = None
+    scope_version: int | None = None
+    """Of an entity, after the event."""
+    fences: str | None = None
+    """What the commit notes: see :mod:`metastore.port.noted`."""
 
     def __str__(self) -> str:
         path = self.path_after or self.path_before
@@ -93,13 +102,27 @@ class Tree:
         self._taken: dict[tuple[int, str, str], int] = {}
         self._owned: dict[int, Event] = {}
         self._owned_names: dict[tuple[int, str, str], int] = {}
+        self._dropped: dict[tuple[int, str, str], list[int]] = {}
+        """Who was dropped under a name, oldest first."""
+        self._under: dict[int, tuple[int, str, str]] = {}
+        self._related, self._rights = Related(self._path_of), Rights()
 
     def apply(self, event: Event) -> tuple[Placed, list[Finding]]:
         """Apply the next event. Return its effect, and a finding for each contradiction."""
+        rights = self._rights.apply(event)
+        placed, found = self._relate(event) if event.other_id is not None else self._apply(event)
+        return placed, [*rights, *found]
+
+    def _relate(self, event: Event) -> tuple[Placed, list[Finding]]:
+        found = [*_follows(event, self._related.last(event.entity_id)), *self._related.apply(event)]
+        return self._placed(event, event.action != "drop", ()), found
+
+    def _apply(self, event: Event) -> tuple[Placed, list[Finding]]:
+        """Apply the event of an entity or an owned row."""
         found: list[Finding] = []
         if event.owner_id is not None:
             found.extend(self._own(event, event.owner_id))
-            return self._placed(event, event.action != "drop", ()), found
+            return self._placed(event, event.action != "drop", _owned_name(event, event.owner_id)), found
         node = self._nodes.get(event.entity_id)
         found.extend(_follows(event, None if node is None else node.last))
         if node is not None and event.path_before is not None and event.action not in ("purge", "restore"):
@@ -114,6 +137,7 @@ class Tree:
             found.append(Finding("replay", f"the event at {event.seq} is not one that a store writes", (str(event),)))
         elif node is not None and event.action in ("drop", "purge"):
             names = self._forget(event.entity_id, node)
+            self._note_dropped(event, node)
             if event.action == "drop" and event.asked == "drop" and node.children:
                 child = next(n for n in self._nodes.values() if n.parent_id == event.entity_id and n.live)
                 message = f"{event.path_before} was dropped at {event.seq} as if it were empty"
@@ -188,6 +212,8 @@ class Tree:
             parent_id = -1
         given = () if node is None else self._forget(event.entity_id, node)
         label = (parent_id, families[-1], names[-1])
+        if event.action == "restore":
+            found.extend(self._newest(event, label))
         other = self._taken.get(label)
         if other is not None and parent_id >= 0:
             message = f"{path} is the name of entities {other} and {event.entity_id} at {event.seq}"
@@ -200,6 +226,28 @@ class Tree:
         if parent_id in self._nodes:
             self._nodes[parent_id].children += 1
         return (*given, Named(*label, event.entity_id)), found
+
+    def _note_dropped(self, event: Event, node: _Node) -> None:
+        self._forget_dropped(event.entity_id)
+        if event.action == "drop":
+            label = self._under[event.entity_id] = (node.parent_id, node.family, node.name)
+            self._dropped.setdefault(label, []).append(event.entity_id)
+
+    def _forget_dropped(self, entity_id: int) -> None:
+        label = self._under.pop(entity_id, None)
+        if label is not None:
+            self._dropped[label].remove(entity_id)
+            if not self._dropped[label]:
+                del self._dropped[label]
+
+    def _newest(self, event: Event, label: tuple[int, str, str]) -> Iterator[Finding]:
+        """Check that a restore by path took the entity that was dropped last."""
+        under = self._dropped.get(label, [])
+        newest = under[-1] if under else event.entity_id
+        if event.asked == "restore" and newest != event.entity_id:
+            message = f"at {event.seq} {event.path_after} was restored, and entity {newest} was dropped there later"
+            yield Finding("replay", message, (str(self._nodes[newest].last), str(event)))
+        self._forget_dropped(event.entity_id)
 
     def _is_below(self, here: int, entity_id: int) -> bool:
         for _ in range(DEEPEST):
@@ -259,6 +307,10 @@ class Tree:
         who = () if culprit.last == event else (str(culprit.last),)
         yield Finding("orphan" if rule == "orphan" else "replay", message, (*who, str(event)))
 
+    def _path_of(self, entity_id: int) -> str | None:
+        """Return the path that leads to an entity; None: there is none. Raises KeyError for one that is not known."""
+        return self._path(self._nodes[entity_id])
+
     def _path(self, node: _Node) -> str | None:
         names: list[str] = []
         here: _Node | None = node
@@ -272,8 +324,19 @@ class Tree:
         return None
 
 
+def _owned_name(event: Event, owner_id: int) -> tuple[Named, ...]:
+    """Return the name that an event gives to an owned row, or takes from it."""
+    path = event.path_after if event.action != "drop" else event.path_before
+    if path is None or event.action not in ("create", "drop"):
+        return ()
+    return (Named(owner_id, event.kind, _names(path)[-1], event.entity_id if event.action == "create" else None),)
+
+
 def _follows(event: Event, last: Event | None) -> Iterator[Finding]:
     """Check that a version follows the one before it. Where gc has cut the history, any first version is accepted."""
+    if event.wrong is not None:
+        who = () if last is None else (str(last),)
+        yield Finding("replay", f"the event at {event.seq}: {event.wrong}", (*who, str(event)))
     if last is None:
         if event.action == "create" and event.version != 1:
             yield Finding("chain", f"entity {event.entity_id} begins with version {event.version}", (str(event),))

@@ -13,10 +13,12 @@ from typer.core import TyperGroup
 
 from metastore.cli import (
     alter,
+    cache,
     crawl,
     crawls,
     create,
     diff,
+    drops,
     find,
     governance,
     history,
@@ -109,7 +111,9 @@ for _commands in (
     stats,
     crawl,
     crawls,
+    drops,
     leases,
+    cache,
     transfer,
     loadtest,
     serve,

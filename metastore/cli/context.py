@@ -96,12 +96,15 @@ def find(store: Managers, path: str, wanted: str | None) -> Entity:
         )
     if entities:
         return entities[0]
-    try:
-        manager_of(store, kinds[-1]).load(names)
-    except EntityNotFound as error:
-        hint = _suggestion(store, kinds, names)
-        raise EntityNotFound(error.path, f"{error}; {hint or 'see: metastore ls'}") from None
-    return find(store, path, wanted)  # another process created it a moment ago
+    for kind in kinds:
+        try:
+            manager_of(store, kind).load(names)  # raises what is in the way, such as DropPending
+        except EntityNotFound as error:
+            missing = error
+            continue
+        return find(store, path, wanted)  # another process created it a moment ago
+    hint = _suggestion(store, kinds, names)
+    raise EntityNotFound(missing.path, f"{missing}; {hint or 'see: metastore ls'}") from None
 
 
 def _of_kind(store: Managers, names: tuple[str, ...], wanted: str) -> Entity:

@@ -15,7 +15,9 @@ import typer
 from rich.console import Console
 
 from metastore.cli.context import Json, KindOption, Settings, SkipUnreadable, find, left_out
+from metastore.cli.imports import SYSTEMS, import_system
 from metastore.cli.output import console, write, write_json
+from metastore.errors import InvalidArgument
 from metastore.store import restore
 from metastore.transfer.outcomes import Exported, Imported
 
@@ -72,7 +74,16 @@ def export(
 
 def import_(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The file that export wrote.")],
+    file: Annotated[Path, typer.Argument(help="The file that export wrote; or gravitino, iceberg, spark.")],
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SOURCE",
+            help="The URL of Gravitino's database, a catalog of PyIceberg, or a Spark master.",
+            show_default=False,
+        ),
+    ] = None,
     into: Annotated[
         str | None,
         typer.Option("--into", help="The parent to import below; else where it was.", show_default=False),
@@ -80,12 +91,23 @@ def import_(
     if_exists: Annotated[
         _IfExists, typer.Option("--if-exists", help="What to do if an entity exists and differs.")
     ] = _IfExists.ERROR,
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="A property of the catalog or of Spark. Repeatable."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Read what export wrote into the database.
 
-    An import that was stopped goes on when it is run again.
+    An import that was stopped goes on when it is run again. With --from it reads another system: gravitino, iceberg or
+    spark.
     """
+    if source is not None:
+        if str(file) not in SYSTEMS:
+            raise InvalidArgument(f"--from goes with {', '.join(SYSTEMS)}, not with {str(file)!r}")
+        if not import_system(ctx.obj, str(file), source, into, options or [], json):
+            raise typer.Exit(1)
+        return
     from metastore.transfer.calls import has_ids  # noqa: PLC0415  (only this command needs it)
 
     settings: Settings = ctx.obj

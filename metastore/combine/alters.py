@@ -13,7 +13,7 @@ from metastore.combine.reads import batches
 from metastore.combine.waiting import ROUNDS, Left
 from metastore.errors import MetastoreError
 from metastore.operation.helping import BATCH, Batch, plan
-from metastore.operation.hot import _Bounded
+from metastore.operation.hot import Bounded
 from metastore.operation.request import Proposal
 from metastore.operation.session import Session
 from metastore.port.batches import Altered, AlterStep, AlterTogether
@@ -111,6 +111,10 @@ class _Group:
         if altered is None or altered.time is not None:
             return []
         losers = [member.handle for member in self.members if not member.true]
+        if altered.queued:  # a transaction is in line: the full operation announces them
+            for handle in losers:
+                handle.request.queued(self.first)
+            return []
         if altered.pending:
             for handle in losers:
                 handle.request.hindered(self.first)
@@ -145,7 +149,7 @@ class Alters:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._clock = session.clock
-        self._announced: _Bounded[float] = _Bounded()
+        self._announced: Bounded[float] = Bounded()
         """Until when a batch looks for intents on an entity, and carries them along: some were met there lately."""
 
     def send(self, handles: Sequence[Waiter]) -> Tell:

@@ -226,6 +226,23 @@ class Lane(Generic[Q, A]):
                 self.leave(handle.term)
         return handle.take(alone)
 
+    def elected(self, handle: Handle[Q, A], expired: Callable[[], BaseException]) -> Term:
+        """Wait until a request is elected; return its term, which the caller must :meth:`leave`. ``most`` must be 1."""
+        try:
+            if not self._woken(handle):
+                raise expired()
+        except BaseException:
+            handle.decide("left")
+            if handle.leads:
+                self.leave(handle.term)
+            raise
+        return handle.term
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait in the queue, about."""
+        return sum(handle.waits for queue in self._queues.values() for handle in list(queue))
+
     def _woken(self, handle: Handle[Q, A]) -> bool:
         """Wait for the answer, or for the election; False: the time was over while it was in the queue."""
         while True:

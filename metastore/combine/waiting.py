@@ -112,6 +112,14 @@ class Waiting(Generic[T]):
         self.record = record
         self._lost("pending", record.chain[-1].id, record.version)
 
+    def queued(self, record: Record) -> None:
+        """Leave the batch to be announced: a transaction is in line for the entity."""
+        self._lost("ticket", record.chain[-1].id, record.version)
+        merge, session = self.request.merge, self.session
+        if merge is not None:
+            session.hot.note(record.chain[-1].id, merge.names and (merge.kind, merge.names))
+            session.hot.saw_line(record.chain[-1].id)
+
     def _lost(self, cause: str, entity_id: int, expected: int) -> None:
         session, merge = self.session, self.request.merge
         self.lost += 1

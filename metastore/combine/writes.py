@@ -24,7 +24,7 @@ from metastore.combine.lane import Handle, Lane, Resign, Tell, Term
 from metastore.combine.singles import Creates, Drops
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
-from metastore.operation.hot import _Bounded
+from metastore.operation.hot import Bounded
 from metastore.operation.operation import Operation
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
@@ -51,7 +51,7 @@ class Writes:
         self._active: set[object] = set()
         """The requests of this process that are under way. (A forked child may count some of its parent's.)"""
         self._last_lost = -math.inf
-        self._contended: _Bounded[float] = _Bounded()
+        self._contended: Bounded[float] = Bounded()
         """Until when what a request is about counts as contended, because an attempt lost there."""
         self._together: dict[str, Callable[[Sequence[Waiter]], Tell]] = {
             "alter": Alters(session).send,

@@ -87,6 +87,7 @@ class Access:
         self.noted: dict[int, int] = {}
         """In a transaction: the scope versions on which its reads rest."""
         self._memory = Memory() if memory is None else memory
+        self._facts = self._memory.of(who)
 
     def of_transaction(self) -> Access:
         """Return the same rights for one transaction, which guards the evidence of its reads as well."""
@@ -102,16 +103,23 @@ class Access:
         if self.mine:
             return [known.owning(self.mine) for known in found]
         for known in found if below is None else ():
-            self._memory.note(self.who, known)
+            self._facts.note(known)
         return found
 
     def remembered(self, entity_id: int) -> Known | None:
         """Return what was read last about an object."""
-        return self._memory.get(self.who, entity_id)
+        return self._facts.known.get(entity_id)
 
     def led(self, path: Lookup, entity_id: int) -> None:
         """Remember where a path led."""
-        self._memory.note_path(self.who, path, entity_id)
+        self._facts.led(path, entity_id)
+
+    def at(self, path: Lookup) -> Known | None:
+        """Return what is remembered about what a path led to, if a read may ask whether it holds: see ``probe``."""
+        if _GUESSED.get() is not None or self.mine is not None:
+            return None
+        known = self._facts.at(path)
+        return known if known is not None and known.seen_by else None
 
     def nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:
         """Read where objects stand, in whatever state; those that were purged are left out."""
@@ -120,17 +128,14 @@ class Access:
 
     # --- seeing
 
-    def probe(self, wanted: Sequence[Lookup | int]) -> dict[int, int]:
+    def probe(self, ids: Sequence[int]) -> dict[int, int]:
         """Return the scope versions that a read of these may ask about, so that it needs no second question.
 
         Empty where the commit guards them or nothing is remembered, and in a transaction, which reads an overlay.
         """
-        if _GUESSED.get() is not None or self.mine is not None:
-            return {}
         rests: dict[int, int] = {}
-        for one in wanted:
-            known = self.remembered(one) if isinstance(one, int) else self._memory.at(self.who, one)
-            if known is not None:
+        if _GUESSED.get() is None and self.mine is None:
+            for known in [known for i in ids if (known := self.remembered(i)) is not None]:
                 rests |= known.seen_by
         return rests
 
@@ -277,4 +282,4 @@ def _verdicts(known: Known, want: Want) -> list[Verdict]:
     if want.operation == "see":
         return known.seen
     at = 0 if want.operation == "member" and known.nodes[-1].kind == "role" else None
-    return decide(known.facts, want.any_of(known.nodes[-1].kind), at)
+    return decide(known.facts, want.any_of(known.nodes[-1].kind), at, below=want.operation == "create")

@@ -117,15 +117,15 @@ class Decision:
         return self.allowed
 
 
-def decide(facts: Facts, any_of: Sequence[str], at: int | None = None) -> list[Verdict]:
+def decide(facts: Facts, any_of: Sequence[str], at: int | None = None, *, below: bool = False) -> list[Verdict]:
     """Return the verdicts on the way and at the object: all allow it, or the last of them says why it is not allowed.
 
     ``any_of``: privileges of which one is enough at the object; none: only an owner may do it. ``at``: where in the
-    chain the object stands; None: at its end.
+    chain the object stands; None: at its end. ``below``: it is done below the object, which is on the way as well.
     """
     at = len(facts.chain) - 1 if at is None else at
     verdicts = list[Verdict]()
-    for verdict in _steps(facts, any_of, at):
+    for verdict in _steps(facts, any_of, at, at + 1 if below else at):
         verdicts.append(verdict)
         if not verdict.allowed:
             break
@@ -143,9 +143,9 @@ def sees(facts: Facts, at: int | None = None) -> list[Verdict]:
     return decide(facts, needs_of(place.kind).see, at)
 
 
-def _steps(facts: Facts, any_of: Sequence[str], at: int) -> Iterator[Verdict]:
+def _steps(facts: Facts, any_of: Sequence[str], at: int, way: int) -> Iterator[Verdict]:
     yield _is_member(facts)
-    for n in range(1, at):
+    for n in range(1, way):
         word = WAY.get(facts.chain[n].kind)
         if word is not None:
             yield _at(facts, (word,), n)

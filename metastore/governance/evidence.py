@@ -18,11 +18,13 @@ from metastore.port.backend import Rights
 from metastore.port.records import Lookup, Node
 from metastore.port.rights import RightRows, Whose
 
-__all__ = ["Known", "Memory", "Nodes", "Who", "evidence", "who"]
+__all__ = ["Known", "Memory", "Nodes", "Remembered", "Who", "evidence", "who"]
 
 Nodes = tuple[Node, ...]
-_MOST: Final = 50_000
-"""How many facts, and how many paths, one store remembers for all its users."""
+_MOST: Final = 10_000
+"""How many facts, and how many paths, are remembered for one user."""
+_USERS: Final = 1_000
+"""For how many users something is remembered."""
 
 
 class Who(NamedTuple):
@@ -49,8 +51,11 @@ class Known:
 
     @cached_property
     def seen_by(self) -> dict[int, int]:
-        """The scope versions on which it rests that the user sees the object, apart from those of the nodes."""
-        return self.rests_on(self.seen) if self.seen[-1].allowed else {}
+        """The scope versions on which it rests that the user sees the object, apart from those of the nodes.
+
+        In the order of ids. Empty: the user does not see it.
+        """
+        return dict(sorted(self.rests_on(self.seen).items())) if self.seen[-1].allowed else {}
 
     def rests_on(self, verdicts: Iterable[Verdict]) -> dict[int, int]:
         """Return the scope versions that must hold for ``verdicts``, apart from those of the nodes."""
@@ -64,7 +69,7 @@ class Known:
 
     def stands_at(self, nodes: Nodes) -> bool:
         """Whether the facts are about an object at the end of these nodes, as they are."""
-        return self.nodes is nodes or [n[:4] for n in self.nodes] == [n[:4] for n in nodes]
+        return self.nodes == nodes or [n[:4] for n in self.nodes] == [n[:4] for n in nodes]
 
     def owning(self, ids: Iterable[int]) -> Known:
         """Return the facts about a user that owns these places too."""
@@ -105,35 +110,48 @@ class Known:
         return sees(replace(self.facts, chain=chain, grants=on, owners=owners))[-1].allowed
 
 
-class Memory:
-    """What one store remembers of the rights of its users: facts by object, and where paths led. Threads share it."""
+class Remembered:
+    """The facts that were read last for one user, and where paths led. Threads share it."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Who, int], Known] = {}
-        self._paths: dict[tuple[Who, Lookup], int] = {}
-        self.ids: list[int] = []
-        """Reserved for what users create: most creates read nothing."""
+        self.known: dict[int, Known] = {}
+        """By the id of the object."""
+        self._paths: dict[Lookup, int] = {}
 
-    def get(self, who: Who, entity_id: int) -> Known | None:
-        """Return what is remembered about an object."""
-        return self._known.get((who, entity_id))
-
-    def note(self, who: Who, known: Known) -> None:
+    def note(self, known: Known) -> None:
         """Remember facts."""
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        self._known[who, known.nodes[-1].id] = known
+        if len(self.known) >= _MOST:
+            self.known.clear()
+        self.known[known.nodes[-1].id] = known
 
-    def at(self, who: Who, path: Lookup) -> Known | None:
+    def at(self, path: Lookup) -> Known | None:
         """Return what is remembered about the object to which a path led."""
-        entity_id = self._paths.get((who, path))
-        return None if entity_id is None else self._known.get((who, entity_id))
+        entity_id = self._paths.get(path)
+        return None if entity_id is None else self.known.get(entity_id)
 
-    def note_path(self, who: Who, path: Lookup, entity_id: int) -> None:
+    def led(self, path: Lookup, entity_id: int) -> None:
         """Remember where a path led."""
         if len(self._paths) >= _MOST:
             self._paths.clear()
-        self._paths[who, path] = entity_id
+        self._paths[path] = entity_id
+
+
+class Memory:
+    """What one store remembers of the rights of its users."""
+
+    def __init__(self) -> None:
+        self._users: dict[Who, Remembered] = {}
+        self.ids: list[int] = []
+        """Reserved for what users create: most creates read nothing."""
+
+    def of(self, who: Who) -> Remembered:
+        """Return what is remembered of one user."""
+        found = self._users.get(who)
+        if found is None:
+            if len(self._users) >= _USERS:
+                self._users.clear()
+            found = self._users.setdefault(who, Remembered())
+        return found
 
 
 def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None = None) -> list[Known]:

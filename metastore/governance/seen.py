@@ -21,9 +21,6 @@ from metastore.port.search import Matches, Search
 
 __all__ = ["Seen", "seen_by"]
 
-Probed = tuple[dict[int, int], bool] | None
-"""What a read asked about besides, and whether all of that was true."""
-
 
 def seen_by(step: Step) -> list[int]:
     """Return what a user must see in order to see a step: its entity, or its row's owner; both ends of a relation."""
@@ -56,21 +53,25 @@ class Seen:
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path as far as the user sees it."""
-        found, probed = self._resolved(lookups)
+        known = self._access.at(lookups[0]) if len(lookups) == 1 else None
+        if known is None:
+            return self._shown(lookups, self._base.resolve(lookups))
+        # asked in the same statement: whether what is remembered about the object still holds
+        found, held = self._base.resolve_holding(lookups[0], [*known.seen_by.items()])
+        if held and found.record is not None and known.stands_at(found.nodes):
+            return [found]
+        return self._shown(lookups, [found], (known.seen_by, held))
+
+    def _shown(
+        self, lookups: Sequence[Lookup], found: list[Resolved], probed: tuple[dict[int, int], bool] | None = None
+    ) -> list[Resolved]:
+        """Return what paths led to, as far as the user sees it; ``probed``: see ``Access.visible``."""
         chains = [self._above(lookup.start) + one.nodes for lookup, one in zip(lookups, found, strict=True)]
         shown = iter(self._access.visible([chain for chain in chains if chain], probed))
         return [
             one if not chain else self._cut(lookup, one, chain, next(shown))
             for lookup, one, chain in zip(lookups, found, chains, strict=True)
         ]
-
-    def _resolved(self, lookups: Sequence[Lookup]) -> tuple[list[Resolved], Probed]:
-        """Follow the paths; ask in the same statement whether what is remembered about the object still holds."""
-        probe = self._access.probe(lookups) if len(lookups) == 1 else {}
-        if not probe:
-            return self._base.resolve(lookups), None
-        found, held = self._base.resolve_holding(lookups[0], sorted(probe.items()))
-        return [found], (probe, held)
 
     def _cut(self, lookup: Lookup, found: Resolved, chain: Nodes, known: Known | None) -> Resolved:
         if known is not None or not found.nodes:
@@ -204,8 +205,8 @@ class Seen:
         return _Below(Chosen(tuple(sorted([known.nodes[0].id for known in seen if known is not None])), only=True), ())
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
-        """Return owned rows of what the user sees."""
-        if not self._sees(owner_id):
+        """Return owned rows of what the user sees; of the root, which has no secrets, all."""
+        if owner_id != ROOT_ID and not self._sees(owner_id):
             return RowPage(False, [])
         return self._base.owned(owner_id, kind, after, limit, guards)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Owned
 from metastore.kinds.field import doc_field
@@ -19,7 +20,7 @@ CRAWL_STATES = ("running", "done", "failed", "interrupted")
 
 def _clean_state(state: Any) -> str:
     if state not in CRAWL_STATES:
-        raise InvalidArgument(f"a crawl's state is one of {', '.join(CRAWL_STATES)}, not {state!r}")
+        raise InvalidArgument(f"a crawl's state is one of {', '.join(CRAWL_STATES)}, not {shown(state)}")
     return str(state)
 
 

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from metastore.arguments import items, shown
 from metastore.errors import InvalidArgument, MetastoreError
+from metastore.kinds import handlers
 from metastore.kinds import kind as built_in
 from metastore.kinds.change import Doc, EntityChange, UnknownChange, decode, encode
 from metastore.kinds.entity import Entity
 from metastore.kinds.field import REQUIRED, DocField, doc_field
+from metastore.kinds.handlers import Handler
 from metastore.kinds.kind import base_doc, to_json
 from metastore.kinds.registry import KINDS, OWNED_KINDS, RELATIONSHIPS, kind_named
 from metastore.names import clean_text
@@ -121,7 +123,8 @@ class Kind(built_in.Kind):
     ``parent``: ``"schema"``, ``"catalog"``, ``("catalog", "schema")``, ``"metalake"``, or another declared kind that is
     a ``container``. ``fields``: a :class:`Field`, a type, or a check for each. ``changes``: frozen dataclasses derived
     from ``ms.EntityChange``, which ``alter`` takes beside those that all kinds take. ``family``: the kind with which
-    it shares names, such as ``"table"``; none otherwise. Raises InvalidArgument.
+    it shares names, such as ``"table"``; none otherwise. ``on_drop``: the handler of drops in steps, as
+    ``ms.on_drop(name, handler)`` registers it. Raises InvalidArgument.
     """
 
     fields: Mapping[str, Field]
@@ -135,6 +138,7 @@ class Kind(built_in.Kind):
         changes: Iterable[type[EntityChange]] = (),
         family: str | None = None,
         container: bool = False,
+        on_drop: Handler | None = None,
     ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (*_UPPER, "root"):
             raise InvalidArgument(f"a kind is named by a word of a-z, 0-9 and _, such as dashboard; not {shown(name)}")
@@ -160,6 +164,8 @@ class Kind(built_in.Kind):
         )
         vars(self)["fields"] = MappingProxyType(own)
         _register(self)
+        if on_drop is not None:
+            handlers.on_drop(name, on_drop)
 
     def check_changes(self, changes: Iterable[EntityChange]) -> None:
         """Raise InvalidArgument for a change that is not one of this kind, or that cannot be read back from history."""

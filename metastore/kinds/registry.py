@@ -10,6 +10,7 @@ from functools import cache
 
 from metastore.kinds.catalog import CATALOG
 from metastore.kinds.crawl import CRAWL
+from metastore.kinds.drop import DROP
 from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.fileset import FILESET
 from metastore.kinds.function.kind import FUNCTION
@@ -19,6 +20,7 @@ from metastore.kinds.kind import Kind, OwnedKind
 from metastore.kinds.metalake import METALAKE
 from metastore.kinds.model.kind import MODEL
 from metastore.kinds.model.version import MODEL_VERSION
+from metastore.kinds.origin import ORIGIN
 from metastore.kinds.partition import PARTITION
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.policy import POLICY
@@ -42,7 +44,7 @@ KINDS: dict[str, Kind] = {
     )
 }
 OWNED_KINDS: dict[str, OwnedKind] = {
-    kind.name: kind for kind in (PARTITION, PARTITION_STATISTIC, STATISTIC, MODEL_VERSION, SOURCE, CRAWL)
+    kind.name: kind for kind in (PARTITION, PARTITION_STATISTIC, STATISTIC, MODEL_VERSION, SOURCE, CRAWL, DROP, ORIGIN)
 }
 
 

@@ -8,24 +8,9 @@ jumps ahead ends a lease early, which costs work and does no harm.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from metastore.clock import Clock
+from metastore.clock import Clock, Instant
 
 __all__ = ["Instant", "Validity"]
-
-
-class Instant(NamedTuple):
-    """One moment on three clocks, in seconds."""
-
-    monotonic: float
-    boottime: float
-    wall: float
-
-    @classmethod
-    def now(cls, clock: Clock) -> Instant:
-        """Read all three clocks."""
-        return cls(clock.monotonic(), clock.boottime(), clock.micros() / 1_000_000)
 
 
 class Validity:

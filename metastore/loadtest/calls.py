@@ -6,6 +6,7 @@ wherever a path is given; by entity, the record has no path.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -183,7 +184,10 @@ class Calls:
         def call(operation: Operation) -> T:
             freeze = self._store.schemas.exclusive(path, ttl=ttl, timeout=timeout, principal=operation.principal)
             with freeze as tx:
-                return fn(Within(tx, operation))
+                operation.held_from = time.monotonic_ns()
+                result = fn(Within(tx, operation))
+                operation.held_to = time.monotonic_ns()
+                return result
 
         return self._call("freeze", "schema", path, call)
 

@@ -78,11 +78,15 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[Wanted], jud
         relation.check_end(other.chain[-1].kind, far=True)
         check_in_use(other.chain[:-1])
         path = path_of(other)
-        made = [_one(relation, one, target, other, path, judge) for one, target in zip(chunk, targets, strict=True)]
+        docs: dict[tuple[int, str], str] = {}
+        made = [_one(relation, *pair, other, path, judge, docs) for pair in zip(chunk, targets, strict=True)]
         writes = tuple({(w.from_id, w.column_id, w.value): w for w in made}.values())
-        guards = {g.id: g for record in (other, *targets) for g in guards_of(record.chain)}
+        nodes = {node.id: node for record in (other, *targets) for node in record.chain}
         return Proposal(
-            tuple(guards.values()), writes, lambda results: sum(r is not None for r in results), skip_existing=True
+            guards_of(tuple(nodes.values())),
+            writes,
+            lambda results: sum(r is not None for r in results),
+            skip_existing=True,
         )
 
     request = Request[int](
@@ -95,7 +99,16 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[Wanted], jud
     return perform(session, request, call)
 
 
-def _one(relation: Relation, wanted: Wanted, target: Record, other: Record, path: str, judge: Judge) -> Relate:
+def _one(
+    relation: Relation,
+    wanted: Wanted,
+    target: Record,
+    other: Record,
+    path: str,
+    judge: Judge,
+    docs: dict[tuple[int, str], str],
+) -> Relate:
+    """Return what writes one relation; ``docs``: the documents that were made already, by column and value."""
     node, far = target.chain[-1], other.chain[-1]
     if target.chain[0].id != other.chain[0].id:
         raise InvalidArgument(f"{path_of(target)} and {path} are in two metalakes")
@@ -105,5 +118,7 @@ def _one(relation: Relation, wanted: Wanted, target: Record, other: Record, path
     judge(target, other, value, column)
     slot = ONLY if relation.exclusive else far.id
     event = event_of(relation, "create", path_of(target), path)
-    doc = relation_doc(far.id, column, value)
+    doc = docs.get((column, value))
+    if doc is None:
+        doc = docs[column, value] = relation_doc(far.id, column, value)
     return Relate(node.id, relation.name, slot, column, value, far.id, 0, doc, event)

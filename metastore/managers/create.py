@@ -13,7 +13,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump
 from metastore.kinds.secret import kept_in
 from metastore.managers.bumps import counting_up
-from metastore.managers.target import check_standing, find_parent, missing_parent, root_or_last, standing
+from metastore.managers.target import absent_parent, check_standing, find_parent, root_or_last, standing
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of, key_under, lookup
 from metastore.operation.helping import own_guards
@@ -104,7 +104,7 @@ def _place(
             return known, names[-1], None
         (resolved,) = view.backend.resolve([where])
         if len(resolved.nodes) < len(names) - 1:
-            raise missing_parent(names, resolved.nodes)
+            raise absent_parent(view.backend, where, resolved.nodes)
         if resolved.record is None and len(resolved.nodes) == len(names):
             raise EntityAlreadyExists(format_path(names))  # the user does not see what it is
         parents = resolved.nodes[: len(names) - 1]

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from metastore.arguments import shown
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.target import Target, missing
+from metastore.managers.target import Target, absent_from, not_live
 from metastore.names import format_path, parse_path
 from metastore.operation.request import View
+from metastore.port.backend import Reads
 from metastore.port.records import Lookup, Record, Resolved
 
 __all__ = ["EndOf", "end_of", "find_ends", "lookups_of", "one_of"]
@@ -67,12 +68,14 @@ def find_ends(view: View, *ends: EndOf) -> list[Record]:
     found = dict(zip(wanted, view.backend.resolve(wanted) if wanted else [], strict=True))
     in_hand = _in_hand(view, [end.target for end in ends if isinstance(end.target, Entity)])
     return [
-        in_hand[end.target.id] if isinstance(end.target, Entity) else one_of(end, lookups, found)
+        in_hand[end.target.id] if isinstance(end.target, Entity) else one_of(view.backend, end, lookups, found)
         for end, lookups in zip(ends, paths, strict=True)
     ]
 
 
-def one_of(end: EndOf, lookups: dict[Lookup, tuple[Kind, ...]], found: dict[Lookup, Resolved]) -> Record:
+def one_of(
+    backend: Reads, end: EndOf, lookups: dict[Lookup, tuple[Kind, ...]], found: dict[Lookup, Resolved]
+) -> Record:
     """Return the one entity that the lookups of a path have found."""
     assert isinstance(end.target, tuple)
     records = [
@@ -84,7 +87,7 @@ def one_of(end: EndOf, lookups: dict[Lookup, tuple[Kind, ...]], found: dict[Look
             f"{format_path(end.target)} is the name of a {' and of a '.join(kinds_there)}; say which with kind="
         )
     if not records or records[0] is None:
-        raise missing(end.target, max((found[lookup].nodes for lookup in lookups), key=len))
+        raise absent_from(backend, [(lookup, found[lookup].nodes) for lookup in lookups])
     return records[0]
 
 
@@ -98,8 +101,7 @@ def _in_hand(view: View, entities: Sequence[Entity]) -> dict[int, Record]:
     known = view.backend.by_id([entity.id for entity in others]) if others else []
     for entity, one in zip(others, known, strict=True):
         if one is None or not one.live:
-            raise EntityNotFound(
-                entity.path, f"{entity.path} (id {entity.id}) was dropped; load the path to see what is there now"
-            )
+            message = f"{entity.path} (id {entity.id}) was dropped; load the path to see what is there now"
+            raise not_live(view.backend, one, entity.path, message)
         trusted[entity.id] = one.record
     return trusted

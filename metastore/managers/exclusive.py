@@ -20,11 +20,12 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
 from metastore.managers.bumps import reviving
-from metastore.managers.target import Target, find, missing, missing_parent, names_of, root_or_last, standing
+from metastore.managers.target import Target, absent, absent_parent, find, names_of, not_live, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
+from metastore.operation.dropping import pending_above, pending_at
 from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
 from metastore.operation.request import Proposal, Results, View
-from metastore.port.commit import DROPPED, LIVE, PURGING, Event, Guard, Newest, Place, Update
+from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, Event, Guard, Newest, Place, Update
 from metastore.port.records import Lookup, Node, Record
 
 _DENYING = ("role", "group")
@@ -121,14 +122,15 @@ def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]
     """Return the nodes above the wanted path, which must be free and not below the entity itself."""
     if len(wanted) == 1:
         wanted = (*[n.name for n in record.chain[:-1]], wanted[0])
-    (resolved,) = view.backend.resolve([lookup(kind, wanted)])
+    where = lookup(kind, wanted)
+    (resolved,) = view.backend.resolve([where])
     nodes, own = resolved.nodes, record.chain[-1].id
     if any(n.id == own for n in nodes[: len(wanted) - 1]):
         raise InvalidArgument(f"{_path(record)} cannot move below itself, to {format_path(wanted)}")
     if len(nodes) == len(wanted) and nodes[-1].id != own:
         raise EntityAlreadyExists(format_path(wanted))
     if len(nodes) < len(wanted) - 1:
-        raise missing_parent(wanted, nodes)
+        raise absent_parent(view.backend, where, nodes)
     return nodes[: len(wanted) - 1]
 
 
@@ -171,11 +173,12 @@ def restore(
         wanted = (*names[:-1], wanted[0])
     node = record.chain[-1]
     with standing(view, record.chain):
-        (resolved,) = view.backend.resolve([lookup(kind, wanted)])
+        where = lookup(kind, wanted)
+        (resolved,) = view.backend.resolve([where])
         if len(resolved.nodes) == len(wanted):
             raise EntityAlreadyExists(format_path(wanted))
         if len(resolved.nodes) < len(wanted) - 1:
-            raise missing_parent(wanted, resolved.nodes)
+            raise absent_parent(view.backend, where, resolved.nodes)
         parents = resolved.nodes
         if any(n.id == node.id for n in parents):
             raise InvalidArgument(f"{format_path(names)} cannot be restored below itself")
@@ -211,19 +214,21 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
         known = view.backend.by_id([entity_id])[0]
         fits = known is not None and known.record.chain[-1].kind == kind.name and known.state == DROPPED
         if known is None or not fits or known.doomed:
-            raise EntityNotFound(path, f"no dropped {kind.name} with id {entity_id}; see the manager's dropped()")
+            message = f"no dropped {kind.name} with id {entity_id}; see the manager's dropped()"
+            raise not_live(view.backend, known, path, message)
         return known.record, known.record.chain[:-1]
     parents: tuple[Node, ...] = ()
     if len(names) > 1:
         (resolved,) = view.backend.resolve([Lookup(where.families[:-1], names[:-1])])
         if len(resolved.nodes) < len(names) - 1:
-            raise missing(names, resolved.nodes)
+            raise absent(view.backend, where, resolved.nodes)
         parents = resolved.nodes
     parent = root_or_last(parents)
     with standing(view, parents):
         child = view.backend.gone(parent.id, kind.name, kind.family, key_under(parent, names[-1]))
         if child is None:
-            raise EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
+            pending = pending_at(view.backend, where, parents)
+            raise pending or EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
     return child.record(parents), parents
 
 
@@ -237,6 +242,8 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
         record, own_state = known.record, known.state
         if own_state == PURGING:
             return target.id
+        if own_state == DROPPING and (pending := pending_above(view.backend, record.chain)):
+            raise pending
         if own_state == LIVE and not known.live:
             return 0  # something above it was dropped: it is purged with that
     else:

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.target import Target
+from metastore.managers.target import Target, not_live
 from metastore.names import MAX_NAME, clean_text, fold, parse_path
+from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.operation.timed import timing
@@ -59,9 +61,9 @@ def wanted(
     """Check a search. Raises InvalidArgument, and EntityNotFound for a scope that is not there."""
     if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
         known = ", ".join(sorted(KINDS))
-        raise InvalidArgument(f"there is no kind {kind!r} to find; known are {known}")
+        raise InvalidArgument(f"there is no kind {shown(kind)} to find; known are {known}")
     if not isinstance(recursive, bool):
-        raise InvalidArgument(f"recursive is True or False, not {recursive!r}")
+        raise InvalidArgument(f"recursive is True or False, not {shown(recursive)}")
     glob = "*" if name is None else unicodedata.normalize("NFC", clean_text(name, "the name to find"))
     if "\x00" in glob:
         raise InvalidArgument("the name to find has no NUL: no name has one")
@@ -85,37 +87,44 @@ def _scope(backend: Backend, under: Target | None) -> Node | None:
         committed(backend, under)
         return _live(backend, under.id, under.path)
     names = parse_path(under)
+    missed: list[tuple[Lookup, tuple[Node, ...]]] = []
     for kind in KINDS.values():
         if kind.container and (families := families_of(kind, len(names))) is not None:
-            (resolved,) = backend.resolve([Lookup(families, names)])
+            where = Lookup(families, names)
+            (resolved,) = backend.resolve([where])
             if resolved.record is not None:
                 return resolved.record.chain[-1]
-    raise EntityNotFound(str(under), f"there is no container {under}; find looks below a metalake, catalog or schema")
+            missed.append((where, resolved.nodes))
+    for where, nodes in missed:
+        if (pending := pending_at(backend, where, nodes)) is not None:
+            raise pending
+    message = f"there is no container {under}; find looks below a metalake, catalog or schema"
+    raise EntityNotFound(str(under), message)
 
 
-def find(session: Session, looked_for: Wanted, shown: str) -> Iterator[Entity]:
+def find(session: Session, looked_for: Wanted, scope_path: str) -> Iterator[Entity]:
     """Yield the entities that fit; by name where the name begins with plain text, else container by container.
 
-    ``shown`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
+    ``scope_path`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile.
     """
     backend = session.backend
     ask = timing(session, "find", backend.find)
-    for record in _records(ask, looked_for):
+    for record in _records(ask, backend.find, looked_for):
         entity = kind_named(record.chain[-1].kind).entity(record, backend.origin)
         if looked_for.properties.items() <= entity.properties.items():
             yield entity
     if looked_for.scope is not None:
-        _live(backend, looked_for.scope.id, shown)
+        _live(backend, looked_for.scope.id, scope_path)
 
 
-def _records(ask: Ask, looked_for: Wanted) -> Iterator[Record]:
+def _records(ask: Ask, uncounted: Ask, looked_for: Wanted) -> Iterator[Record]:
     scope, prefix = looked_for.scope, re.split(r"[*?]", looked_for.glob, maxsplit=1)[0]
     if prefix and scope is not None and scope.fold:
         yield from _by_parent(ask, looked_for, scope.id)
     elif prefix:
         yield from (record for record in _by_name(ask, looked_for, prefix) if not _folded(record))
         if looked_for.recursive and (scope is None or scope.kind == "metalake"):
-            for catalog_id in _folding(ask, scope):
+            for catalog_id in _folding(uncounted, scope):
                 yield from _by_parent(ask, looked_for, catalog_id)
     elif looked_for.recursive and scope is None:
         yield from _by_name(ask, looked_for, prefix)
@@ -185,5 +194,5 @@ def _pages(ask: Ask, search: Search, containers: list[int]) -> Iterator[Record]:
 def _live(backend: Backend, entity_id: int, path: str) -> Node:
     known = backend.by_id([entity_id])[0]
     if known is None or not known.live:
-        raise EntityNotFound(path, f"{path} (id {entity_id}) was dropped; there is nothing to find below it")
+        raise not_live(backend, known, path, f"{path} (id {entity_id}) was dropped; there is nothing to find below it")
     return known.record.chain[-1]

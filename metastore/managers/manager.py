@@ -13,7 +13,7 @@ from dataclasses import replace
 from operator import is_
 from typing import Any, Generic, Unpack, cast
 
-from metastore.arguments import integer, known_keywords
+from metastore.arguments import integer, known_keywords, positive_seconds
 from metastore.kinds.catalog import CATALOG
 from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity, Version
@@ -34,9 +34,11 @@ from metastore.managers.options import (
     shows_options,
 )
 from metastore.managers.page import Page
+from metastore.managers.pending import PendingDrop, begin_drop
 from metastore.managers.purge import delete_tree
 from metastore.managers.reader import E, Reader
 from metastore.managers.sealing import Seal, declared, sealed_call, sets_properties, settles
+from metastore.managers.steps import Begin, check_no_pending
 from metastore.managers.target import Target
 from metastore.names import Path, parse_path
 from metastore.operation.request import Attempt, Call
@@ -86,6 +88,11 @@ class Manager(Generic[E]):
 
     def load(self, target: Target, *, version: int | None = None) -> E:
         """Return the entity as it is now, or as it was at ``version``. Raises EntityNotFound."""
+        cache = self._session.cache
+        if cache is not None and version is None:
+            kept = cache.held(self._kind.name, target if target.__class__ is str else self._reader.kept_as(target))
+            if kept is not None and kept.__class__ is not tuple:
+                return cast(E, kept)
         return timed(self._session, "load", self._reader.load, target, version)
 
     def load_many(self, paths: Iterable[Path]) -> list[E | None]:
@@ -94,6 +101,11 @@ class Manager(Generic[E]):
 
     def exists(self, path: Path) -> bool:
         """Whether a live entity of this kind is at ``path``."""
+        cache = self._session.cache
+        if cache is not None:
+            kept = cache.held(self._kind.name, path if path.__class__ is str else self._reader.kept_as(path))
+            if kept is not None:
+                return kept.__class__ is not tuple
         return timed(self._session, "exists", self._reader.exists, path)
 
     def list(
@@ -244,6 +256,20 @@ class Manager(Generic[E]):
         return mutation.run(self._session, self._kind, call)
 
     @shows_options(CallOptions)
+    def begin_drop(
+        self, target: Target, *, column: Path | None = None, ttl: float = 60.0, **options: Unpack[CallOptions]
+    ) -> PendingDrop:
+        """Announce the drop of an entity with all below it, or of one ``column``, whose data lies outside of the store.
+
+        From now on it is out of sight: loads and writes of it, and of what is below it, raise DropPending, and its name
+        stays taken. Destroy the data between ``started()`` and ``finish()`` of what this returns; before ``started()``,
+        ``roll_back()`` brings all of it back. If no step follows for ``ttl`` seconds, another process may take it over:
+        see ``store.drops``. Raises EntityNotFound, DropPending; InvalidArgument for a nested column, in a transaction.
+        """
+        begin = Begin(self._session.clock.operation_id(), positive_seconds(ttl, "a ttl"), column)
+        return begin_drop(self._session, self._kind, target, begin, call_of(options))
+
+    @shows_options(CallOptions)
     def restore(
         self, path: Path, *, id: int | None = None, to: Path | None = None, **options: Unpack[CallOptions]
     ) -> E:
@@ -272,6 +298,8 @@ class Manager(Generic[E]):
         """
         call = call_of(options)
         actor = actor_of(self._session, call)
+        if not self._session.in_transaction:
+            check_no_pending(self._session.of_store().backend, target)
         mutation = Mutation[int](
             verb="purge",
             target=target,

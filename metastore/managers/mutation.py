@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
+from uuid import UUID
 
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, OwnedKind
@@ -38,6 +39,8 @@ class Mutation(Generic[T]):
     """It bumps the entity's scope version."""
     read_first: bool = False
     """It is announced only after an attempt that read."""
+    id: UUID | None = None
+    """The operation id, where what is written must know it; None: the operation draws one."""
     owned_rows: bool = False
     """It writes rows that the entity owns, beside the entity."""
 
@@ -63,6 +66,7 @@ class Mutation(Generic[T]):
             merge=self.merge,
             exclusive=self.exclusive,
             read_first=self.read_first,
+            id=self.id,
             where=self._where(kind),
         )
         return perform(session, request, call)

@@ -13,7 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, Unpack, cast
 
-from metastore.arguments import items, positive_integer
+from metastore.arguments import items, positive_integer, positive_seconds
 from metastore.arguments import shown as shown_value
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Owned
@@ -26,7 +26,9 @@ from metastore.managers.mutation import Mutation
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import PageSource, clean_prefix, page_of
+from metastore.managers.pending import PendingDrop, begin_drop
 from metastore.managers.sealing import NO_SEAL, Seal, sealed_call
+from metastore.managers.steps import Begin, check_partition, marked_by
 from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -34,7 +36,7 @@ from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Proposal, Results, View
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
-from metastore.port.backend import Reads
+from metastore.port.backend import Guards, Reads
 from metastore.port.commit import Absent, Delete, Event, Expect, Put, Read
 from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
@@ -77,6 +79,8 @@ class OwnedManager(Generic[O]):
             return ask(above.id, kind, "" if last is None else last.name, page_size, guards), page_size
 
         for _, record in owner_pages(self._session.backend, self._owner, owner, read):
+            if marked_by(record) is not None:
+                continue
             row = kept(partial(self._kind.row, record), unreadable)
             if row is not None:
                 yield cast(O, row)
@@ -105,7 +109,7 @@ class OwnedManager(Generic[O]):
         source = PageSource[OwnedRecord, T](
             listed=Listed("owned", kind, clean_prefix(prefix)),
             parent=lambda view: find(view, self._owner, owner).chain,
-            read=lambda above, after, limit, guards: backend.owned(above.id, kind, after[0], limit, guards),
+            read=lambda above, after, limit, guards: _shown(backend, above.id, kind, after[0], limit, guards),
             key=lambda record: [record.name],
             item=lambda _, record: item(record),
             folds=False,
@@ -126,6 +130,7 @@ class OwnedManager(Generic[O]):
         if record is None:
             path = format_path((*[n.name for n in nodes], name))
             raise EntityNotFound(path, f"{path}: there is no such {self._kind.name.replace('_', ' ')}")
+        check_partition(record, format_path((*[n.name for n in nodes], name)))
         return cast(O, self._kind.row(record))
 
     def exists(self, owner: Target, name: str) -> bool:
@@ -265,6 +270,8 @@ class OwnedManager(Generic[O]):
     def _difference(
         self, owner_id: int, name: str, record: OwnedRecord | None, doc: str | None, path: str
     ) -> Put | Delete | None:
+        if record is not None:
+            check_partition(record, path)
         if doc is None:
             event = self.event("drop", path, None)
             return record and Delete(owner_id, self._kind.name, name, record.version, event, record.id)
@@ -289,6 +296,7 @@ class OwnedManager(Generic[O]):
             if record is None:
                 check_standing(view, nodes)
                 return False
+            check_partition(record, path)
             event = self.event("drop", path, None)
             write = Delete(nodes[-1].id, self._kind.name, name, record.version, event, record.id)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
@@ -302,8 +310,10 @@ class OwnedManager(Generic[O]):
         return record.chain, format_path((*[n.name for n in record.chain], name))
 
     def _check_absent(self, view: View, nodes: tuple[Node, ...], name: str, path: str) -> None:
-        if view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])[0] is not None:
+        (there,) = view.backend.owned_by_name([nodes[-1].id], self._kind.name, [name])
+        if there is not None:
             check_standing(view, nodes)
+            check_partition(there, path)
             raise EntityAlreadyExists(path, f"{path}: there is a {self._kind.name} of this name already")
 
     def event(self, action: str, before: str | None, after: str | None) -> Event:
@@ -336,6 +346,17 @@ def _pair(row: object) -> tuple[str, str]:
     return row.name, row.doc
 
 
+def _shown(backend: Reads, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
+    """Return the next rows but those that are being dropped in steps; as many as asked for, if there are so many."""
+    kept: list[OwnedRecord] = []
+    while True:
+        page = backend.owned(owner_id, kind, after, limit, guards)
+        kept += [row for row in page.rows if marked_by(row) is None]
+        if not page.held or len(page.rows) < limit or len(kept) >= limit:
+            return RowPage(page.held, kept[:limit])
+        after = page.rows[-1].name
+
+
 def still(backend: Reads, nodes: tuple[Node, ...]) -> bool:
     """Whether the path to an owner still leads there, and so did when the owner's rows were read."""
     return backend.hold([(n.id, n.scope_version) for n in nodes])
@@ -359,6 +380,16 @@ class Partitions(OwnedManager[Partition]):
     ) -> Partition:
         """Add a partition. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
         return self._insert(table, self._document(name, None, properties, {"values": values}), options)
+
+    @shows_options(CallOptions)
+    def begin_drop(self, table: Target, name: str, *, ttl: float = 60.0, **options: Unpack[CallOptions]) -> PendingDrop:
+        """Announce the drop of a partition whose data lies outside of the store; see ``tables.begin_drop``.
+
+        Raises EntityNotFound, DropPending; InvalidArgument in a transaction.
+        """
+        operation = self._session.clock.operation_id()
+        begin = Begin(operation, positive_seconds(ttl, "a ttl"), partition=clean_name(name))
+        return begin_drop(self._session, TABLE, table, begin, call_of(options))
 
     def row(self, name: str, values: Mapping[str, str], properties: Mapping[str, str]) -> Row:
         """Return a partition for ``put_many``."""

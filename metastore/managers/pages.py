@@ -8,7 +8,7 @@ refused.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +17,7 @@ from metastore.managers.page import Listed, Page, clean_size, just_before, read_
 from metastore.names import clean_text, fold
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
+from metastore.operation.session import Listed as FoundPage
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed
 from metastore.port.records import ROOT, Node, RowPage
@@ -55,6 +56,8 @@ class PageSource(Generic[R, T]):
     """From (the parent's nodes, row) to what the caller gets."""
     folds: bool = True
     """Keys are compared without case below a parent that folds."""
+    kept_as: Callable[[], Hashable] | None = None
+    """Under what a cache keeps a page of it; None: it does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,16 @@ def page_of(session: ManagerSession, source: PageSource[R, T], size: int, token:
 
 def _page_of(session: ManagerSession, source: PageSource[R, T], size: int, token: str | None) -> Page[T]:
     size = clean_size(size)
+    cache = session.cache
+    if cache is None or source.kept_as is None:
+        listed = _read(session, source, size, token)
+    else:
+        key = (source.listed, source.kept_as(), size, token)
+        listed = cache.read_page(key, lambda: _read(session, source, size, token))
+    return Page(listed.items, listed.more)
+
+
+def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: str | None) -> FoundPage:
     epoch = session.epoch()
     given = None if token is None else read_token(source.listed, epoch, token)
     parent_id = None if given is None else given[0]
@@ -104,7 +117,7 @@ def _page_of(session: ManagerSession, source: PageSource[R, T], size: int, token
         view = View(session.backend, trusting=False)
     more = len(rows) > size
     following = write_token(source.listed, epoch, parent_id, source.key(rows[size - 1])) if more else None
-    return Page(tuple([source.item(nodes, row) for row in rows[:size]]), following)
+    return FoundPage(nodes, tuple([source.item(nodes, row) for row in rows[:size]]), following)
 
 
 def _rows(

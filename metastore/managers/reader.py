@@ -13,7 +13,7 @@ from metastore.kinds.kind import Kind
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import Guards, Key, Nodes, PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, find, missing, names_of
+from metastore.managers.target import Target, absent, find, names_of
 from metastore.names import Path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.outcome import entity_at
@@ -44,6 +44,12 @@ class Reader(Generic[E]):
     def _backend(self) -> Reads:
         return self._session.backend  # a transaction changes its session's backend when it begins and when it ends
 
+    def kept_as(self, target: Target) -> object:
+        """Return under what a cache keeps what a target means: the text of a path, as it is given; names; an id."""
+        if isinstance(target, Entity):
+            return target.id if target.kind == self._kind.name else None
+        return target if isinstance(target, str) else parse_path(target)
+
     def load(self, target: Target, version: int | None) -> E:
         """Return the entity as it is now, or as it was at ``version``."""
         cache = self._session.cache if version is None else None
@@ -51,9 +57,9 @@ class Reader(Generic[E]):
             entity = self._in_hand(target) if cache is None else self._in_hand_cached(cache, target)
         else:
             names = parse_path(target)
-            found = self._at(names) if cache is None else self._cached(cache, names)
+            found = self._at(names) if cache is None else self._cached(cache, target, names)
             if not isinstance(found, Entity):
-                raise missing(names, found)
+                raise absent(self._backend, lookup(self._kind, names), found)
             entity = cast(E, found)
         if version is None:
             return entity
@@ -81,12 +87,13 @@ class Reader(Generic[E]):
         resolved = self._session.resolve(lookup(self._kind, names))
         return self._mine(resolved.record) or resolved.nodes
 
-    def _cached(self, cache: Caches, names: tuple[str, ...]) -> Found:
-        return cache.read((self._kind.name, names), names, lambda: self._at(names))
+    def _cached(self, cache: Caches, path: Path, names: tuple[str, ...]) -> Found:
+        return cache.read((self._kind.name, self.kept_as(path)), names, lambda: self._at(names))
 
     def load_many(self, paths: Iterable[Path]) -> list[E | None]:
         """Return the entity at each path, or None, in one round trip."""
-        wanted = [parse_path(path) for path in items(paths, "paths")]
+        given = list(items(paths, "paths"))
+        wanted = [parse_path(path) for path in given]
         lookups = [lookup(self._kind, names) for names in wanted]
         cache = self._session.cache
         if not lookups:
@@ -94,7 +101,7 @@ class Reader(Generic[E]):
         if cache is None:
             return [self._mine(one.record) for one in self._backend.resolve(lookups)]
         kept = cache.read_many(
-            [((self._kind.name, names), names) for names in wanted],
+            [((self._kind.name, self.kept_as(path)), names) for path, names in zip(given, wanted, strict=True)],
             lambda: [self._mine(one.record) or one.nodes for one in self._backend.resolve(lookups)],
         )
         return [cast(E, one) if isinstance(one, Entity) else None for one in kept]
@@ -102,7 +109,7 @@ class Reader(Generic[E]):
     def exists(self, path: Path) -> bool:
         """Whether a live entity of this kind is at ``path``."""
         names, cache = parse_path(path), self._session.cache
-        return isinstance(self._at(names) if cache is None else self._cached(cache, names), Entity)
+        return isinstance(self._at(names) if cache is None else self._cached(cache, path, names), Entity)
 
     def _mine(self, record: Record | None) -> E | None:
         """Return the entity, if it is one of this kind and not of another of its family."""
@@ -154,6 +161,7 @@ class Reader(Generic[E]):
             read=read,
             key=lambda child: [child.key, child.node.id],
             item=partial(self._entity, state),
+            kept_as=(lambda: self._parent_as(parent)) if state == LIVE else None,
         )
         return page_of(self._session, source, size, token)
 
@@ -170,8 +178,14 @@ class Reader(Generic[E]):
             read=read,
             key=lambda row: [row[0], 0],
             item=lambda _, row: row[1],
+            kept_as=lambda: self._parent_as(parent),
         )
         return page_of(self._session, source, size, token)
+
+    def _parent_as(self, parent: Target | None) -> object:
+        if isinstance(parent, Entity):
+            return parent.kind, parent.id
+        return None if parent is None else parse_path(parent)
 
     def _entity(self, state: int, nodes: Nodes, child: Child) -> E:
         record = Record((*nodes, child.node), *child[3:], live=state == LIVE)

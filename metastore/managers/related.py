@@ -13,6 +13,7 @@ from metastore.kinds.relation import Relation
 from metastore.managers.attached import Attached, attached
 from metastore.managers.ends import EndOf, find_ends, lookups_of
 from metastore.managers.relation_writes import column_id, column_path
+from metastore.managers.target import not_live
 from metastore.names import format_path
 from metastore.operation.request import View, committed
 from metastore.port.backend import Reads
@@ -37,7 +38,8 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
         committed(backend, target)
         found = backend.related(target.id, relation.name, above=above, doc=doc)
         if found is None or not found.end.live:
-            raise EntityNotFound(target.path, f"{target.path} (id {target.id}) was dropped")
+            (known,) = backend.by_id([target.id])
+            raise not_live(backend, known, target.path, f"{target.path} (id {target.id}) was dropped")
         return found
     while True:
         lookups = lookups_of(end)

@@ -9,13 +9,24 @@ from typing import Any
 from metastore.columns.column import find as find_column
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.relation import Relation, relation_doc
+from metastore.kinds.table.dropping import MARKER, check_free
 from metastore.kinds.tag import clean_value
 from metastore.names import format_path
 from metastore.port.commit import Event, Relate
 from metastore.port.records import Record
 from metastore.port.relations import NO_COLUMN, RelationRecord
 
-__all__ = ["Judge", "clean_value_of", "column_id", "column_path", "event_of", "no_judge", "path_of", "removal"]
+__all__ = [
+    "Judge",
+    "clean_value_of",
+    "column_id",
+    "column_path",
+    "event_of",
+    "is_dropping",
+    "no_judge",
+    "path_of",
+    "removal",
+]
 
 Judge = Callable[[Record, Record, str, int], None]
 """Gets the target, what is attached, the value and the column's id; raises InvalidArgument for what does not fit."""
@@ -57,6 +68,7 @@ def column_id(target: Record, names: tuple[str, ...] | None) -> int:
         raise InvalidArgument(f"{path_of(target)} is a {target.chain[-1].kind}, which has no columns")
     node = find_column(columns, names)
     if node is None:
+        check_free(json.loads(target.doc), tuple([n.name for n in target.chain]), names)
         path = f"{path_of(target)}.{format_path(names)}"
         raise EntityNotFound(path, f"{path_of(target)} has no column {format_path(names)}; load it and look again")
     return int(node["id"])
@@ -65,6 +77,12 @@ def column_id(target: Record, names: tuple[str, ...] | None) -> int:
 def column_path(doc: str | None, wanted: int) -> tuple[str, ...] | None:
     """Return the path of the column with an id, as it is called now; None: it was dropped."""
     return _path_to(json.loads(doc or "{}").get("columns") or (), wanted)
+
+
+def is_dropping(doc: str | None, wanted: int) -> bool:
+    """Whether the column with an id, or the one that it is a field of, is being dropped in steps."""
+    noted = json.loads(doc or "{}").get(MARKER) or ()
+    return _path_to([one["node"] for one in noted], wanted) is not None
 
 
 def _path_to(nodes: Iterable[Mapping[str, Any]], wanted: int) -> tuple[str, ...] | None:

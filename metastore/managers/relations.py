@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, Unpack
 
+from metastore.columns.column import clean_flag
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
 from metastore.kinds.change import UNSET, _Unset
 from metastore.kinds.entity import utc
@@ -30,7 +31,7 @@ from metastore.operation.guards import both, check_in_use
 from metastore.operation.operation import perform
 from metastore.operation.request import Attempt, Proposal, Request, Results, View
 from metastore.operation.session import ManagerSession
-from metastore.port.commit import Relate
+from metastore.port.commit import Relate, Relations
 from metastore.port.records import Record, Step
 from metastore.port.relations import NO_VALUE, ONLY, RelationKey, RelationRecord
 
@@ -197,21 +198,32 @@ class RelationManager:
         def fits(row: RelationRecord) -> bool:
             return isinstance(value, _Unset) or row.value == (NO_VALUE if value is None else value)
 
-        return self.unrelate(wanted, fits, repr(value), options)
+        return self.unrelate(wanted, fits, repr(value), options, every=isinstance(value, _Unset))
 
     def unrelate(
-        self, wanted: Wanted, fits: Callable[[RelationRecord], bool], which: object, options: CallOptions
+        self,
+        wanted: Wanted,
+        fits: Callable[[RelationRecord], bool],
+        which: object,
+        options: CallOptions,
+        *,
+        every: bool = False,
     ) -> bool:
-        """Remove the relations that fit, as ``detach`` does; ``which`` says as a JSON value what fits."""
+        """Remove the relations that fit, as ``detach`` does; ``which`` says as a JSON value what fits.
+
+        ``every``: none may be added before the commit, so that all are gone then.
+        """
         return self._run(
             "detach",
-            lambda view: self._remove(view, wanted, fits),
+            lambda view: self._remove(view, wanted, fits, every),
             lambda _: True,
             lambda: [wanted.arguments(), which],
             options,
         )
 
-    def _remove(self, view: View, wanted: Wanted, fits: Callable[[RelationRecord], bool]) -> Proposal[bool] | bool:
+    def _remove(
+        self, view: View, wanted: Wanted, fits: Callable[[RelationRecord], bool], every: bool
+    ) -> Proposal[bool] | bool:
         try:
             target, other = find_ends(View(view.backend, False), wanted.target, wanted.other)
             column = column_id(target, wanted.column)
@@ -221,18 +233,21 @@ class RelationManager:
         check_in_use(other.chain[:-1])
         from_id, to_id = target.chain[-1].id, other.chain[-1].id
         slot = ONLY if self._relation.exclusive else to_id
-        rows = [
-            row
-            for row in view.backend.relations(self._relation.name, [(from_id, slot)])
-            if row.column_id == column and row.to_id == to_id and fits(row)
-        ]
+        there = view.backend.relations(self._relation.name, [(from_id, slot)])
+        rows = [row for row in there if row.column_id == column and row.to_id == to_id and fits(row)]
         if not rows:
             check_standing(view, target.chain)
             check_standing(view, other.chain)
             return False
         event = event_of(self._relation, "drop", path_of(target), path_of(other))
         writes = tuple([removal(row, event) for row in rows])
-        return bumping(Proposal(both(target.chain, other.chain), writes, lambda _: True))
+        guards = both(target.chain, other.chain)
+        if not every or self._relation.exclusive:
+            return bumping(Proposal(guards, writes, lambda _: True))
+        members = frozenset((row.id, row.version) for row in there)
+        guards = tuple([replace(g, exclusive=True) if g.id == from_id else g for g in guards])
+        reads = (Relations(from_id, self._relation.name, members, slot),)
+        return bumping(Proposal(guards, writes, lambda _: True, reads=reads))
 
     @shows_options(BulkOptions)
     def attach_many(self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]) -> int:
@@ -297,6 +312,7 @@ class RelationManager:
         ``inherited``: also what those above it are related to, except for what is attached nearer already. Raises
         EntityNotFound.
         """
+        clean_flag(inherited, "inherited")
         names = None if column is None else parse_path(column)
         end = end_of(target, self._relation.from_kinds if not inherited else (), kind)
         return related_to(self._session.backend, self._relation, end, names, inherited=inherited)

@@ -24,7 +24,7 @@ from metastore.kinds.kind import Kind
 from metastore.kinds.secret import Secret, sealed_parts
 from metastore.managers.target import Target
 from metastore.names import clean_text, parse_path
-from metastore.operation.hot import _Bounded
+from metastore.operation.hot import Bounded
 from metastore.operation.request import Attempt, Proposal, View
 from metastore.operation.session import ManagerSession
 from metastore.port.backend import Backend, Reads
@@ -163,8 +163,8 @@ class Seals:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.sealer = Sealer(backend)
-        self._settings: _Bounded[tuple[Node, Declared]] = _Bounded()
-        self._ids: _Bounded[int] = _Bounded()
+        self._settings: Bounded[tuple[Node, Declared]] = Bounded()
+        self._ids: Bounded[int] = Bounded()
 
     def seal(self, session: ManagerSession, kind: Kind, where: Target, *, fresh: bool = False) -> Seal:
         """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly."""

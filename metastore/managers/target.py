@@ -9,20 +9,25 @@ from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
+from metastore.operation.dropping import pending_above, pending_at
 from metastore.operation.guards import lookup
 from metastore.operation.request import View
-from metastore.port.records import ROOT, Lookup, Node, Record, Resolved
+from metastore.port.backend import Reads
+from metastore.port.records import ROOT, Known, Lookup, Node, Record
 from metastore.retry.runner import Conflict
 
 __all__ = [
     "Target",
+    "absent",
+    "absent_from",
+    "absent_parent",
     "check_standing",
     "find",
     "find_parent",
     "missing",
     "missing_parent",
     "names_of",
-    "of_kind",
+    "not_live",
     "place_of",
     "root_or_last",
     "shown",
@@ -59,23 +64,20 @@ def find(view: View, kind: Kind, target: Target) -> Record:
             return target.record
         known = view.backend.by_id([target.id])[0]
         if known is None or not known.live:
-            raise EntityNotFound(
-                target.path, f"{target.path} (id {target.id}) was dropped; load the path to see what is there now"
+            raise not_live(
+                view.backend,
+                known,
+                target.path,
+                f"{target.path} (id {target.id}) was dropped; load the path to see what is there now",
             )
         view.saw(known.record.chain)
         return known.record
-    names = parse_path(target)
-    resolved = view.resolve(lookup(kind, names))
-    record = of_kind(kind, names, resolved)
-    view.saw(record.chain)
-    return record
-
-
-def of_kind(kind: Kind, names: tuple[str, ...], resolved: Resolved) -> Record:
-    """Return the entity that a path led to. Raises EntityNotFound for none, or one of another kind."""
+    where = lookup(kind, parse_path(target))
+    resolved = view.resolve(where)
     record = resolved.record
     if record is None or record.chain[-1].kind != kind.name:
-        raise missing(names, resolved.nodes)
+        raise absent(view.backend, where, resolved.nodes)
+    view.saw(record.chain)
     return record
 
 
@@ -99,6 +101,29 @@ def missing_parent(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNot
     return EntityNotFound(ancestor, f"{ancestor} does not exist; create it before {format_path(names)}")
 
 
+def absent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> MetastoreError:
+    """The error for a path that ends after ``nodes``: what comes next is being dropped, or does not exist."""
+    return pending_at(backend, where, nodes) or missing(where.names, nodes)
+
+
+def absent_from(backend: Reads, ends: Sequence[tuple[Lookup, tuple[Node, ...]]]) -> MetastoreError:
+    """The error for a path that can be of several kinds, and of none leads further than to these nodes."""
+    pending = (pending_at(backend, where, nodes) for where, nodes in ends)
+    where, nodes = max(ends, key=lambda end: len(end[1]))
+    return next((error for error in pending if error is not None), None) or missing(where.names, nodes)
+
+
+def absent_parent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> MetastoreError:
+    """The error for a new path whose parents end after ``nodes``: see :func:`absent`."""
+    return pending_at(backend, where, nodes) or missing_parent(where.names, nodes)
+
+
+def not_live(backend: Reads, known: Known | None, path: str, message: str) -> MetastoreError:
+    """The error for an entity that was read by its id and is not live: it is being dropped, or it was dropped."""
+    pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
+    return pending or EntityNotFound(path, message)
+
+
 def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
     """Return the nodes of ``parent``, which must be able to hold a ``kind``."""
     if not isinstance(parent, Entity) or parent.kind not in kind.parents:
@@ -108,7 +133,7 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
         return view.newest(parent.record.chain)
     known = view.backend.by_id([parent.id])[0]
     if known is None or not known.live:
-        raise EntityNotFound(parent.path, f"{parent.path} (id {parent.id}) was dropped")
+        raise not_live(view.backend, known, parent.path, f"{parent.path} (id {parent.id}) was dropped")
     view.saw(known.record.chain)
     return known.record.chain
 

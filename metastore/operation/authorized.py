@@ -18,6 +18,7 @@ from metastore.errors import EntityNotFound, InvalidArgument, PermissionDenied
 from metastore.governance.access import Access, Want, guessing
 from metastore.governance.evidence import Known, Nodes
 from metastore.governance.privileges import OWNER
+from metastore.kinds.drop import DROP, part_of, target_id
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import relation_doc
 from metastore.names import format_path
@@ -127,10 +128,20 @@ def _wants(access: Access, write: Write, writes: Sequence[Write]) -> Iterator[Wa
         yield from _wants_of_update(write, writes)
     elif isinstance(write, Put | Delete):
         _check_references(access, write.event, write.doc if isinstance(write, Put) else None)
+        if write.kind == DROP.name:
+            yield _want_of_drop(write.name)
+            return
         links = write.event.kind != "model_version" or write.event.action == "create"
         yield Want(write.owner_id, "row", write.event.kind) if links else Want(write.owner_id, "own")
     else:
         yield from _wants_of_relation(write)
+
+
+def _want_of_drop(name: str) -> Want:
+    """Return what a step of a drop needs: what the plain drop of the entity, the column or the partition needs."""
+    part = part_of(name)
+    operation = {None: "drop", "column": "alter", "partition": "row"}[part]
+    return Want(target_id(name), operation, part if operation == "row" and part else "")
 
 
 _NO_ADMIN: Final = "{} may not create metalakes; only the library itself does, and the names in ms.open(admins=(…))"

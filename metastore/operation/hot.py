@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from metastore.clock import Clock
 
-__all__ = ["Hot"]
+__all__ = ["Bounded", "Hot"]
 
 V = TypeVar("V")
 _MOST = 1024
@@ -17,11 +17,13 @@ _STAYS_HOT = 1.0
 
 _FIRST_ROUND, _LONGEST_ROUND = 0.004, 0.1
 """How long a round of helping is thought to take before one was seen, and at most (seconds)."""
+_LONGEST_TURN = 0.5
+"""What a turn is thought to take at most (seconds)."""
 _SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
 """After which parts of a round a waiting process looks whether help came."""
 
 
-class _Bounded(Generic[V]):
+class Bounded(Generic[V]):
     """A mapping that forgets what was set longest ago. Without a lock, which a forked child could find held."""
 
     def __init__(self) -> None:
@@ -47,9 +49,12 @@ class Hot:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._round = _FIRST_ROUND
+        self.turn = _FIRST_ROUND
+        """How long a transaction's turn takes (seconds)."""
         self._leads = (0, 0.0)
-        self._until: _Bounded[float] = _Bounded()
-        self._ids: _Bounded[int] = _Bounded()
+        self._until: Bounded[float] = Bounded()
+        self._ids: Bounded[int] = Bounded()
+        self._lines: Bounded[float] = Bounded()
 
     def note(self, entity_id: int, address: Hashable = None) -> None:
         """Note that a change of the entity lost; ``address`` is the path that led to it, if one did."""
@@ -80,6 +85,18 @@ class Hot:
     def took(self, seconds: float) -> None:
         """Note how long a round of helping took, or waiting for one."""
         self._round += (min(seconds, _LONGEST_ROUND) - self._round) / 8
+
+    def saw_line(self, entity_id: int) -> None:
+        """Note that transactions are in line for an entity."""
+        self._lines.set(entity_id, self._clock.monotonic() + _STAYS_HOT)
+
+    def has_line(self, entity_id: int) -> bool:
+        """Whether transactions were in line a moment ago."""
+        return (self._lines.get(entity_id) or 0.0) > self._clock.monotonic()
+
+    def took_turn(self, seconds: float) -> None:
+        """Note how long a turn took."""
+        self.turn += (min(seconds, _LONGEST_TURN) - self.turn) / 2
 
     def waits(self) -> Iterator[float]:
         """Yield how long to wait for others' help before each look whether it came, in seconds."""

@@ -15,13 +15,13 @@ from metastore.kinds.change import EntityChange, encode
 from metastore.kinds.kind import MAX_CHANGES
 from metastore.kinds.registry import kind_named
 from metastore.names import format_path
-from metastore.operation.helping import BATCH, Batch, Plan, evidence_of, leads_to, plan
+from metastore.operation.helping import BATCH, Batch, Plan, leads_to, plan
 from metastore.operation.marks import OwnMark
 from metastore.operation.outcome import with_origin
 from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Merge, Results
 from metastore.operation.session import Session
-from metastore.port.backend import Intents
+from metastore.operation.tickets import Watch, scopes_of
 from metastore.port.commit import CLAIMABLE, PENDING, WITH_EVIDENCE, Committed, Conflicted, Entry, Unknown
 from metastore.port.records import Pending, Record, Step
 from metastore.retry.reactions import REACTIONS, Reaction
@@ -83,24 +83,29 @@ class Intent:
         Return the entity as the own change made it, or the own row if it says something else. Raise Conflict.
         """
         session = self._session
-        if self._others and not session.hot.leads(entity_id):
+        if (self._others or session.hot.has_line(entity_id)) and not session.hot.leads(entity_id):
             done = self._wait_for_others(entity_id)
             if done is not None:
                 return self._decided(done)
-        began = session.clock.monotonic()
-        seen = session.backend.pending(entity_id, self._row.id, BATCH)
-        if seen.own is None or seen.own.action != PENDING:
-            if seen.known is not None and seen.known.live:
-                session.recent.note(seen.known.record.chain)
-            return self._decided(seen.own)
-        return self._apply(self._plan(seen, seen.own), seen.own, began)
+        while True:
+            began = session.clock.monotonic()
+            seen = session.backend.pending(entity_id, self._row.id, BATCH)
+            if seen.own is None or seen.own.action != PENDING:
+                if seen.known is not None and seen.known.live:
+                    session.recent.note(seen.known.record.chain)
+                return self._decided(seen.own)
+            if not seen.queued:
+                return self._apply(self._plan(seen, seen.own), seen.own, began)
+            done = self._wait_in_line(entity_id)
+            if done is not None:
+                return self._decided(done)
 
     def _plan(self, seen: Pending, own: Step) -> Plan:
         """Return what to commit; or find that the intent means something else now."""
         known = seen.known
         if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
             self._withdraw()
-        planned = plan(seen, self._row.id, self._batch, _scopes(self._session.backend, seen))
+        planned = plan(seen, self._row.id, self._batch, scopes_of(self._session.backend, seen))
         if planned is None:
             raise Conflict("pending", "a newer program wrote this operation down; only a newer one can apply it")
         self._session.metrics.pending(len(seen.intents), (seen.now - seen.intents[0].time) / 1e6)
@@ -131,13 +136,28 @@ class Intent:
         began = clock.monotonic()
         for wait in hot.waits():
             clock.sleep(min(wait, max(0.0, self._row.ends - clock.monotonic())))
-            own, ahead = self._session.backend.turn(entity_id, self._row.id)
+            own, ahead, line = self._session.backend.turn(entity_id, self._row.id)
             if own is not None:
                 hot.took(clock.monotonic() - began)
                 return own
+            if line.head is not None:
+                return self._wait_in_line(entity_id)
             if ahead == 0:
                 break
         return None
+
+    def _wait_in_line(self, entity_id: int) -> Step | None:
+        """Let the transactions in line pass; the next one's commit applies the intent. Return the own row then.
+
+        No attempt is lost meanwhile. None: nobody is in line any more.
+        """
+        watch = Watch(self._session, [entity_id])
+        self._session.hot.saw_line(entity_id)
+        while True:
+            own, _, line = self._session.backend.turn(entity_id, self._row.id)
+            if own is not None or line.head is None:
+                return own
+            watch.wait(line._replace(ahead=min(line.ahead, 2)), self._row.ends)
 
     def _lost(self, planned: Plan, outcome: Conflicted) -> NoReturn:
         if REACTIONS[outcome.cause].helper is Reaction.STEP_ASIDE:
@@ -208,7 +228,7 @@ def help_others(session: Session, entity_id: int) -> bool:
         seen = session.backend.pending(entity_id, None, BATCH)
         if not seen.intents or seen.known is None or not seen.known.live:
             return True
-        planned = plan(seen, None, batch, _scopes(session.backend, seen))
+        planned = plan(seen, None, batch, scopes_of(session.backend, seen))
         if planned is None:
             return False
         try:
@@ -219,12 +239,6 @@ def help_others(session: Session, entity_id: int) -> bool:
         if isinstance(outcome, Committed):
             session.metrics.batch(len(planned.help.resolutions))
         return True
-
-
-def _scopes(backend: Intents, seen: Pending) -> dict[int, int]:
-    """Return the scope versions of the evidence that intents carry; without any, nothing is read."""
-    wanted = {i for intent in seen.intents if intent.fences is not None for i in evidence_of(intent)}
-    return backend.scopes(sorted(wanted)) if wanted else {}
 
 
 def _can_be_written(changes: Sequence[EntityChange]) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
 from uuid import UUID
 
-from metastore.deadlines import remaining, until
+from metastore.deadlines import cleaning, remaining, until
 from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
@@ -35,6 +35,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
 from metastore.operation.authorized import authorized
+from metastore.operation.dropping import pending_name
 from metastore.operation.intent import Intent, help_others
 from metastore.operation.keys import began
 from metastore.operation.marks import OwnMark
@@ -42,7 +43,19 @@ from metastore.operation.outcome import encode_error, encode_value, entity_at, m
 from metastore.operation.record import OperationRow, detail, refused_id, tell_id, withdraw
 from metastore.operation.request import Call, Merge, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
-from metastore.port.commit import ROOT_ID, Caller, Commit, Committed, Conflicted, LeaseToken, Unknown, Update, Write
+from metastore.operation.tickets import OwnTicket, carrying, without_others
+from metastore.port.commit import (
+    ROOT_ID,
+    Caller,
+    Commit,
+    Committed,
+    Conflicted,
+    LeaseToken,
+    Outcome,
+    Unknown,
+    Update,
+    Write,
+)
 from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
@@ -150,6 +163,7 @@ class Operation(Generic[T]):
             left = max(0.0, begun.ends - session.clock.monotonic())
             self._policy = replace(self._policy, deadline=left)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
+        self._ticket = OwnTicket(session)
         self._intent = Intent(session, self._row, self._mark, request.what)
         self._intent.merge = self._merge = self._announceable(request)
         self._attempts = 0
@@ -195,6 +209,9 @@ class Operation(Generic[T]):
                 session.metrics.ended()
             seconds = session.clock.monotonic() - started
             session.metrics.operation(self._request.verb, self._attempts, seconds, self._decided_by)
+            if self._ticket.number is not None:
+                with cleaning(session.clock.monotonic() + _GRACE):
+                    self._ticket.leave()
         if self._mark.held is not None:
             self._clean_up()
         return result
@@ -301,8 +318,10 @@ class Operation(Generic[T]):
             patience=_PATIENCE if self._exclusive and held is None else None,
             evidence=proposal.evidence,
         )
+        if self._ticket.number is not None:
+            commit = carrying(self._session, replace(commit, ticket=self._ticket.number, leaves=self._ticket.ids))
         row.sent = True
-        outcome = self._backend.commit(commit)
+        outcome = self._committed(commit)
         if isinstance(outcome, Unknown):
             return row.lost(outcome)
         row.sent = False
@@ -311,7 +330,19 @@ class Operation(Generic[T]):
             return proposal.finish(outcome.results)
         if outcome.cause == "busy":
             self._again = proposal
+        self._check_name(outcome, commit)
         return self._refused(outcome, commit)
+
+    def _committed(self, commit: Commit) -> Outcome:
+        try:
+            outcome = self._backend.commit(commit)
+        except InvalidArgument:
+            if not any(one.resolutions for one in commit.carries):
+                raise
+            outcome = self._backend.commit(without_others(commit))
+        if commit.leaves and isinstance(outcome, Committed):
+            self._ticket.passed()
+        return outcome
 
     def _refused(self, conflict: Conflicted, commit: Commit) -> NoReturn:
         """React as the table says, and raise the conflict."""
@@ -325,6 +356,8 @@ class Operation(Generic[T]):
             raise self._call.refused()
         if reaction is Reaction.LOOK:
             self._row.is_known(cause)
+        self._check_name(cause, commit)
+        self._line_up(reaction, commit)
         if reaction is Reaction.STEP_ASIDE:
             raise self._mark.step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])
         if reaction is Reaction.ANNOUNCE and updated is not None:
@@ -339,6 +372,18 @@ class Operation(Generic[T]):
             self._overlook = not all(helped)
         entity_id, expected = (conflict.id, None) if updated is None else (updated.id, updated.version)
         raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
+
+    def _check_name(self, cause: str, commit: Commit) -> None:
+        """Raise DropPending if the name seemed to be free when it was looked for, and is that of a drop in steps."""
+        if cause == "name" and not self._guessed and (pending := pending_name(self._backend, commit)) is not None:
+            raise pending
+
+    def _line_up(self, reaction: Reaction, commit: Commit) -> None:
+        """Wait in line; or leave it, for an operation with a mark."""
+        if reaction is Reaction.QUEUE:
+            self._ticket.take(_updated(commit.writes), self._row.ends)
+        elif reaction is Reaction.STEP_ASIDE:
+            self._ticket.leave()
 
     def _reaction(self, cause: str, updated: Update | None) -> Reaction:
         row = REACTIONS[cause]
@@ -398,7 +443,7 @@ class Operation(Generic[T]):
     def _give_up(self, error: Exception) -> T:
         """Withdraw the intent of a call that failed, or return its result if a helper applied it meanwhile."""
         row = self._row
-        with until(self._session.clock.monotonic() + _GRACE):
+        with cleaning(self._session.clock.monotonic() + _GRACE):
             try:
                 while row.pending_on is not None or row.look:
                     if not row.look and self._backend.cancel(row.id):
@@ -424,7 +469,7 @@ class Operation(Generic[T]):
         row = self._row
         if not row.sent and row.pending_on is None and self._mark.held is None:
             return
-        with until(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # all end by themselves
+        with cleaning(self._session.clock.monotonic() + _GRACE), suppress(MetastoreError):  # all end by themselves
             if row.sent or row.pending_on is not None:
                 withdraw(self._session, row.id, self._policy.deadline, sent=row.sent)
             self._mark.remove()

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
+from uuid import UUID
 
 from metastore import errors
-from metastore.errors import MetastoreError, UnreadableRow
+from metastore.errors import DropPending, MetastoreError, UnreadableRow
 from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.registry import kind_named, owned_kind_named
 from metastore.names import parse_path
@@ -38,7 +39,10 @@ T = TypeVar("T")
 _UNKNOWN = -1
 """The id of an ancestor in an entity that comes from history: no guard holds for it."""
 
-_MERITS = ("InvalidArgument", "EntityNotFound", "EntityAlreadyExists", "NotEmpty", "NotInUse", "VersionConflict")
+_MERITS = (
+    *("InvalidArgument", "EntityNotFound", "EntityAlreadyExists", "NotEmpty", "NotInUse", "VersionConflict"),
+    "DropPending",
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ def decode_value(text: str, origin: Origin | None = None) -> Any:
     error = cls.__new__(cls)
     error.args = (kept["message"],)
     error.__dict__.update(kept["attributes"])
+    if isinstance(error, DropPending):
+        error.operation = UUID(str(error.operation))
     return error
 
 

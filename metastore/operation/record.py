@@ -47,7 +47,7 @@ class OperationRow:
         self._deadline = deadline
         self.ends = session.clock.monotonic() + deadline
         self.principal = session.principal if call.principal is None else call.principal
-        self.id = call.operation_id or session.clock.operation_id()
+        self.id = call.operation_id or request.id or session.clock.operation_id()
         self.caller: Caller | None = None
         if call.operation_id is not None:
             self.caller = Caller(began(self.id, session.clock), _digest(request))

@@ -221,5 +221,7 @@ class Request(Generic[T]):
     read_first: bool = False
     """It is not announced before an attempt that read: what was in hand may stand below another catalog by now, which
     declares other properties secret."""
+    id: UUID | None = None
+    """The operation id, where what is written must know it; None: the operation draws one."""
     where: Callable[[], Lookup | Entity | None] | None = None
     """Return what it changes; None: it makes something new. Where this is known, it may travel with other requests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
@@ -14,7 +14,7 @@ from metastore.governance.evidence import Memory
 from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.metrics import Metrics
-from metastore.operation.hot import Hot
+from metastore.operation.hot import Bounded, Hot
 from metastore.operation.recent import Recent
 from metastore.operation.request import Call, Request
 from metastore.port.backend import Backend, Reads
@@ -25,7 +25,7 @@ from metastore.retry.policy import RetryPolicy
 if TYPE_CHECKING:
     from metastore.managers.sealing import Seals
 
-__all__ = ["Caches", "Combines", "Found", "ManagerSession", "Session"]
+__all__ = ["Caches", "Combines", "Found", "Listed", "ManagerSession", "Session"]
 
 
 T = TypeVar("T")
@@ -47,8 +47,25 @@ Found = Entity | tuple[Node, ...]
 """What a path led to: the entity; or, where there is none, the live nodes as far as they go."""
 
 
+class Listed(NamedTuple):
+    """One page of what stands below ``above``, as one instant shows it."""
+
+    above: tuple[Node, ...]
+    items: tuple[Any, ...]
+    more: str | None
+    """The token of the next page."""
+
+
 class Caches(Protocol):
     """The door to :mod:`metastore.cache`, which stands above this folder."""
+
+    def held(self, kind: str, target: object) -> Found | None:
+        """Return what is kept of a path as it is written, or of an id; None: ask with :meth:`read`. It asks nobody."""
+        ...
+
+    def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
+        """Return one page of a listing, at an instant of this call; ``ask`` asks the database."""
+        ...
 
     def read(self, key: Hashable, names: tuple[str, ...], ask: Callable[[], Found]) -> Found:
         """Return what is at ``names`` (() for an id) at an instant of this call; ``ask`` asks the database."""
@@ -77,6 +94,8 @@ class ManagerSession:
     bucket: TokenBucket = field(init=False)
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
+    places: Bounded[Any] = field(default_factory=Bounded)
+    """Where threads wait for the same entities: see :mod:`metastore.transaction.turns`."""
     outer: Session | None = None
     """The store's session, of a transaction's."""
     bounds_reads: bool = False

@@ -16,7 +16,7 @@ from metastore.feed.feed import changes, number_in, position_of
 from metastore.feed.position import check_whole, now
 from metastore.kinds.entity import Change
 from metastore.names import clean_name
-from metastore.operation.request import Call
+from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 from metastore.port.commit import Advance
 from metastore.port.past import ConsumerRow
@@ -113,13 +113,17 @@ class Consumer:
             raise self._moved()
         self._seq = to
 
-    def run(self, fn: Callable[[Transaction, list[Change]], Any], limit: int = 500) -> int:
+    def run(
+        self, fn: Callable[[Transaction, list[Change]], Any], limit: int = 500, *, lease: Fencing | None = None
+    ) -> int:
         """Call ``fn(tx, changes)`` with the next changes; commit what it writes, and the position, in one commit.
 
         Return how many changes that were; 0: there are none now, and ``fn`` is not called. ``fn`` may run several
-        times, as in ``store.run``. The changes that it makes are in the feed, too. Raises VersionConflict if another
+        times, as in ``store.run``. The changes that it makes are in the feed, too. With a ``lease``, of several
+        instances the one that holds it works. Raises LeaseLost if it holds it no more; VersionConflict if another
         instance was faster: nothing of this one's is written. Raises as ``read`` does, and what ``fn`` raises.
         """
+        call = Call(lease=lease)
         batch = self.read(limit)
         if not batch:
             return 0
@@ -132,7 +136,7 @@ class Consumer:
                 raise self._moved()
             fn(tx, batch)
 
-        run_transaction(self._session, effect, Call())
+        run_transaction(self._session, effect, call)
         self._seq = to
         return len(batch)
 

@@ -22,6 +22,7 @@ from metastore.kinds.registry import KINDS
 from metastore.kinds.secret import masked
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
+from metastore.operation.dropping import pending_at
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_at
 from metastore.plain import plain
@@ -88,9 +89,14 @@ def scope_at(reads: PastReads, under: Target | None) -> int | None:
         return under.id
     names = parse_path(under)
     families = dict.fromkeys(f for kind in KINDS.values() if (f := families_of(kind, len(names))) is not None)
-    for one in reads.resolve([Lookup(family, names) for family in families]):
+    lookups = [Lookup(family, names) for family in families]
+    found = reads.resolve(lookups)
+    for one in found:
         if one.record is not None:
             return one.record.chain[-1].id
+    for where, one in zip(lookups, found, strict=True):
+        if (pending := pending_at(reads, where, one.nodes)) is not None:
+            raise pending
     raise EntityNotFound(format_path(names))
 
 
@@ -139,7 +145,7 @@ def _owned(one: _Folded, old: Known | None, new: Known | None, *, backwards: boo
     """Return the difference of an owned row, whose steps say whether it was there before and after."""
     first, last = one.first, one.last
     early = None if first.action == "create" else (first.version or 0) - 1
-    late = None if last.action == "drop" else last.version
+    late = None if last.action in ("drop", "purge") else last.version
     versions = (late, early) if backwards else (early, late)
     owners = [known if known is not None and (hidden or known.live) else None for known in (old, new)]
     places = [_row_place(known, version, last) for known, version in zip(owners, versions, strict=True)]

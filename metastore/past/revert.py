@@ -7,24 +7,30 @@ a change like others. Partitions and statistics of tables go back too; sources, 
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple, cast
+from uuid import UUID
 
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import DropPending, EntityNotFound, InvalidArgument
 from metastore.feed.position import now
 from metastore.kinds.entity import Entity
+from metastore.kinds.kind import dump
 from metastore.kinds.registry import OWNED_KINDS, kind_named
+from metastore.kinds.table.dropping import MARKER, FinishColumnDrop, FinishPartitionDrop
 from metastore.kinds.table.kind import Table
 from metastore.managers.create import rewrite
 from metastore.managers.mutation import Mutation, first_entity
 from metastore.managers.owned import Partitions, Row
 from metastore.managers.statistics import Statistics
+from metastore.managers.steps import marked_by
 from metastore.managers.target import Target, find
-from metastore.names import parse_path
+from metastore.names import format_path, parse_path
+from metastore.operation.dropping import pending_above
 from metastore.operation.request import Call, Proposal, View
 from metastore.operation.session import Session
 from metastore.past.diff import Difference, differences, scope_at
 from metastore.past.reads import reads_at
-from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.commit import DROPPING, LIVE, ROOT_ID
 from metastore.port.records import Known, Record
 from metastore.transaction.transaction import Transaction, run_transaction
 
@@ -34,7 +40,7 @@ _MOST = 10_000
 """How many entities go back in one transaction."""
 _ALL = 1_000_000
 """More rows than one table can have in a transaction."""
-_STAYS = ("source", "crawl", "model_version", "partition_statistic")
+_STAYS = ("source", "crawl", "model_version", "partition_statistic", "drop")
 
 
 def revert(session: Session, target: Target, to: int, *, dry_run: bool) -> list[Difference]:
@@ -58,6 +64,9 @@ def _wanted(session: Session, target: Target, to: int) -> list[Difference]:
     if old is None or not old.live:
         path = target.path if isinstance(target, Entity) else str(target)
         raise EntityNotFound(path, f"{path} was not there at that position; drop it, or choose a later position")
+    (known,) = session.backend.by_id([scope])
+    if known is not None and known.dropping and (pending := pending_above(session.backend, known.record.chain)):
+        raise pending
     found = [one for one in differences(session, here, to, scope, hidden=True) if one.kind not in _STAYS]
     # the entity itself keeps its name and place
     wanted = [one for one in found if one.entity_id != scope or one.action == "altered"]
@@ -70,7 +79,12 @@ def _check(session: Session, wanted: list[Difference]) -> None:
         raise InvalidArgument(f"{len(wanted)} entities would go back, at most {_MOST} at once; go back part by part")
     back = [one for one in wanted if one.kind not in OWNED_KINDS and one.path_before is None]
     known = session.backend.by_id([one.entity_id for one in back])
+    for one in known:
+        if one is not None and one.state == DROPPING and (pending := pending_above(session.backend, one.record.chain)):
+            raise pending
     lost = [str(one.path_after) for one, k in zip(back, known, strict=True) if k is None or k.doomed]
+    destroyed = (FinishColumnDrop, FinishPartitionDrop)
+    lost += [str(one.path_after) for one in wanted if any(isinstance(change, destroyed) for change in one.changes)]
     if lost:
         raise InvalidArgument(f"what was purged cannot come back: {', '.join(lost[:5])}; revert what is beside it")
     models = [one.path_after for one in wanted if one.kind == "model" and one.action == "altered"]
@@ -154,11 +168,12 @@ class _Reverting:
         if goal.record.chain[-1].in_use != entity.record.chain[-1].in_use:
             manager: Any = self._tx.manager(goal.kind)
             entity = (manager.enable if goal.record.chain[-1].in_use else manager.disable)(entity)
-        if goal.record.doc == entity.record.doc:
+        doc = without_dropping(goal.record.doc, entity)
+        if doc == entity.record.doc:
             return
 
         def attempt(view: View) -> Proposal[Entity] | Entity:
-            return rewrite(kind, find(view, kind, entity), goal.record.doc, "[]", self._session.principal)
+            return rewrite(kind, find(view, kind, entity), doc, "[]", self._session.principal)
 
         Mutation(verb="revert", target=entity, attempt=attempt, replay=first_entity, exclusive=False).run(
             self._session, kind, Call()
@@ -172,10 +187,21 @@ class _Reverting:
         return [one.record.chain[-1].id for one in known if one is not None and one.live]
 
     def _write_rows(self, kind: str, rows: Partitions | Statistics, owner_id: int) -> None:
-        old = {row.name: row.doc for row in self._then.owned(owner_id, kind, "", _ALL, []).rows}
+        old = {
+            row.name: row.doc for row in self._then.owned(owner_id, kind, "", _ALL, []).rows if marked_by(row) is None
+        }
         new = [row.name for row in self._read.owned(owner_id, kind, "", _ALL, []).rows]
         owner = cast(Table, self._entity(owner_id))
         rows.put_many(owner, [Row(name, doc) for name, doc in old.items()], drop=set(new) - set(old))
+
+
+def without_dropping(old: str, entity: Entity) -> str:
+    """Return a document as it was, without columns that were being dropped. Raises DropPending if some are now."""
+    for one in json.loads(entity.record.doc).get(MARKER, ()):
+        raise DropPending(UUID(one["operation"]), path=format_path((*entity.names, one["node"]["name"])))
+    if f'"{MARKER}"' not in old:
+        return old
+    return dump({key: value for key, value in json.loads(old).items() if key != MARKER}, entity.names)
 
 
 def _goal(known: Known) -> _Goal:

@@ -35,6 +35,7 @@ from metastore.port.search import Matches, Search
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.stats import DatabaseStats, PoolUse
+from metastore.port.tickets import Tickets
 from metastore.port.touched import Touched
 
 __all__ = [
@@ -377,6 +378,10 @@ class Upkeep(Protocol):
         """
         ...
 
+    def forget_tickets(self) -> None:
+        """Remove the tickets whose owners have died, and of which nobody took notice."""
+        ...
+
     def forget_pins(self) -> None:
         """Remove the pins that have expired."""
         ...
@@ -444,7 +449,7 @@ class Database(Protocol):
         ...
 
 
-class Backend(Reads, Rights, Intents, Marks, Feed, Upkeep, Content, Database, Protocol):
+class Backend(Reads, Rights, Intents, Marks, Tickets, Feed, Upkeep, Content, Database, Protocol):
     """The whole port. Three backends keep it: PostgreSQL, SQLite, and the memory model, which is the tests' oracle."""
 
     @property

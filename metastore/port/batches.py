@@ -74,6 +74,8 @@ class Altered(NamedTuple):
     modified_at: int = 0
     pending: bool = False
     """Intents that this program understands must be resolved first, and nothing else speaks against it."""
+    queued: bool = False
+    """A transaction is in line for the entity."""
 
 
 class Single(NamedTuple):

@@ -22,6 +22,7 @@ from uuid import UUID
 __all__ = [
     "CLAIMABLE",
     "DROPPED",
+    "DROPPING",
     "FORMAT",
     "LIVE",
     "PENDING",
@@ -63,8 +64,11 @@ __all__ = [
 ROOT_ID = 0
 """The id of the root's guard row, the parent of all metalakes."""
 
-LIVE, DROPPED, PURGING = 0, 1, 2
-"""The states of a guard row. What is purging can not be restored and is deleted by gc."""
+LIVE, DROPPED, PURGING, DROPPING = 0, 1, 2, 3
+"""The states of a guard row. What is purging can not be restored and is deleted by gc.
+
+What is dropping is being dropped in steps: it is not live, and no path leads to it, but it keeps its name, and its
+parent is not empty. It becomes live again, or purging."""
 
 PENDING = "pending"
 """The action of an operation that is written down and not decided yet: an intent."""
@@ -326,9 +330,13 @@ class Commit:
     caller: Caller | None = None
     held: int | None = None
     """The guard that carries this operation's mark. It must still do so; the commit takes it away."""
-    withdraw: bool = False
-    """A transaction's: intents on what it writes are withdrawn (moved), so that their owners come again. Those of a
-    newer format are left to them."""
+    ticket: int | None = None
+    """The number of the operation's own ticket: only older ones hinder it. None, or one that is gone: each one does."""
+    leaves: tuple[int, ...] = ()
+    """The commit removes the ticket from these entities."""
+    carries: tuple[Help, ...] = ()
+    """Intents that are resolved on top of the commit's own writes, in the order given. Each expects the version that
+    the commit leaves behind, and overlooks what else is pending on its entity."""
     overlook: bool = False
     """Pending intents do not hinder it: they are not understood, or the scope is frozen and they wait."""
     leases: tuple[LeaseToken, ...] = ()
@@ -440,6 +448,7 @@ Cause = Literal[
     "stale_id",
     "claim",
     "lease",
+    "ticket",
 ]
 
 
@@ -459,7 +468,8 @@ class Conflicted:
     id is known already), pending (intents that the commit does not resolve), marked (another
     operation is announced on a scope, or has just had its turn), busy (a lock was not to be had
     within the patience), stale_id (a caller's operation id that is too old, or from the future),
-    claim (the operation's row is not ours any more), lease (a lease has another token by now).
+    claim (the operation's row is not ours any more), lease (a lease has another token by now), ticket (another
+    transaction is in line for what is written).
     ``found`` is the version found, where known.
     """
 

@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from metastore.port.commit import ROOT_ID
+from metastore.port.tickets import NOBODY, Line
 
 __all__ = [
     "ROOT",
@@ -99,6 +100,8 @@ class Known(NamedTuple):
     """Whether the entity and all its ancestors are live."""
     doomed: bool
     """Whether the entity or an ancestor is purging: gc may be deleting it at this moment."""
+    dropping: bool = False
+    """Whether the entity or an ancestor is being dropped in steps."""
 
 
 class Child(NamedTuple):
@@ -182,6 +185,8 @@ class Pending(NamedTuple):
     """The pending ones, oldest first; the intent of the operation that asks is always among them."""
     now: int
     """The database's time, in microseconds since 1970."""
+    queued: bool = False
+    """A ticket stands there, so that the intents wait."""
 
 
 class Turn(NamedTuple):
@@ -191,6 +196,8 @@ class Turn(NamedTuple):
     """The intent's row if it is decided or was withdrawn; None: it is pending."""
     ahead: int
     """How many older intents of the entity are pending."""
+    line: Line = NOBODY
+    """Who stands in line for the entity."""
 
 
 class Marked(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
 
-__all__ = ["NEWEST", "CacheStats", "DatabaseStats", "HotRow", "MarkRow", "PoolUse"]
+__all__ = ["NEWEST", "CacheMember", "CacheStats", "DatabaseStats", "HotRow", "MarkRow", "PoolUse"]
 
 
 NEWEST: Final = 100_000
@@ -69,19 +69,41 @@ class PoolUse:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheMember:
+    """A process that holds a lease on what it keeps. Times are in seconds, by the database's clock."""
+
+    id: int
+    host: str
+    pid: int
+    ttl: float
+    joined: float
+    """How long ago it joined."""
+    renewed: float
+    """How long ago it renewed its lease."""
+    behind: int
+    """How many announced changes it has not acknowledged."""
+    waits: float
+    """How long the writer of the oldest of them has waited for it; 0: none waits."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class CacheStats:
     """What a store's cache did since the store was opened; all 0 without a cache."""
 
     hits: int = 0
-    """Reads that were answered from memory, after the database said what has changed."""
+    """Reads that were answered from memory."""
     misses: int = 0
     """Reads that went to the database."""
     evictions: int = 0
     """Entries that left because they changed, or to keep the bounds."""
     waits: int = 0
-    """Reads that joined a query of another read."""
+    """Reads that joined a query of another read; with a lease: answers that an announced change kept out."""
     fences: int = 0
-    """How often the cache had to stop serving: always 0 in the validate mode."""
+    """How often the lease was over: always 0 in the validate mode."""
     clears: int = 0
     """How often everything was forgotten: too many changes at once, or another epoch of the feed."""
     entries: int = 0

@@ -12,7 +12,7 @@ an exclusive guard on the parent, and reads it again under that guard.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from metastore.names import fold
 from metastore.port.backend import Backend, Guards, Reads
 from metastore.port.commit import (
     DROPPED,
+    DROPPING,
     LIVE,
     PURGING,
     ROOT_ID,
@@ -61,6 +62,7 @@ from metastore.transaction.relations import RelationOverlay
 
 __all__ = ["Overlay"]
 
+Meet = Callable[[Sequence[Lookup], Sequence[int]], dict[Lookup, Record]]
 _PAGE = 1000
 _IDS, _MOST_IDS = 32, 1000
 
@@ -68,10 +70,11 @@ _IDS, _MOST_IDS = 32, 1000
 class Overlay(Reads):
     """The reads and the commit of a backend, on top of another: see the module."""
 
-    def __init__(self, base: Backend, clock: Clock, principal: str | None) -> None:
+    def __init__(self, base: Backend, clock: Clock, principal: str | None, meet: Meet | None = None) -> None:
         self._base = base
         self._clock = clock
         self._principal = principal
+        self._meet = meet
         self._origin: Origin | None = None
         self._reads = ReadSet()
         self._drafts = Drafts()
@@ -116,6 +119,11 @@ class Overlay(Reads):
     def require(self, entity_id: int, scope_version: int) -> None:
         """Note a scope that the transaction has frozen: its commit guards that scope, whatever the block does."""
         self._reads.guards[entity_id] = scope_version
+
+    def addresses(self) -> dict[Lookup, int]:
+        """Return the paths from the root that were followed, and to which entity each led."""
+        found = self._paths.items()
+        return {w: one.record.chain[-1].id for w, one in found if one.record is not None and w.start is ROOT}
 
     def changed(self, shown: Reads | None = None) -> Changed | None:
         """Return which entity has changed since it was read or written, after a conflict; None: none has.
@@ -213,11 +221,19 @@ class Overlay(Reads):
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path over the database and the drafts."""
+        self._begin(lookups, ())
         unknown = [w for w in dict.fromkeys(lookups) if w not in self._paths and not self._drafts.is_new(w.start.id)]
         for lookup, found in zip(unknown, self._base.resolve(unknown) if unknown else [], strict=True):
             self._paths[lookup] = found
             self._note_chain(lookup.start, found)
         return [self._resolve(lookup) for lookup in lookups]
+
+    def _begin(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> None:
+        """Before anything is read, show what is read first."""
+        meet, self._meet = self._meet, None
+        for lookup, record in {} if meet is None else meet(lookups, ids).items():
+            self._paths[lookup] = Resolved(record.chain, record)
+            self._note_chain(lookup.start, self._paths[lookup])
 
     def _resolve(self, lookup: Lookup) -> Resolved:
         base = self._paths.get(lookup, Resolved((), None))
@@ -277,6 +293,7 @@ class Overlay(Reads):
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         unknown = [i for i in dict.fromkeys(ids) if i not in self._drafts and i not in self._records]
+        self._begin((), unknown)
         for known in self._base.by_id(unknown) if unknown else []:
             if known is not None:
                 self._note_nodes(ROOT, known.record.chain)
@@ -297,7 +314,9 @@ class Overlay(Reads):
             record, state = self._records[entity_id]
             self._reads.entities[entity_id] = record.version
         states = [state, *[self._state(n.id) for n in chain]]
-        return Known(record._replace(chain=chain), state, all(s == LIVE for s in states), PURGING in states)
+        return Known(
+            record._replace(chain=chain), state, all(s == LIVE for s in states), PURGING in states, DROPPING in states
+        )
 
     def _state(self, entity_id: int) -> int:
         draft = self._drafts.get(entity_id)

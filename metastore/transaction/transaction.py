@@ -9,6 +9,7 @@ commit (design 4).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
@@ -19,16 +20,19 @@ from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, 
 from metastore.governance.seen import Seen
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
+from metastore.operation.dropping import pending_name
 from metastore.operation.marks import OwnMark
 from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
+from metastore.operation.tickets import carrying, without_others
 from metastore.port.backend import Backend, Reads
-from metastore.port.commit import Advance, Commit, Committed, Conflicted, Unknown, Update
+from metastore.port.commit import Advance, Commit, Committed, Conflicted, Outcome, Unknown, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.transaction.changed import Changed
+from metastore.transaction.line import InLine
 from metastore.transaction.one_at_a_time import OneAtATime
 from metastore.transaction.overlay import Overlay
 
@@ -57,21 +61,25 @@ class Transaction(Managers):
     changed; an exception in the block writes nothing.
     """
 
-    def __init__(self, session: Session, call: Call) -> None:
+    def __init__(
+        self, session: Session, call: Call, line: InLine | None = None, operation_id: UUID | None = None
+    ) -> None:
         self._outer = session = session.of_transaction()
         self._call = call
         principal = session.principal if call.principal is None else call.principal
         backend = session.backend if session.access is None else session.access.backend
-        self._overlay = Overlay(backend, session.clock, principal)
+        self._overlay = Overlay(backend, session.clock, principal, None if line is None else line.meet)
         self._begun = False
-        self._id = call.operation_id or session.clock.operation_id()
+        self._id = call.operation_id or operation_id or session.clock.operation_id()
+        self._line = line
         self._claim = 0
         self._attempts = 0
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
         self._overlook = False
-        self._withdraw = False  # changes of others are announced on what it writes
-        self.sent = self.refused = False
+        self._carry = False  # changes of others are announced on what it writes
+        self.sent = self.refused = self.queues = False
+        self.began = 0.0
         self.publishes: tuple[UUID, ...] = ()
         self.advance: Advance | None = None
         """The position of a consumer that moves with the commit."""
@@ -122,6 +130,19 @@ class Transaction(Managers):
             tell_id(interrupt, self._id)
             raise
 
+    def enter_line(self) -> None:
+        """Wait for the turn of a run that stands in line."""
+        if self._line is not None:
+            mark = self._line.enter(self._id)
+            self._mark = self._mark if mark is None else mark
+        self.began = self._outer.clock.monotonic()
+
+    def leave_scope(self) -> None:
+        """Remove the mark of a scope that was barred, where no commit did."""
+        if self._mark.held is not None:
+            with until(self._outer.clock.monotonic() + _GRACE), suppress(MetastoreError):
+                self._mark.remove()
+
     def holds(self) -> bool:
         """Whether all that the block has read is still so, at one instant."""
         commit = self._overlay.reads_value(self._outer.clock.operation_id())
@@ -142,12 +163,11 @@ class Transaction(Managers):
             claim=self._claim,
             held=self._mark.held,
             overlook=self._overlook,
-            withdraw=not self._overlook and (self._withdraw or self._may_meet_others(commit)),
             leases=leases,
             publishes=self.publishes,
             advance=self.advance,
         )
-        outcome = self._outer.backend.commit(commit)
+        outcome = self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):
             self._refused(outcome, commit)
         if isinstance(outcome, Unknown):
@@ -157,24 +177,46 @@ class Transaction(Managers):
                 raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
         self._mark.held = None
 
-    def _may_meet_others(self, commit: Commit) -> bool:
-        """Whether to withdraw at once what is announced. A change of one cool entity has a faster statement without."""
-        hot = self._outer.hot
-        return len(commit.writes) != 1 or any(
-            hot.find(write.id, None) is not None for write in commit.writes if isinstance(write, Update)
-        )
+    def _in_line(self, commit: Commit) -> Commit:
+        """Return the commit with the ticket, and with what others have announced on what it writes."""
+        if self._overlook:
+            return commit
+        line = self._line
+        if line is not None and line.ticket is not None:
+            commit = replace(commit, ticket=line.ticket.number, leaves=line.leaves(line.ticket))
+            return carrying(self._outer, commit, line.seen)
+        return carrying(self._outer, commit) if self._carry else commit
+
+    def _committed(self, commit: Commit) -> Outcome:
+        backend = self._outer.backend
+        try:
+            outcome = backend.commit(commit)
+        except InvalidArgument:
+            if not any(one.resolutions for one in commit.carries):
+                raise
+            outcome = backend.commit(without_others(commit))
+        if (
+            commit.leaves
+            and isinstance(outcome, Committed)
+            and self._line is not None
+            and self._line.ticket is not None
+        ):
+            self._line.ticket.passed()
+        if any(one.resolutions for one in commit.carries) and isinstance(outcome, Committed):
+            self._outer.metrics.batch(sum(len(one.resolutions) for one in commit.carries))
+        return outcome
 
     def _refused(self, refusal: Conflicted, commit: Commit) -> NoReturn:
         """React as the table says, and raise the conflict, or the error."""
         cause, held, mark = refusal.cause, self._mark.held, self._mark
         self._outer.metrics.conflict("transaction", cause, refusal.id)
         reactions = REACTIONS[cause]
-        if reactions.transaction is Reaction.AT_ONCE:  # others have announced changes: the same commit withdraws them
-            self._withdraw = True
-            if refusal.id is not None:
-                self._outer.hot.note(refusal.id)  # so that the next run withdraws at once
+        if reactions.transaction is Reaction.AT_ONCE:  # others have announced changes
+            self._carry = True  # the same commit carries them
             raise Conflict(cause, "others have announced changes", 0.0)
         if reactions.transaction is Reaction.STEP_ASIDE:
+            if self._line is not None:
+                self._line.leave()
             ids = [*[g.id for g in commit.guards], *[w.id for w in commit.writes if isinstance(w, Update)]]
             conflict = mark.step_aside(ids, keep=True)
             lapsed = held is not None and mark.held is None
@@ -187,7 +229,11 @@ class Transaction(Managers):
             raise conflict
         if cause == "lease":
             raise self._call.refused()
+        if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
+            raise pending  # to run it again is of no use
         self.refused = True
+        if self._line is not None:
+            self.queues = self._line.lost(commit, cause, self._overlay.addresses())
         if cause == "operation" and self._call.operation_id is not None:
             raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
         raise _error(conflict, self._changed()) from None
@@ -225,17 +271,26 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
     """Run ``fn`` in a transaction, again and again until it commits; return what it returned."""
 
     def attempt(_: int) -> T:
-        transaction = Transaction(session, call)
+        transaction = Transaction(session, call, line, session.clock.operation_id())
         try:
+            transaction.enter_line()
             with transaction:
                 result = fn(transaction)
+            line.took(session.clock.monotonic() - transaction.began)
         except MetastoreError as error:
             # an error that fn raises is the caller's, unless it rests on reads of different instants
             if transaction.refused or (not transaction.sent and not transaction.holds()):
-                raise Conflict("read", str(error)) from None
+                raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise
+        finally:
+            transaction.leave_scope()
         return result
 
     policy = session.policy_of(call)
-    with until(session.clock.monotonic() + policy.deadline):
-        return run(attempt, effort_of(session, policy, session.clock.operation_id()))
+    ends = session.clock.monotonic() + policy.deadline
+    line = InLine(session, ends)
+    with until(ends):
+        try:
+            return run(attempt, effort_of(session, policy, session.clock.operation_id()))
+        finally:
+            line.leave()

@@ -8,7 +8,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
 from metastore.managers.create import IfExists, check_if_exists
-from metastore.managers.target import Target, missing
+from metastore.managers.target import Target, absent_from
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.request import committed
@@ -97,7 +97,8 @@ def _entity_at(backend: Backend, path: Path) -> Entity:
     answers = backend.resolve(list(lookups.values()))
     records = [answer.record for answer in answers if answer.record is not None]
     if not records:
-        raise missing(names, max(answers, key=lambda answer: len(answer.nodes)).nodes)
+        ends = [answer.nodes for answer in answers]
+        raise absent_from(backend, list(zip(lookups.values(), ends, strict=True)))
     if len(records) > 1:
         kinds = " and a ".join(record.chain[-1].kind for record in records)
         raise InvalidArgument(f"{format_path(names)} is the name of a {kinds}; give the entity instead of its path")

@@ -10,7 +10,10 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from metastore.errors import InvalidArgument
+from metastore.kinds.drop import DROP, target_id
+from metastore.kinds.partition import PARTITION
 from metastore.kinds.secret import masked
+from metastore.kinds.table.dropping import MARKER
 from metastore.port.commit import ROOT_ID
 from metastore.port.snapshot import TableSnapshot
 from metastore.port.unreadable import Unreadable, damaged, told
@@ -64,6 +67,7 @@ class _Tree:
         self._snapshot, self._ids, self._unreadable = snapshot, header.ids, unreadable
         self._top, self._history = ROOT_ID if root is None else root.parent_id, header.history
         self._left_out: set[int] = set()
+        self._drops = _drops(snapshot) if header.history else {}
 
     def lines(self, chunks: Iterable[list[Visit]], kept: Tally) -> Iterator[Body]:
         before = max(0, kept.entities - 1)
@@ -97,16 +101,37 @@ class _Tree:
             else:
                 yield entity
             if owner == visit.row.id:
-                lines = (told(partial(_owned, row, self._ids), self._unreadable) for row in group if entity is not None)
+                kept = (row for row in group if entity is not None and (self._history or not _is_dropping(row)))
+                lines = (told(partial(_owned, row, self._ids), self._unreadable) for row in kept)
                 yield from (line for line in lines if line is not None)
                 owner, group = next(groups, (None, iter(())))
             if entity is not None:
+                yield from (_owned(row, self._ids) for row in self._drops.get(visit.row.id, ()))
                 yield from relations.get(visit.row.id, ())
 
     def _entity(self, visit: Visit, found: tuple[Any, ...] | None) -> EntityLine | None:
         if visit.row.parent_id in self._left_out:
             return None
-        return told(partial(_entity, visit, found, self._ids), self._unreadable)
+        entity = told(partial(_entity, visit, found, self._ids), self._unreadable)
+        if entity is not None and not self._history:
+            # a column that is being dropped in steps is not there
+            doc = {key: value for key, value in entity.doc.items() if key != MARKER}
+            return entity._replace(doc=doc)
+        return entity
+
+
+def _drops(snapshot: TableSnapshot) -> dict[int, list[tuple[Any, ...]]]:
+    """Return the rows of drops in steps, by the entity that each is about: a file has them below it."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in snapshot.rows("owned", _OWNED, ("owner_id", "kind", "name"), [ROOT_ID]):
+        if row[1] == DROP.name:
+            found.setdefault(target_id(row[2]), []).append(row)
+    return found
+
+
+def _is_dropping(row: tuple[Any, ...]) -> bool:
+    _, kind, _, _, _, doc, *_ = row
+    return kind == PARTITION.name and f'"{MARKER}"' in doc and MARKER in json.loads(doc)
 
 
 def _entity(visit: Visit, found: tuple[Any, ...] | None, ids: bool) -> EntityLine:

@@ -33,7 +33,7 @@ def writing(to: Place) -> Iterator[tuple[BinaryIO, bool]]:
         _require_binary(to, "write")
         yield to, False
         return
-    path = Path(os.path.realpath(to))  # replace the file that a link leads to, not the link
+    path = Path(os.path.realpath(_file_name(to)))  # replace the file that a link leads to, not the link
     existing = path.stat() if path.exists() else None
     if existing is not None and not stat.S_ISREG(existing.st_mode):  # a pipe, or /dev/null
         with path.open("wb") as stream:
@@ -78,8 +78,20 @@ def reading(source: Place) -> Iterator[BinaryIO]:
         _require_binary(source, "read")
         yield source
         return
-    with Path(source).open("rb") as stream:
+    with Path(_file_name(source)).open("rb") as stream:
         yield stream
+
+
+def _file_name(place: str | os.PathLike[str]) -> str:
+    """Return the name of a file. Raises InvalidArgument for one that no file can have."""
+    name = os.fspath(place)
+    try:
+        odd = not name or b"\x00" in os.fsencode(name)
+    except UnicodeEncodeError:
+        odd = True
+    if odd:
+        raise InvalidArgument(f"no file can have the name {shown(name)}; give another")
+    return name
 
 
 def _require_binary(stream: object, what: str) -> None:

@@ -15,7 +15,7 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.kind import MAX_DOC, to_json
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.names import clean_name, fold, format_path, parse_path
-from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
+from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.unreadable import reason
 from metastore.transfer.lines import (
     OPERATION,
@@ -292,9 +292,9 @@ def _check_row(line: EntityLine, path: str) -> None:
         raise InvalidArgument(f"{path}: {name!r} is compared as {shown(row['key'])}")
     if row["version"] < 1 or row["scope_version"] < 1:
         raise InvalidArgument(f"{path}: versions begin at 1")
-    if row["state"] not in (LIVE, DROPPED, PURGING):
+    if row["state"] not in (LIVE, DROPPED, PURGING, DROPPING):
         raise InvalidArgument(f"{path}: it has the state {row['state']}, which is not a state")
-    if row["state"] != PURGING and (row.get("dropped_at") is None) != (row["state"] == LIVE):
+    if row["state"] != PURGING and (row.get("dropped_at") is None) != (row["state"] in (LIVE, DROPPING)):
         raise InvalidArgument(f"{path}: what is dropped, and nothing else, has a time of its drop")
 
 

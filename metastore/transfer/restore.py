@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final
 from uuid import UUID
 
 from metastore.clock import Clock
+from metastore.kinds.drop import DROP
 from metastore.kinds.kind import to_json
 from metastore.kinds.relation import relation_doc
 from metastore.names import format_path
@@ -91,7 +92,8 @@ class _Lines:
         doc = to_json(line.doc)
         if isinstance(line, OwnedLine):
             assert self._owner is not None
-            own = {"owner_id": self._owner.row["id"], "kind": line.kind, "name": line.name}
+            owner_id = ROOT_ID if line.kind == DROP.name else self._owner.row["id"]
+            own = {"owner_id": owner_id, "kind": line.kind, "name": line.name}
             owned = {**own, "id": line.id, "version": line.version, "doc": doc, **line.audit}
             rows = [("owned", _row("owned", owned))]
             return rows + self._step(number, (*self._owner.names, line.name), owned)

@@ -22,10 +22,11 @@ from itertools import chain
 from typing import Any
 
 from metastore.errors import InvalidArgument
+from metastore.kinds.drop import DROP, target_id
 from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
 from metastore.port.backend import Backend, TableSnapshot
-from metastore.port.commit import DROPPED, LIVE, PURGING, ROOT_ID
+from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.noted import read_note
 from metastore.verify.evidence import Evidence
 from metastore.verify.history import ChainReader, doc_problem, time_problem
@@ -130,11 +131,13 @@ def _noted(
 
 
 def _siblings(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
-    """Check that no two live siblings have the same name."""
+    """Check that no two siblings that are live, or being dropped in steps, have the same name."""
     columns = ("parent_id", "family", "key", "state", "id", "name")
     last: Row = ()
     for row in snapshot.rows("guard", columns, columns[:5]):
-        if row[:4] == last[:4] and row[3] == LIVE:
+        if row[3] not in (LIVE, DROPPING):
+            continue
+        if row[:3] == last[:3]:
             yield Violation(3, row[4], places.path(row[0], row[5]), f"it has the name of entity {last[4]}: {row[2]!r}")
         last = row
 
@@ -149,6 +152,8 @@ class _Rows:
         self._snapshot, self._places, self._replay = snapshot, places, replay
         self._drawn = snapshot.numbers()[0]
         self._aliases = Aliases()
+        rows = snapshot.rows("owned", ("owner_id", "kind", "name"), ("owner_id", "kind", "name"), [ROOT_ID])
+        self._drops = {target_id(name) for _, kind, name in rows if kind == DROP.name}
 
     def check(self) -> Iterator[Violation]:
         rows = self._snapshot.rows
@@ -219,7 +224,11 @@ class _Rows:
             yield Violation(8, row_id, path, problem)
         elif kind == "model":
             self._aliases.model(row_id, path, entity[2])
-        stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": state}
+        if state == DROPPING and row_id not in self._drops:
+            yield Violation(8, row_id, path, "it is being dropped in steps, and no row says how far that is")
+        # its last event is a drop too
+        stood = DROPPED if state == DROPPING else state
+        stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": stood}
         yield from reader.check(path, kind, entity[1], entity[2], stands)
         waits_since = reader.waits_since
         if state != LIVE and None not in (dropped_at, waits_since) and waits_since < dropped_at - _LATE:
@@ -254,9 +263,9 @@ class _Rows:
             yield 3, f"{name!r} is compared as {key!r} instead of {wanted!r}"
 
     def _state_problems(self, state: int, dropped_at: int | None) -> Iterator[tuple[int, str]]:
-        if state not in (LIVE, DROPPED, PURGING):
+        if state not in (LIVE, DROPPED, PURGING, DROPPING):
             yield 8, f"it has the state {state}, which is not a state"
-        if state != PURGING and (dropped_at is None) != (state == LIVE):
+        if state != PURGING and (dropped_at is None) != (state in (LIVE, DROPPING)):
             yield (
                 8,
                 "it is dropped, but not since when" if state == DROPPED else "it is live, but has a time of its drop",

@@ -1,10 +1,22 @@
-"""Steps: what is being dropped, and how far its destruction is.
+"""Steps: what is being dropped in steps (state 3) keeps its name.
+
+The unique index of live names takes in that state. Its condition is an OR: SQLite uses a partial index for
+``state = 0`` only if that is one side of it, and never if it is an IN. PostgreSQL checks the state again then. So that
+it never prefers the other index of names, on a table that was never analyzed, that one leaves the root out: only
+``find`` uses it.
+
+On PostgreSQL the new indexes are built before this revision runs, while writers go on
+(:mod:`metastore.migrations.indexes`); then they take the old ones' names.
+
+Programs of format 6 must not use the database any more. They take the parent of such an entity for empty, let gc delete
+it, purge it by its entity, and change a column that is being dropped.
 
 Revision ID: 0007
 """
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from alembic import op
 
 revision = "0007"
@@ -12,12 +24,54 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
+_TAKEN, _BELOW_ROOT = "state = 0 OR state = 3", "state = 0 AND id <> 0"
+
+INDEXES = {
+    "guard_taken_name": f"""CREATE UNIQUE INDEX CONCURRENTLY guard_taken_name ON guard (parent_id, family, key)
+    WHERE {_TAKEN}""",
+    "guard_any_name": f"CREATE INDEX CONCURRENTLY guard_any_name ON guard (name, id) WHERE {_BELOW_ROOT}",
+}
+"""What is built before, on a PostgreSQL database that is in use."""
+
 
 def upgrade() -> None:
-    """Count the format up."""
+    """Let the index of live names hold what is being dropped as well; leave the root out of the other one."""
+    if op.get_bind().dialect.name == "postgresql":
+        _live_name("guard_taken_name", _TAKEN, if_not_exists=True)
+        _name("guard_any_name", _BELOW_ROOT, if_not_exists=True)
+        _drop()
+        op.execute("ALTER INDEX guard_taken_name RENAME TO guard_live_name")
+        op.execute("ALTER INDEX guard_any_name RENAME TO guard_name")
+    else:
+        _drop()
+        _live_name("guard_live_name", _TAKEN)
+        _name("guard_name", _BELOW_ROOT)
     op.execute("UPDATE info SET format = 7, compatible_from = 7")
 
 
 def downgrade() -> None:
-    """Count the format down."""
+    """Bring the old indexes back. Raises RuntimeError while something is being dropped."""
+    pending = op.get_bind().scalar(sa.text("SELECT count(*) FROM owned WHERE owner_id = 0 AND kind = 'drop'"))
+    if pending:
+        raise RuntimeError(f"{pending} drops are pending: finish them or roll them back before the downgrade")
+    _drop()
+    _live_name("guard_live_name", "state = 0")
+    _name("guard_name", "state = 0")
     op.execute("UPDATE info SET format = 6, compatible_from = 6")
+
+
+def _drop() -> None:
+    for name in ("guard_live_name", "guard_name"):
+        op.drop_index(name, "guard")
+
+
+def _live_name(name: str, condition: str, *, if_not_exists: bool = False) -> None:
+    columns, where = ["parent_id", "family", "key"], sa.text(condition)
+    op.create_index(
+        name, "guard", columns, unique=True, if_not_exists=if_not_exists, postgresql_where=where, sqlite_where=where
+    )
+
+
+def _name(name: str, condition: str, *, if_not_exists: bool = False) -> None:
+    columns, where = ["name", "id"], sa.text(condition)
+    op.create_index(name, "guard", columns, if_not_exists=if_not_exists, postgresql_where=where, sqlite_where=where)

@@ -148,6 +148,10 @@ def test_a_circle_of_parents(url: str, ground: ms.Store, execute: Execute) -> No
         with pytest.raises(ms.MetastoreError), store.transaction() as tx:
             tx.tables.alter(table, ms.SetComment("x"))
         assert [v.message for v in store.verify() if v.invariant == 2]
+        began = time.monotonic()
+        for name in ("t*", "*"):
+            assert table.id not in {found.id for found in store.find(name=name)}
+        assert time.monotonic() - began < 10
         store.stats()
         store.gc()
         assert store.tables.load(TABLE).version == 1

@@ -363,3 +363,11 @@ def test_no_room_on_the_server() -> None:
         finally:
             server.halt()
             subprocess.run(["umount", "-l", str(mount)], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("name", ["", "a\x00b", "\ud800"])
+def test_a_name_that_no_file_can_have(name: str) -> None:
+    with ms.open("memory://") as store:
+        for call in (store.export_to, store.import_from):
+            with pytest.raises(ms.InvalidArgument, match="no file can have the name"):
+                call(name)

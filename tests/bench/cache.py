@@ -16,6 +16,7 @@ from rich.console import Console
 
 import metastore as ms
 from metastore.store import Store
+from tests.bench import cache_leases
 from tests.bench.core.setting import Setting, new_lake
 from tests.bench.figures import Bar, Figures, reported
 from tests.bench.timing import interleaved, ratios, seconds
@@ -28,6 +29,7 @@ BARS = {
     "plain_16_threads_reads_per_s": reported,
     "validated_reads_per_s": reported,
     "validated_16_threads_reads_per_s": reported,
+    **cache_leases.BARS,
 }
 TABLES, READS, THREADS = 50, 500, 16
 
@@ -48,6 +50,7 @@ def main() -> int:
         ):
             _fill(plain)
             _measure(setting, plain, kept)
+        cache_leases.measure(setting, url)
     setting.figures.show(console)
     console.print(f"{setting.figures.write(keep=False)}; {time.monotonic() - began:.0f} s", highlight=False)
     return 0

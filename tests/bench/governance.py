@@ -1,4 +1,4 @@
-"""Measure tags and other relations, ``python -m tests.bench.governance``.
+"""Measure tags, other relations, and the calls of users, ``python -m tests.bench.governance``.
 
 The calls that are compared take turns, and each value is the median of its turns: a ratio holds on a machine that does
 other work too.
@@ -19,6 +19,7 @@ from rich.console import Console
 
 import metastore as ms
 from metastore.store import Store
+from tests.bench.authorization import AUTHORIZED, measure
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, new_lake
 from tests.bench.figures import Bar, Figures, reported
 from tests.bench.timing import interleaved, ratios, seconds
@@ -31,6 +32,7 @@ BARS = {
     "attach_many_per_s": reported,
     "tags_of_ms": reported,
     "targets_first_page_ms": reported,
+    **AUTHORIZED,
 }
 DEEP = f"{CATALOG}.a.b.c.t"
 """A table at depth 6."""
@@ -45,12 +47,13 @@ def main() -> int:
     began = time.monotonic()
     with setting.closing, contextlib.ExitStack() as closing:
         url = new_lake(setting.durable, "s")
-        store = closing.enter_context(ms.open(url, principal="bench"))
+        store = closing.enter_context(ms.open(url, principal="bench", pool_size=40))
         many = 10_000 if setting.quick else 100_000
         _attach_many(setting, store, many)
         _vacuum(url)
         _reads(setting, store)
         _drops(setting, store)
+        measure(setting, store, url, _in_turns)
     setting.figures.show(console)
     console.print(f"{setting.figures.write(keep=False)}; {time.monotonic() - began:.0f} s", highlight=False)
     return 0

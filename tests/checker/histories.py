@@ -50,6 +50,7 @@ def operation(
     entity_id: int | None = None,
     version: int | None = None,
     helped: bool | None = None,
+    held: tuple[int | None, int | None] = (None, None),
     clock: str = "here",
 ) -> ClientOperation:
     """One operation of ``client/number``."""
@@ -69,6 +70,7 @@ def operation(
         entity_id,
         version,
         helped,
+        *held,
         tuple(conflicts),
         tuple(reads),
         tuple(events),

@@ -173,8 +173,29 @@ class TestTransactions:
         skewed = operation("c/1", 0, 9, action="swap", reads=[saw("a", 7, 1)], events=[wrote(4, 8, 2, "c/1")])
         assert rules(skewed, alter("d/1", 1, 2, 3, 7, 2)) == ["cycle"]
 
-    def test_owned_rows_are_not_looked_at(self) -> None:
-        read = operation("c/1", 0, 9, action="load", reads=[saw("a.p", 70, 1)._replace(kind="partition")])
+    @pytest.mark.parametrize(("read", "expected"), [(70, ["cycle"]), (71, [])])
+    def test_an_owned_row_that_took_the_place_of_another_at_the_same_version(
+        self, read: int, expected: list[str]
+    ) -> None:
+        def owned(seq: int, entity_id: int, version: int, by: str, *, there: bool) -> Placed:
+            names = (Named(9, "partition", "p", entity_id if there else None),)
+            return Placed(seq, f"o{by}", by, entity_id, version, not there, False, names)
+
+        above = [
+            created(n, 5 + n, name, "setup", parent_id=4 + n if n > 1 else 0, family=family)
+            for n, (name, family) in enumerate(
+                [("m", "metalake"), ("c", "catalog"), ("s", "schema"), ("t", "table")], start=1
+            )
+        ]
+        first = owned(5, 70, 1, "setup", there=True)
+        again = [owned(6, 70, 2, "d/1", there=False), owned(7, 71, 1, "d/1", there=True)]
+        swap = operation("d/1", 1, 2, action="swap", events=again)
+        seen = saw("m.c.s.t.p", read, 1)._replace(kind="partition")
+        skewed = operation("c/1", 0, 9, action="transaction", reads=[seen], events=[wrote(8, 6, 2, "c/1")])
+        assert rules(swap, skewed, before=(*above, first), since=5) == expected
+
+    def test_owned_rows_whose_owner_has_no_one_kind_are_not_looked_at(self) -> None:
+        read = operation("c/1", 0, 9, action="load", reads=[saw("a.p", 70, 1)._replace(kind="statistic")])
         assert rules(read) == []
 
 

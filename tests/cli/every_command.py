@@ -54,6 +54,9 @@ COMMANDS: tuple[tuple[int, str], ...] = (
     (0, "import FOLDER/all.jsonl --if-exists return"),
     (0, "crawl FOLDER/in --into lake.c"),
     (0, "crawls lake.c"),
+    (0, "drops"),
+    (0, "drops resume"),
+    (1, f"drops roll-back lake.c.s.once_{LONG}"),
     (1, "loadtest --scenario one-that-is-not-among-those-that-there-are"),
     (0, "secrets new-key"),
     (0, "secrets rotate"),
@@ -63,6 +66,8 @@ COMMANDS: tuple[tuple[int, str], ...] = (
     (0, f"lease audit {LEASE}"),
     (0, f"lease break {LEASE}"),
     (0, "lease run nightly -- true"),
+    (0, "cache members"),
+    (1, "cache evict 1"),
     (1, f"show {TABLE}_and_of_the_southern"),
 )
 """The exit code, and the words. FOLDER is a folder of files; a lease's name is one word of the command."""

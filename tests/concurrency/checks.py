@@ -43,8 +43,9 @@ def _broken_rows(url: str) -> list[str]:
         "a guard row without its entity": "SELECT id FROM guard WHERE id <> 0 AND id NOT IN (SELECT id FROM entity)",
         "an entity without its guard row": "SELECT id FROM entity WHERE id NOT IN (SELECT id FROM guard)",
         "a row without its parent": "SELECT id FROM guard WHERE id <> 0 AND parent_id NOT IN (SELECT id FROM guard)",
-        "an owned row without its owner": "SELECT id FROM owned WHERE owner_id NOT IN (SELECT id FROM entity)",
-        "a name twice": """SELECT parent_id, family, key FROM guard WHERE state = 0
+        "an owned row without its owner": """SELECT id FROM owned WHERE owner_id NOT IN (SELECT id FROM entity)
+            AND NOT (owner_id = 0 AND kind = 'drop')""",
+        "a name twice": """SELECT parent_id, family, key FROM guard WHERE state IN (0, 3)
             GROUP BY parent_id, family, key HAVING count(*) > 1""",
         "a document that is not the last version's": """SELECT e.id FROM entity e
             JOIN operation o ON o.entity_id = e.id AND o.version = e.version WHERE o.doc <> e.doc""",

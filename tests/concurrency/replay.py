@@ -49,18 +49,15 @@ class Replay:
         self.nodes: dict[int, _Node] = {}
         self._live: dict[tuple[int, str, str], int] = {}
         self._owned: dict[tuple[int, str, str], tuple[int, int]] = {}
-        self._tokens: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
 
     def apply(self, change: ms.Change) -> None:
         """Carry out one event; EventBroken if it makes no sense here."""
         if change.kind in OWNED:
             self._apply_owned(change)
             return
-        if change.kind == "lease":  # its version is its token
-            token = self._tokens.get(change.entity_id, 0)
-            jumps = change.action == "mirror" and change.version > token  # what is kept elsewhere
-            _must(jumps or change.version == token + 1, f"token {token + 1}", change)
-            self._tokens[change.entity_id] = change.version
+        if change.kind in ("drop", "lease"):
+            self._apply_counted(change)
             return
         before = None if change.path_before is None else parse_path(change.path_before)
         after = None if change.path_after is None else parse_path(change.path_after)
@@ -84,6 +81,13 @@ class Replay:
         elif change.action in ("enable", "disable"):
             node.in_use = change.action == "enable"
 
+    def _apply_counted(self, change: ms.Change) -> None:
+        """Count on: a lease's version is its token; a drop is a row of the root, which ids name."""
+        last = self._counts.get(change.entity_id, 0)
+        jumps = change.action == "mirror" and change.version > last  # what is kept elsewhere
+        _must(jumps or change.version == last + 1, f"{last + 1}", change)
+        self._counts[change.entity_id] = change.version
+
     def _place(self, change: ms.Change, node: _Node, names: Names) -> None:
         if change.action in ("rename", "move"):
             del self._live[self._key(node)]
@@ -100,7 +104,7 @@ class Replay:
             _must(known is None and change.version == 1, "a new row at version 1", change)
         else:
             _must(known == (change.entity_id, change.version - 1), f"what follows {known}", change)
-        if change.action == "drop":
+        if change.action in ("drop", "purge"):
             del self._owned[key]
         else:
             self._owned[key] = (change.entity_id, change.version)

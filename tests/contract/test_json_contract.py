@@ -12,6 +12,7 @@ import pytest
 
 import metastore as ms
 from metastore.kinds.entity import Entity, Owned
+from metastore.kinds.origin import ORIGIN, Origin
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC, PartitionStatistic
 from metastore.kinds.registry import KINDS, OWNED_KINDS
 from metastore.kinds.table.kind import TABLE
@@ -58,6 +59,11 @@ def _full(ground: Ground) -> Iterator[Entity | Owned]:
     yield store.sources.load(catalog, "s")
     store.crawls.put_many(catalog, [store.crawls.row("run", state="done", values={"seconds": 1.5})])
     yield store.crawls.load(catalog, "run")
+    origins = OwnedManager[Origin](store._session, ORIGIN, TABLE)
+    origins.put_many(table, [origins._document("gravitino", None, {}, {"key": "7", "values": {"version": 3}})])
+    yield origins.load(table, "gravitino")
+    store.topics.create("m.c.two.going")
+    yield store.topics.begin_drop("m.c.two.going")._drop
     yield store.tags.create("m.t", allowed_values=("a",))
     yield store.policies.create("m.p", content={"days": [1, {"a": None}]}, supports=("table",))
     yield store.users.create(("m", "ann@corp.com"), external_id="1")

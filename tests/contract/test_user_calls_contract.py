@@ -59,6 +59,7 @@ REFUSED: dict[str, list[Callable[[Store], Any]]] = {
     "gc": [lambda s: s.gc()],
     "verify": [lambda s: s.verify()],
     "stats": [lambda s: s.stats()],
+    "secrets": [lambda s: s.secrets.rotate(), lambda s: s.secrets.scrub()],
     "leases": [
         lambda s: s.leases.acquire("x"),
         lambda s: s.leases.break_("x"),

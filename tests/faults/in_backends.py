@@ -9,6 +9,7 @@ __all__ = ["IN_BACKENDS"]
 _PG, _LITE, _SQL = "metastore/backends/postgres", "metastore/backends/sqlite", "metastore/backends/sql"
 _COMMIT = "tests/contract/test_commit_contract.py tests/contract/test_writes_contract.py"
 _MARKS = "tests/contract/test_marks_contract.py"
+_TICKETS = "tests/contract/test_tickets_contract.py"
 _INTENTS = "tests/contract/test_intents_contract.py"
 
 _VERSIONS = (
@@ -185,7 +186,7 @@ _OF_INTENTS = (
     Fault(
         "SQLite: a commit overlooks what is pending",
         _LITE,
-        "if not (commit.overlook or commit.withdraw) and run(pending",
+        "if not (commit.overlook or carried) and run(pending",
         "if False and run(pending",
         f"{_INTENTS} -k sqlite",
     ),
@@ -195,6 +196,34 @@ _OF_INTENTS = (
         '\n    AND NOT {pending_on("%(id)s::bigint")}',
         "",
         f"{_INTENTS} -k postgres",
+    ),
+    Fault(
+        "PostgreSQL: an alter overlooks tickets",
+        _PG,
+        ' AND NOT {in_line("%(id)s::bigint")}\n  RETURNING',
+        "\n  RETURNING",
+        f"{_TICKETS} -k postgres",
+    ),
+    Fault(
+        "PostgreSQL: several writes overlook tickets",
+        _PG,
+        "turn=_NOT_QUEUED if shape.updates and shape.queues else",
+        "turn=_NOT_QUEUED if False else",
+        f"{_TICKETS} -k postgres",
+    ),
+    Fault(
+        "SQLite: a commit overlooks tickets",
+        _LITE,
+        "check_line(connection, write.id, commit.ticket, now)",
+        "pass",
+        f"{_TICKETS} -k sqlite",
+    ),
+    Fault(
+        "SQLite: one that fails takes its group along",
+        _LITE,
+        'connection.execute("ROLLBACK TO one")',
+        'connection.execute("ROLLBACK")',
+        "tests/concurrency/test_group_commit.py",
     ),
     Fault(
         "SQLite: what is not pending is withdrawn",
@@ -220,8 +249,8 @@ _OF_INTENTS = (
     Fault(
         "SQLite: an exclusive operation leaves intents pending",
         _LITE,
-        "if write.scope_version is not None or self._commit.withdraw:",
-        "if self._commit.withdraw:",
+        'WHERE entity_id = ? AND action = \'pending\'"""\n            self._run(sql, (write.id,))',
+        'WHERE entity_id = ? AND action = \'pending\'"""',
         f"{_INTENTS} -k sqlite",
     ),
     Fault(

@@ -97,7 +97,7 @@ class Checks:
         outcome = outcome_of(lambda: store.tables.alter(table, ms.SetProperty("swept", "1"), operation_id=made_now))
         (known,) = backend.by_id([table.id])
         alive = known is not None and known.live
-        if outcome.error not in (None, "EntityNotFound") or (outcome.error is None) != alive:
+        if outcome.error not in (None, "EntityNotFound", "DropPending") or (outcome.error is None) != alive:
             return f"a later alter gets {outcome.error}"
         if problem := self._left_behind(backend._tables, table.id if alive else None, pause):
             return f"{problem} after a later alter"
@@ -127,6 +127,12 @@ class Checks:
         bumps = sum(s.scope_version - stands[i].scope_version for i, s in tables.stands.items() if i in stands)
         efforts = [e for p in range(len(state.nodes)) for e in self._explorer.local(state, p).efforts]
         extra = bumps + sum(e.cancels for e in efforts) + 2 * state.faults
+        for p, ops in enumerate(self._program.processes):
+            for op, effort in zip(ops, self._explorer.local(state, p).efforts, strict=False):
+                if op.counts:
+                    explored.most_of_a_run = max(explored.most_of_a_run, effort.failed)
+                    if effort.failed > self._program.most_lost + extra:
+                        return f"{effort.failed} attempts of a transaction lost (+{extra}): {', '.join(effort.causes)}"
         for effort in efforts:
             if effort.failed_after is not None:
                 explored.most_failed = max(explored.most_failed, effort.failed)

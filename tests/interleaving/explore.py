@@ -85,6 +85,8 @@ class Explored:
     """The most that lost after it was announced."""
     most_undisturbed: int = 0
     """The most that lost after it was announced where there was neither fault nor exclusive operation."""
+    most_of_a_run: int = 0
+    """The most attempts of a transaction that lost, which runs again until it commits."""
 
     def with_more(self, other: Explored) -> Explored:
         """Return both together: sums, and the greater of what is the most."""
@@ -187,10 +189,12 @@ class Explorer:
             yield Move("time passes"), state._replace(now=self._next_event(state))
 
     def _blocked(self, state: State, action: Call | Nap) -> bool:
-        """Whether a process waits for another's mark, and would find what it found."""
-        if not isinstance(action, Nap) or not action.ids:
+        """Whether a process waits for another's mark, or in line, and would find what it found."""
+        if not isinstance(action, Nap) or action.look is None:
             return False
-        _, answer = self._call(state.db, state.now, Call("marked", (action.ids,)))
+        if action.until is not None and self._clock(state.now) >= action.until:
+            return False
+        _, answer = self._call(state.db, state.now, action.look)
         return bool(frozen(answer) == action.seen)
 
     def _yields(self, state: State, p: int) -> bool:
@@ -204,6 +208,10 @@ class Explorer:
 
     def _next_event(self, state: State) -> int:
         ends = [t for s in self.db.tables(state.db).stands.values() for t in (s.marked_until, s.quiet_until) if t]
+        for p in range(len(state.nodes)):
+            action = self.local(state, p).action
+            if p != state.crashed and isinstance(action, Nap) and action.until is not None:
+                ends.append(action.until - 1)
         later = [t for t in ends if t >= state.now]
         if not later:
             self._found("everybody waits for nothing", state)

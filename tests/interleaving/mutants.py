@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
 from metastore.backends.memory.backend import MemoryBackend
+from metastore.backends.memory.tables import Ticket
 from metastore.port.backend import Backend
-from metastore.port.commit import CLAIMABLE, PENDING, Commit, Committed, Entry, Help, Mark, Outcome, Update
+from metastore.port.commit import CLAIMABLE, PENDING, Commit, Committed, Conflicted, Entry, Help, Mark, Outcome, Update
 from metastore.port.records import Pending
 from tests.interleaving.mutant import Mutant
 from tests.interleaving.mutants_by_callers import BY_CALLERS
@@ -227,6 +228,50 @@ class _ForgetsThePath(_Around):
         return outcome
 
 
+class _CommitsPassTickets(MemoryBackend):
+    """A commit does not look whether a transaction is in line."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        standing, self._tables = self._tables, replace(self._tables, tickets={})
+        outcome = super().commit(commit)
+        if self._tables.tickets or not isinstance(outcome, Committed):
+            self._tables = replace(self._tables, tickets=standing.tickets)
+        else:
+            kept = {
+                key: one
+                for key, one in standing.tickets.items()
+                if not (key[0] in commit.leaves and key[1] == commit.ticket)
+            }
+            self._tables = replace(self._tables, tickets=kept)
+        return outcome
+
+
+class _DrawsBeforeItLocks(_Around):
+    """A ticket gets its number at one instant, and is there at a later one."""
+
+    def queue(self, ids: Sequence[int], patience: float) -> int:
+        (number,) = self._inner.reserve_ids(1)
+        self._inner.place_ticket(tuple(ids), number, patience)
+        return int(number)
+
+
+class _PlacesTickets(MemoryBackend):
+    def reserve_ids(self, count: int) -> list[int]:
+        return [self._tables.draw("ticket") for _ in range(count)]
+
+    def place_ticket(self, ids: tuple[int, ...], number: int, patience: float) -> None:
+        now = self._clock.micros()
+        for entity_id in ids:
+            self._tables.tickets[entity_id, number] = Ticket(now, round(patience * 1_000_000), now)
+
+
+class _BarsNothing(_Around):
+    """A transaction that lost on a listing marks nothing."""
+
+    def mark(self, mark: Mark) -> Outcome:
+        return Conflicted("marked", mark.id)
+
+
 def _wrap(cls: Callable[[Backend], Any]) -> Wrap:
     return lambda inner: cast(Backend, cls(inner))
 
@@ -268,5 +313,21 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("gc that accepts old ids", "gc, replay", "applied again", _ForgetsNothing),
     Mutant("help without guards", "hot alter, rename of the parent", "verify", _HelpsUnguarded),
     Mutant("commit without guards", "rename, create below", "verify", _CommitsUnguarded),
+    Mutant(
+        "commits that pass tickets",
+        "hot count, five alters in a row",
+        "attempts of a transaction lost",
+        _CommitsPassTickets,
+    ),
+    Mutant(
+        "number before the lock",
+        "two hot counts in line",
+        "attempts of a transaction lost",
+        _PlacesTickets,
+        _wrap(_DrawsBeforeItLocks),
+    ),
+    Mutant(
+        "no barred scope", "count, two creates in a row", "attempts of a transaction lost", wrap=_wrap(_BarsNothing)
+    ),
     *BY_CALLERS,
 )

@@ -153,13 +153,20 @@ def content(tables: Tables) -> frozenset[Any]:
     names = _names(s.entity_id for s in sorted(tables.steps, key=lambda s: s.seq or 0) if s.seq is not None)
     stands = [s for s in tables.stands.values() if s.state != PURGING]
     rows = [row for row in tables.owned.values() if row.owner_id in {s.id for s in stands}]
-    return frozenset(
-        (names.get(s.id), names.get(s.parent_id), s.kind, s.name, s.key, s.state, s.in_use)
-        + ((body.version, body.doc, body.created_by, body.modified_by) if (body := tables.bodies.get(s.id)) else ())
-        for s in stands
-    ) | frozenset(
-        (names.get(r.id), names.get(r.owner_id), r.kind, r.name, r.version, r.doc, r.created_by, r.modified_by)
-        for r in rows
+    return (
+        frozenset(
+            (names.get(s.id), names.get(s.parent_id), s.kind, s.name, s.key, s.state, s.in_use)
+            + ((body.version, body.doc, body.created_by, body.modified_by) if (body := tables.bodies.get(s.id)) else ())
+            for s in stands
+        )
+        | frozenset(
+            (names.get(r.id), names.get(r.owner_id), r.kind, r.name, r.version, r.doc, r.created_by, r.modified_by)
+            for r in rows
+        )
+        | frozenset(
+            (names.get(r.id), names.get(r.from_id), r.kind, names.get(r.to_id), r.value, r.version, r.modified_by)
+            for r in tables.relations.values()
+        )
     )
 
 

@@ -60,6 +60,8 @@ class Op:
     run: Callable[[Hand], object]
     hot: str | None = None
     """The key in ``given`` of a table that counts as hot when it begins: the change is announced at once."""
+    counts: bool = False
+    """It is a transaction that runs again until it commits: its attempts have a bound."""
     may_fail: bool = False
     """A VersionConflict says only that something else was written meanwhile."""
 
@@ -86,9 +88,11 @@ class Nap(NamedTuple):
     """The process sleeps."""
 
     seconds: float
-    ids: tuple[int, ...] = ()
-    """What it steps aside at: nothing changes for it before ``marked`` answers something else than ``seen``."""
+    look: Call | None = None
+    """What it waits for: nothing changes for it before this call answers something else than ``seen``."""
     seen: Any = None
+    until: int | None = None
+    """When it stops waiting all the same; None: never."""
 
 
 class Local(NamedTuple):
@@ -203,7 +207,8 @@ class _Run:
         self._answers, self._at = answers, 1
         self.action: Call | Nap | None = None
         self.tally = _Tally()
-        self._aside: tuple[tuple[int, ...], Any] | None = None
+        self._aside: tuple[Call, Any] | None = None
+        self._line: tuple[Call, Any, int] | None = None
         backend = cast(Backend, _Proxy(self))
         policy = RetryPolicy(hooks=(self._hook,))
         self.store = Store(URL, backend if wrap is None else wrap(backend), policy, f"p{number}", _Clock(self))
@@ -226,11 +231,16 @@ class _Run:
     def _note(self, call: Call, answer: Answer) -> None:
         tally = self.tally
         tally.calls += 1
+        self._line = None
         if isinstance(answer, Raised):
             return
         if call.name == "marked":
             others = [m for m in answer if m.mark is not None and m.mark.int >> 32 & 0xFF != self.number]
-            self._aside = (tuple(call.args[0]), frozen(answer)) if others else None
+            self._aside = (Call("marked", (tuple(call.args[0]),)), frozen(answer)) if others else None
+        elif call.name in ("line", "turn"):
+            line = answer if call.name == "line" else answer.line
+            until = self.now + round(min(max(0.25, line.patience), 5.0) * 1_000_000) + 1
+            self._line = (call, frozen(answer), until) if line.head is not None else None
         elif call.name == "cancel":
             tally.cancels += 1
         elif call.name == "forbid":
@@ -241,9 +251,9 @@ class _Run:
             tally.base = tally.failed + tally.lost_before if tally.base is None else tally.base
 
     def sleep(self, seconds: float) -> None:
-        aside = self._aside if self.tally.causes[-1:] == ["marked"] else None
+        aside = self._line or (self._aside if self.tally.causes[-1:] == ["marked"] else None)
         self._next(Nap(seconds, *aside) if aside and seconds == 0 else Nap(seconds))
-        self._aside = None
+        self._aside = self._line = None
 
     def _hook(self, attempt: Attempt) -> None:
         if attempt.cause is not None:

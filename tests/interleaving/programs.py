@@ -10,6 +10,7 @@ from typing import Any
 import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.clock import Clock
+from metastore.managers.pending import PendingDrop
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interleaving.oracle import OracleClock
@@ -51,6 +52,8 @@ class Program:
     """By how many microseconds time passes when an intent is written: their order is that of arrival then."""
     collected: bool = False
     """gc may remove history, so that it is not compared; nothing must be applied but what the setup did."""
+    most_lost: int = 3
+    """How many attempts a transaction may lose that runs again until it commits."""
     full: bool = False
     """Only explored by ``--full``."""
     make: Callable[[Clock], MemoryBackend] = MemoryBackend
@@ -118,6 +121,8 @@ DROP = Op("drop", lambda h: h.store.tables.drop(T))
 RECREATE = Op("create again", lambda h: h.store.tables.create(T, properties={"x": "9"}))
 RESTORE = Op("restore", lambda h: h.store.tables.restore(T))
 CREATE = Op("create", lambda h: h.store.tables.create(NEW))
+CREATE_TOO = Op("create another", lambda h: h.store.tables.create(NEW + "2"))
+CREATE_THREE = Op("create a third", lambda h: h.store.tables.create(NEW + "3"))
 CREATE_IN = Op("create in the schema", lambda h: h.store.tables.create("new", parent=h.given["s"]))
 LOAD = Op("load", lambda h: h.store.tables.load(T))
 GC = Op("gc", lambda h: bool(h.store.gc(retention=ms_timedelta(0), keep_versions=1)))
@@ -151,6 +156,32 @@ def transaction(key: str) -> Op:
     return Op("transaction", run, may_fail=True)
 
 
+def count(*, hot: bool = False) -> Op:
+    """Count in a transaction that runs again until it commits."""
+
+    def run(hand: Hand) -> object:
+        def fn(tx: Any) -> object:
+            table = tx.tables.load(T)
+            return tx.tables.alter(table, ms.SetProperty("n", str(int(table.properties.get("n", "0")) + 1)))
+
+        return hand.store.run(fn)
+
+    return Op("count", run, "t" if hot else None, counts=True)
+
+
+def count_absent() -> Op:
+    """Note how many tables there are, in a transaction that runs again until it commits."""
+
+    def run(hand: Hand) -> object:
+        def fn(tx: Any) -> object:
+            there = len(list(tx.tables.list(S)))
+            return tx.schemas.alter(S, ms.SetProperty("n", str(there)))
+
+        return hand.store.run(fn)
+
+    return Op("note how many", run, counts=True)
+
+
 def _two(store: Store) -> Mapping[str, Any]:
     store.tables.alter(T, ms.SetProperty("first", "1"), operation_id=SHARED)
     store.tables.alter(T, ms.SetProperty("first", "2"))
@@ -177,9 +208,27 @@ LOAD_PROD = Op("load what the alias means", lambda h: h.store.models.load_versio
 ALTER_MODEL = Op("alter the model", lambda h: bool(h.store.models.alter(M, ms.SetComment("c"))))
 RENAME_MODEL = Op("rename the model", lambda h: bool(h.store.models.rename(M, "n")))
 
+
+def _dropping(store: Store) -> Mapping[str, Any]:
+    """Announce the drop of the table in steps."""
+    return {"drop": store.tables.begin_drop(T)._drop}
+
+
+def _step(name: str, step: Callable[[PendingDrop], object]) -> Op:
+    """Take a step of the drop that was announced, with its token, as the process that has it in hand does."""
+    return Op(name, lambda h: step(PendingDrop(h.store._session, h.given["drop"], held=True)))
+
+
+BEGIN_DROP = Op("begin a drop", lambda h: bool(h.store.tables.begin_drop(T)))
+START_DROP = _step("start", lambda pending: pending.started())
+ROLL_BACK = _step("roll back", lambda pending: pending.roll_back())
+FINISH = _step("finish", lambda pending: pending.finish())
+DROP_PARENT = Op("drop the schema", lambda h: h.store.schemas.drop(S))
+
 A, B, C = by_path("a"), by_path("b"), by_path("c")
 A_HOT, B_HOT, C_HOT = by_path("a", hot=True), by_path("b", hot=True), by_path("c", hot=True)
 D_HOT = by_path("d", hot=True)
+FIVE = (A, B, C, by_path("d"), by_path("e"))
 EA, EB = by_entity("a"), by_entity("b")
 EA_HOT, EB_HOT = by_entity("a", hot=True), by_entity("b", hot=True)
 
@@ -228,6 +277,22 @@ PROGRAMS: tuple[Program, ...] = (
     Program("freeze, rename of the parent", ((freeze(),), (RENAME_PARENT,)), crash=(0, 1)),
     Program("transaction, alter", ((transaction("copy"),), (swap("0", "1"),)), crash=(0, 1), lose=(0, 1)),
     Program("transaction, two alters", ((transaction("copy"),), (swap("0", "1", hot=True),), (B,))),
+    Program("two counts", ((count(),), (count(),)), crash=(0,)),
+    Program("two hot counts", ((count(hot=True),), (count(hot=True),)), crash=(0, 1), lose=(0,)),
+    Program("hot count, alter", ((count(hot=True),), (A,)), crash=(0, 1), lose=(0, 1)),
+    Program("hot count, hot alter", ((count(hot=True),), (A_HOT,)), crash=(0, 1), lose=(0, 1)),
+    Program("count, three alters in a row", ((count(),), (A, B, C))),
+    Program("hot count, three alters in a row", ((count(hot=True),), (A, B, C))),
+    Program("count, three counts in a row", ((count(),), (count(), count(), count()))),
+    Program("hot count, hot alter, an alter", ((count(hot=True),), (A_HOT,), (B,))),
+    Program("two hot counts in line", ((count(hot=True),), (count(hot=True),)), most_lost=0),
+    Program(
+        "hot count, five alters in a row", ((count(hot=True),), (A, B, C, by_path("d"), by_path("e"))), most_lost=1
+    ),
+    Program("count, two creates in a row", ((count_absent(),), (CREATE, CREATE_TOO, CREATE_THREE)), most_lost=2),
+    Program("two hot counts, a hot alter", ((count(hot=True),), (count(hot=True),), (A_HOT,))),
+    Program("hot count, rename", ((count(hot=True),), (RENAME_ENTITY,)), crash=(0,)),
+    Program("hot count, freeze", ((count(hot=True),), (freeze(),)), crash=(0, 1)),
     Program("two versions", ((ADD_VERSION,), (ADD_VERSION,)), setup=_model, lose=(0,), crash=(0,)),
     Program("version, alias", ((ADD_VERSION,), (ALIAS,)), setup=_model, lose=(0, 1)),
     Program("alias, drop of the version", ((ALIAS,), (DROP_VERSION,)), setup=_model, lose=(0, 1)),
@@ -240,6 +305,15 @@ PROGRAMS: tuple[Program, ...] = (
         "hot alter, deadline, two in a row", ((impatient("a", hot=True),), (B_HOT, C_HOT)), jumps=(2.0,), full=True
     ),
     Program("a lost commit, deadline", ((impatient("a"),), (B,)), jumps=(2.0,), lose=(0,), losable=("commit",)),
+    Program("begin a drop, create", ((BEGIN_DROP,), (RECREATE,)), lose=(0,), crash=(0,)),
+    Program("begin a drop, load", ((BEGIN_DROP,), (LOAD,))),
+    Program("begin a drop, hot alter", ((BEGIN_DROP,), (A_HOT,)), lose=(0,)),
+    Program("begin a drop, drop of the parent", ((BEGIN_DROP,), (DROP_PARENT,))),
+    Program("begin a drop, twice", ((BEGIN_DROP,), (BEGIN_DROP,)), lose=(0,)),
+    Program("roll back, start", ((ROLL_BACK,), (START_DROP,)), setup=_dropping, lose=(0, 1)),
+    Program("roll back, finish", ((ROLL_BACK,), (FINISH,)), setup=_dropping, lose=(0, 1)),
+    Program("start and finish, roll back", ((START_DROP, FINISH), (ROLL_BACK,)), setup=_dropping),
+    Program("roll back, create", ((ROLL_BACK,), (RECREATE,)), setup=_dropping),
     Program("gc, replay", ((with_id("first"),), (GC,)), setup=_two, after=100.0, collected=True),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from metastore.backends.memory.tables import Tables
 from metastore.clock import Clock
 from metastore.errors import MetastoreError
 from metastore.port.records import Origin
+from metastore.port.relations import Related, Relating
 
 __all__ = ["ORIGIN", "READS", "START", "WRITES", "Answer", "Call", "Database", "Raised", "WorldClock", "frozen"]
 
@@ -23,7 +25,9 @@ WRITES = ("commit", "write_down", "help", "mark")
 READS = frozenset(
     {"resolve", "by_id", "hold", "has_children", "children", "names", "gone", "owned", "owned_by_name", "history"}
     | {"event_at", "feed", "feed_start"}
-    | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn"}
+    | {"rights", "scopes", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"}
+    | {"related", "relating", "relations"}
+    | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn", "line"}
 )
 """Calls that change nothing, so that the value stays as it is."""
 
@@ -73,6 +77,10 @@ def frozen(value: Any) -> Any:
         return type(value.error).__name__, str(value.error)
     if isinstance(value, list | tuple):
         return tuple([frozen(v) for v in value])
+    if isinstance(value, dict):
+        return frozenset((key, frozen(v)) for key, v in value.items())
+    if isinstance(value, Related | Relating):
+        return tuple([frozen(getattr(value, field.name)) for field in fields(value)])
     return value
 
 
@@ -125,5 +133,5 @@ def _key(value: Any) -> Any:
     if not isinstance(value, Tables):
         return value
     entities = (value.stands.values(), value.bodies.items(), value.owned.items(), value.steps, value.drawn.items())
-    leases = (value.leases.items(), value.waiters.items(), value.staged.items())
-    return tuple([frozenset(part) for part in (*entities, *leases)])
+    leases = (value.leases.items(), value.waiters.items(), value.staged.items(), value.tickets.items())
+    return tuple([frozenset(part) for part in (*entities, *leases, value.relations.items())])

@@ -58,6 +58,8 @@ _DECLARED_OTHERS = {
     "postgresql": {
         "sequence entity_id_seq cache 1 by 1 cycle f",
         "sequence change_seq cache 1 by 1 cycle f",
+        "sequence cache_generation cache 1 by 1 cycle f",
+        "trigger operation_announced on operation enabled O",
         "trigger guard_scope_bump on guard enabled O",
     },
     "sqlite": {"trigger guard_scope_bump on guard"},

@@ -27,6 +27,7 @@ TABLES = (
     "lease",
     "lease_waiter",
     "staged",
+    "ticket",
     "info",
     "alembic_version",
 )
@@ -213,7 +214,7 @@ def test_the_writer_needs_each_of_its_rights(roles: Roles) -> None:
         finally:
             roles.admin(
                 f"GRANT {right} ON {table} TO {name}",
-                "TRUNCATE guard, entity, owned, relation, operation, lease, lease_waiter, staged",
+                "TRUNCATE guard, entity, owned, relation, operation, lease, lease_waiter, staged, ticket",
                 "INSERT INTO guard VALUES (0, -1, 'root', 'root', '', '', false, 0, true, 1)",
                 "UPDATE info SET collected_seq = 0, forgotten = 0",
             )

@@ -67,7 +67,7 @@ def grown(store: Store, seed: int, steps: int) -> dict[str, Any]:
     return trees
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_every_position_of_a_random_history(store: Store, seed: int) -> None:
     trees = grown(store, seed, 90)
     assert len(trees) > 25
@@ -85,7 +85,7 @@ def random_pins(store: Store, trees: dict[str, Any], choose: random.Random) -> l
     return pinned
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_gc_keeps_what_pins_show(store: Store, seed: int) -> None:
     """At a pin, at ``since`` and later the past stays as it was; in between it is refused, never wrong."""
     trees = grown(store, 10 + seed, 100)

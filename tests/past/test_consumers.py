@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 
@@ -9,7 +11,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.errors import EntityNotFound, HistoryGone, InvalidArgument, VersionConflict
+from metastore.errors import EntityNotFound, HistoryGone, InvalidArgument, LeaseLost, VersionConflict
 from metastore.transaction.transaction import Transaction
 
 
@@ -139,6 +141,60 @@ def test_the_effect_of_each_change_is_there_once(tables: Store) -> None:
         thread.join(60)
     assert tables.tables.load("m.c.s.t").properties["seen"] == "40"
     assert tables.verify() == []
+
+
+def test_of_two_with_a_lease_one_works(tables: Store) -> None:
+    """The one that was paused, and whose lease was taken over, writes nothing, although the position is still its."""
+    tables.consumers.get("c", start="beginning")
+    with tables.leases.acquire("c", owner="first") as lease:
+        first = tables.consumers.get("c")
+        assert first.run(count, limit=3, lease=lease) == 3
+        assert tables.leases.break_("c")
+        with tables.leases.acquire("c", owner="second") as other:
+            with pytest.raises(LeaseLost):
+                first.run(lambda tx, _: tx.tables.alter("m.c.s.t", ms.SetComment("late")), lease=lease)
+            assert tables.tables.load("m.c.s.t").comment is None
+            second = tables.consumers.get("c")
+            assert second.position == first.position
+            assert second.run(count, lease=other) > 0
+    with pytest.raises(InvalidArgument):
+        first.run(count, lease="c")  # type: ignore[arg-type]
+
+
+DIES = """
+import sys, metastore as ms
+def effect(tx, changes):
+    tables = [c for c in changes if c.kind == "table" and c.action == "create"]
+    table = tx.tables.load("m.c.s.t")
+    seen = int(table.properties.get("seen", "0")) + len(tables)
+    tx.tables.alter(table, ms.SetProperty("seen", str(seen)))
+    print("written", flush=True)
+    if sys.argv[2] == "dies":
+        sys.stdin.read()
+with ms.open(sys.argv[1]) as store:
+    print(store.consumers.get("c").run(effect), flush=True)
+"""
+
+
+@pytest.mark.parametrize("server", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_a_consumer_that_is_killed_between_effect_and_commit(server: str, request: pytest.FixtureRequest) -> None:
+    url: str = request.getfixturevalue(f"{server}_url")
+    with ms.open(url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.tables.create("m.c.s.t", parents=True)
+        store.consumers.get("c", start="beginning")
+        for fate, seen in (("dies", None), ("lives", "1"), ("dies", "1")):
+            child = subprocess.Popen(
+                [sys.executable, "-c", DIES, url, fate], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            assert child.stdout is not None
+            assert child.stdout.readline() == "written\n"
+            if fate == "dies":
+                child.kill()
+            child.communicate()
+            assert store.tables.load("m.c.s.t").properties.get("seen") == seen
+        assert store.verify() == []
 
 
 def test_nothing_moves_when_the_effect_fails(tables: Store) -> None:

@@ -9,7 +9,15 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, MetastoreError
+from metastore.errors import (
+    DeadlineExceeded,
+    EntityAlreadyExists,
+    EntityNotFound,
+    InvalidArgument,
+    MetastoreError,
+    RetriesExhausted,
+    ScopeFrozen,
+)
 from tests.past.test_as_of import grown
 from tests.past.trees import tree
 
@@ -80,7 +88,7 @@ def test_what_a_difference_says(store: Store) -> None:
         store.diff(a, b, under="m.c.nothing")
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_going_back_to_random_positions(store: Store, seed: int) -> None:
     trees = grown(store, 200 + seed, 60)
     choose, tried = random.Random(seed), 0
@@ -131,3 +139,57 @@ def test_what_was_purged_is_refused(store: Store) -> None:
     with pytest.raises(InvalidArgument, match=r"purged cannot come back: m\.c\.s\.a"):
         store.revert("m.c.s", to=before)
     assert [t.name for t in store.tables.list("m.c.s")] == ["b"]
+
+
+def test_a_newcomer_gives_a_name_back(store: Store) -> None:
+    """The newcomer has the old name in another form: names are compared after NFC, and folded in this catalog."""
+    store.metalakes.create("m")
+    store.catalogs.create("m.f", type="relational", fold_case=True)
+    old = store.tables.create("m.f.s.Straße", parents=True)
+    accent = store.tables.create("m.f.s.caf\u00e9")
+    before = store.position()
+    store.tables.rename("m.f.s.Straße", "moved")
+    store.tables.drop("m.f.s.caf\u00e9")
+    store.tables.create("m.f.s.STRASSE")
+    store.tables.create("m.f.s.CAFE\u0301")
+    store.revert("m.f.s", to=before)
+    assert {(t.name, t.id) for t in store.tables.list("m.f.s")} == {("Straße", old.id), ("caf\u00e9", accent.id)}
+    assert store.verify() == []
+
+
+def test_parents_and_rows_come_back(store: Store) -> None:
+    """The parent was dropped, the table moved out before that; its statistics changed meanwhile."""
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    table = store.tables.create("m.c.s.inner.t", parents=True)
+    store.statistics.put_many(table, [store.statistics.row("rows", {"n": 1}), store.statistics.row("gone", {"n": 2})])
+    store.schemas.create("m.c.away")
+    before = store.position()
+    store.tables.rename("m.c.s.inner.t", "m.c.away.t")
+    store.schemas.drop("m.c.s.inner")
+    store.statistics.put_many("m.c.away.t", [store.statistics.row("rows", {"n": 9}), store.statistics.row("new", {})])
+    store.statistics.drop("m.c.away.t", "gone")
+    planned = [(one.action, one.kind, one.path_before, one.path_after) for one in store.revert("m.c.s", to=before)]
+    assert ("moved", "table", "m.c.away.t", "m.c.s.inner.t") in planned
+    assert store.tables.load("m.c.s.inner.t").id == table.id
+    assert {row.name: dict(row.values) for row in store.statistics.list("m.c.s.inner.t")} == {
+        "rows": {"n": 1},
+        "gone": {"n": 2},
+    }
+    assert not store.tables.exists("m.c.away.t")
+    assert store.verify() == []
+
+
+def test_what_stands_in_a_frozen_scope_does_not_come_back(store: Store) -> None:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    store.tables.create("m.c.s.t", parents=True)
+    store.schemas.create("m.c.frozen")
+    before = store.position()
+    store.tables.rename("m.c.s.t", "m.c.frozen.t")
+    with store.schemas.exclusive("m.c.frozen"), pytest.raises((ScopeFrozen, DeadlineExceeded, RetriesExhausted)):
+        store.bind(deadline=0.3).revert("m.c.s", to=before)
+    assert store.tables.exists("m.c.frozen.t")
+    store.revert("m.c.s", to=before)
+    assert store.tables.exists("m.c.s.t")
+    assert store.verify() == []

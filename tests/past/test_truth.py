@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import metastore as ms
 from metastore.errors import MetastoreError
 from metastore.names import parse_path
+from tests.concurrency.workers import Job, Team, Turn
 from tests.past.trees import tree
 from tests.traces.test_traces import CATALOG, apply, names_of, read_trace
 
@@ -32,11 +34,24 @@ def files(managers: Any) -> dict[tuple[str, ...], str]:
 
 
 def test_a_trace_at_random_points(sqlite_url: str, shared_data: Path) -> None:
-    """Pinned at 50 points of the history of a repository, then collected: each shows the files of then."""
-    operations = read_trace(shared_data, "tenacity").operations
-    points = set(random.Random(1).sample(range(len(operations)), 50))
+    check_trace(sqlite_url, read_trace(shared_data, "tenacity").operations[:400], 8)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("server", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.mark.parametrize("trace", ["tenacity", "dbos", "iceberg-python"])
+def test_whole_traces_at_50_random_points(
+    server: str, trace: str, shared_data: Path, request: pytest.FixtureRequest
+) -> None:
+    check_trace(request.getfixturevalue(f"{server}_url"), read_trace(shared_data, trace).operations, 50)
+
+
+def check_trace(url: str, operations: list[Any], pins: int) -> None:
+    """Pin random points of the history of a repository, then collect: each shows the files of then."""
+    points = set(random.Random(1).sample(range(len(operations)), pins))
     model, expected = dict[tuple[str, ...], str](), dict[str, dict[tuple[str, ...], str]]()
-    with ms.open(sqlite_url) as store:
+    with ms.open(url) as store:
         store.metalakes.create("lake")
         store.catalogs.create("lake.cat", type="fileset")
         store.schemas.create(CATALOG)
@@ -50,7 +65,7 @@ def test_a_trace_at_random_points(sqlite_url: str, shared_data: Path) -> None:
             if n in points:
                 expected[store.pin(f"pin {n}").position] = dict(model)
         store.gc(retention=timedelta(0), keep_versions=1)
-        assert len(expected) == 50
+        assert len(expected) == pins
         for position, then in expected.items():
             assert files(store.at(position)) == then
         assert store.verify() == []
@@ -73,10 +88,10 @@ def replayed(changes: Iterable[ms.Change]) -> Tree:
     return found
 
 
-def write(store: ms.Store, number: int, stop: threading.Event) -> None:
+def write(store: ms.Store, number: int, go_on: Callable[[], bool]) -> None:
     """Create, alter, rename and drop tables and schemas that all writers share."""
     choose = random.Random(number)
-    while not stop.is_set():
+    while go_on():
         schema, name = f"m.c.s{choose.randrange(3)}", f"t{choose.randrange(6)}"
         with suppress(MetastoreError):
             chance = choose.random()
@@ -98,7 +113,8 @@ def test_pins_beside_writers_show_a_replay_of_the_feed(postgres_url: str) -> Non
         store.metalakes.create("m")
         store.catalogs.create("m.c", type="relational")
         stop = threading.Event()
-        writers = [threading.Thread(target=write, args=(store, n, stop)) for n in range(6)]
+        go_on = lambda: not stop.is_set()  # noqa: E731
+        writers = [threading.Thread(target=write, args=(store, n, go_on)) for n in range(6)]
         for writer in writers:
             writer.start()
         try:
@@ -107,8 +123,46 @@ def test_pins_beside_writers_show_a_replay_of_the_feed(postgres_url: str) -> Non
             stop.set()
             for writer in writers:
                 writer.join()
-        changes = list(store.changes())
-        assert len(changes) > 12
-        for pin in pins:
-            seen = {parse_path(path): row[:2] for (_, path), row in tree(store.at(pin.position)).items()}
-            assert seen == replayed(c for c in changes if c.position[: len(pin.position)] <= pin.position)
+        check_pins(store, [pin.position for pin in pins])
+
+
+def check_pins(store: ms.Store, pins: list[str]) -> None:
+    """Compare the tree at each pin with a replay of the feed up to it."""
+    changes = list(store.changes())
+    assert len(changes) > len(pins)
+    for pin in pins:
+        seen = {parse_path(path): row[:2] for (_, path), row in tree(store.at(pin)).items()}
+        assert seen == replayed(c for c in changes if c.position[: len(pin)] <= pin)
+
+
+def write_on(turn: Turn, number: int) -> None:
+    """Write until the pins are taken, and stall now and then, as a busy process does."""
+    stalls = random.Random(number)
+
+    def go_on() -> bool:
+        if stalls.random() < 0.02:
+            time.sleep(stalls.uniform(0, 0.1))
+        return turn.go_on()
+
+    write(turn.store, number, go_on)
+
+
+def take_pins(turn: Turn, count: int) -> list[str]:
+    """Take pins while the others write."""
+    return [turn.store.pin(f"pin {n}").position for n in range(count)]
+
+
+@pytest.mark.long
+@pytest.mark.postgres
+@pytest.mark.parametrize("processes", [8, 16])
+def test_pins_beside_processes_that_stall(postgres_url: str, processes: int) -> None:
+    with ms.open(postgres_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        team = Team()
+        jobs = [Job(write_on, n, background=True) for n in range(processes)]
+        *_, pins = team.run(postgres_url, [*jobs, Job(take_pins, 200)])
+        team.close()
+        assert len(set(pins)) > 20
+        check_pins(store, pins)
+        assert store.verify() == []

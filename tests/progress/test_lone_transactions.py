@@ -11,13 +11,13 @@ from metastore.port.commit import Commit, Outcome
 from tests.contract.intents import committed, entry
 
 
-def sent(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Give a list of the commits from now on: whether each withdraws what is announced."""
+def sent(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Give a list of the commits from now on: how many intents of others each carries."""
     backend = store._session.backend
-    commit, seen = backend.commit, list[bool]()
+    commit, seen = backend.commit, list[int]()
 
     def noted(given: Commit) -> Outcome:
-        seen.append(given.withdraw)
+        seen.append(sum(len(one.resolutions) for one in given.carries))
         return commit(given)
 
     monkeypatch.setattr(backend, "commit", noted)
@@ -29,20 +29,19 @@ def count(tx: Any) -> None:
     tx.metalakes.alter(lake, ms.SetProperty("n", str(int(lake.properties.get("n", "0")) + 1)))
 
 
-def test_alone_it_withdraws_nothing(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alone_it_carries_nothing(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.metalakes.create("m")
     seen = sent(store, monkeypatch)
     for _ in range(3):
         store.run(count)
-    assert seen == [False] * 3
+    assert seen == [0] * 3
     assert store.metalakes.load("m").properties["n"] == "3"
 
 
-def test_with_others_it_withdraws_at_its_second_message_and_then_at_its_first(
-    store: ms.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_others_it_carries_them_at_its_second_message(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = store.metalakes.create("m")
-    committed(store._session.backend.write_down(entry(lake)))
+    announced = entry(lake, "from another process")
+    committed(store._session.backend.write_down(announced))
     seen = sent(store, monkeypatch)
     runs = []
 
@@ -51,7 +50,9 @@ def test_with_others_it_withdraws_at_its_second_message_and_then_at_its_first(
         count(tx)
 
     store.run(counted)
-    store.run(counted)
-    assert seen == [False, True, True]
-    assert len(runs) == 2, "the function is not run again for an intent"
+    assert seen == [0, 1]
+    assert len(runs) == 1, "the function is not run again for an intent"
+    last, (carried,) = store.metalakes.load("m"), store._session.backend.steps(announced.operation_id)
+    assert (last.comment, last.properties["n"], last.version) == ("from another process", "1", 3)
+    assert (carried.action, carried.version) == ("alter", 3), "it comes after the transaction"
     assert store.verify() == []

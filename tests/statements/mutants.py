@@ -197,8 +197,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "create | create in hand",
         (
             (
-                "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0",
-                "SELECT id FROM guard WHERE false AND parent_id = ? AND family = ? AND key = ? AND state = 0",
+                "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND (state = 0 OR state = 3)",
+                "SELECT id FROM guard WHERE false AND parent_id = ? AND family = ? AND key = ? AND state = 3",
             ),
         ),
         "DROP INDEX guard_live_name",

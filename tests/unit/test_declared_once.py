@@ -90,7 +90,9 @@ def _mutations(manager: type, options: frozenset[str]) -> Iterator[tuple[str, Si
 
 
 def test_every_mutation_shows_its_options() -> None:
-    assert {"alter", "rename", "drop", "restore", "purge"} == dict(_mutations(Manager, CALL_OPTIONS)).keys()
+    assert {"alter", "rename", "drop", "begin_drop", "restore", "purge"} == dict(
+        _mutations(Manager, CALL_OPTIONS)
+    ).keys()
     assert {"put_many", "drop"} == dict(_mutations(OwnedManager, CALL_OPTIONS)).keys()
     assert "create_many" in dict(_mutations(Manager, BULK_OPTIONS))
 

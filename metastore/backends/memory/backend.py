@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
-from metastore.backends.memory import relations
+from metastore.backends.memory import relations, tickets
 from metastore.backends.memory.commit import apply
 from metastore.backends.memory.gc import needless, next_seen, with_names
-from metastore.backends.memory.intents import help_intents, set_mark, write_down
+from metastore.backends.memory.intents import carry, help_intents, set_mark, write_down
 from metastore.backends.memory.leases import MemoryLeases
 from metastore.backends.memory.past import MemoryPast, MemoryReaders
 from metastore.backends.memory.reads import MemoryReads
@@ -53,6 +53,7 @@ from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats
+from metastore.port.tickets import Line
 
 __all__ = ["MemoryBackend"]
 
@@ -80,7 +81,12 @@ class MemoryBackend(MemoryReads):
     # --- commit
 
     def commit(self, commit: Commit) -> Outcome:
-        return self._attempt(lambda tables, now: apply(tables, commit, now))
+        def applied(tables: Tables, now: int) -> tuple[Result | None, ...]:
+            results = apply(tables, commit, now)
+            carry(tables, commit, now)
+            return results
+
+        return self._attempt(applied)
 
     def _attempt(self, change: Callable[[Tables, int], tuple[Result | None, ...]]) -> Outcome:
         """Let ``change`` work on a copy of the tables, which takes their place if nothing was refused."""
@@ -105,7 +111,8 @@ class MemoryBackend(MemoryReads):
             chosen = [s for s in pending if s in ours or s.operation_id == operation_id]
             own = None if operation_id is None else self._tables.row_of(operation_id)
             known = self._known(entity_id)
-            return Pending(known, own and self._shown(own), chosen, now)
+            queued = tickets.line(self._tables, [entity_id], None, now).head is not None
+            return Pending(known, own and self._shown(own), chosen, now, queued)
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         with self._lock:
@@ -116,7 +123,8 @@ class MemoryBackend(MemoryReads):
             row = self._tables.row_of(operation_id)
             if row is None or row.action != PENDING:
                 return Turn(row and self._shown(row), 0)
-            return Turn(None, self._tables.pending(entity_id).index(row))
+            standing = tickets.line(self._tables, [entity_id], None, self._clock.micros())
+            return Turn(None, self._tables.pending(entity_id).index(row), standing)
 
     def help(self, help: Help) -> Outcome:
         return self._attempt(lambda tables, now: help_intents(tables, help, now))
@@ -145,6 +153,20 @@ class MemoryBackend(MemoryReads):
                 return False
             self._tables.replace_step(row, row._replace(action="cancelled", attempt=(row.attempt or 0) + 1))
             return True
+
+    # --- tickets
+
+    def queue(self, ids: Sequence[int], patience: float) -> int:
+        with self._lock:
+            return tickets.queue(self._tables, ids, patience, self._clock.micros())
+
+    def line(self, ids: Sequence[int], ticket: int | None) -> Line:
+        with self._lock:
+            return tickets.line(self._tables, ids, ticket, self._clock.micros())
+
+    def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
+        with self._lock:
+            return tickets.leave(self._tables, ids, ticket, gap, self._clock.micros())
 
     # --- marks
 
@@ -255,6 +277,10 @@ class MemoryBackend(MemoryReads):
             others = len(self._tables.steps) - len(kept) - versions
             self._tables.steps[:] = with_names(kept, doomed)
             return (looked[-1].seq if looked else None), versions, others
+
+    def forget_tickets(self) -> None:
+        with self._lock:
+            tickets.forget(self._tables, self._clock.micros())
 
     def forget_pins(self) -> None:
         with self._lock:

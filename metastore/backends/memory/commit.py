@@ -13,7 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from metastore.backends.memory import relations
-from metastore.backends.memory.tables import Body, Stand, Tables
+from metastore.backends.memory.tables import TAKEN, Body, Stand, Tables
+from metastore.backends.memory.tickets import check_tickets
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.backend import DRIFT
 from metastore.port.commit import (
@@ -54,6 +55,7 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
     check_guards(tables, commit.guards, commit.operation_id)
     if commit.held is not None and tables.stands[commit.held].mark != commit.operation_id:
         raise PreconditionFailed("marked", commit.held)
+    check_tickets(tables, commit, now)
     for read in commit.reads:
         _check_read(tables, read)
     if commit.advance is not None:
@@ -147,7 +149,7 @@ def _check_other_read(tables: Tables, read: Expect | Absent | Listing | Children
         if name in tables.owned if read.owned else tables.live_child(*name) is not None:
             raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Children):
-        live = [s for s in tables.children(read.parent_id) if s.state == LIVE and s.id not in read.besides]
+        live = [s for s in tables.children(read.parent_id) if s.state in TAKEN and s.id not in read.besides]
         if bool(live) != read.there:
             raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Newest):
@@ -175,13 +177,13 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
         raise PreconditionFailed("marked", update.id)
     if update.scope_version is None:
         understood = [s for s in tables.pending(update.id) if (s.format or 0) <= FORMAT]
-        if understood and not commit.overlook and not commit.withdraw:
+        if understood and not commit.overlook and update.id not in {one.id for one in commit.carries}:
             raise PreconditionFailed("pending", update.id)
     elif stand.scope_version != update.scope_version:
         raise PreconditionFailed("ancestor", update.id, stand.scope_version)
     elif commit.held != update.id and stand.others_turn(now):
         raise PreconditionFailed("marked", update.id)
-    if update.empty and any(s.state == LIVE for s in tables.children(update.id)):
+    if update.empty and any(s.state in TAKEN for s in tables.children(update.id)):
         raise PreconditionFailed("not_empty", update.id)
 
 
@@ -223,7 +225,7 @@ class _Applying:
         return self._put(write) if isinstance(write, Put) else self._delete(write)
 
     def _insert(self, write: Insert) -> Result | None:
-        if self._tables.live_child(write.parent_id, write.family, write.key) is not None:
+        if self._tables.child_named(write.parent_id, write.family, write.key, TAKEN) is not None:
             if self._commit.skip_existing:
                 return None
             raise PreconditionFailed("name", write.parent_id)
@@ -239,9 +241,8 @@ class _Applying:
             self._tables.stands[write.id] = self._moved(self._tables.stands[write.id], write)
         else:
             assert (write.place, write.state, write.in_use) == (None, None, None), "needs a new scope version"
-        if write.scope_version is not None or self._commit.withdraw:
-            pending = self._tables.pending(write.id)
-            for intent in (s for s in pending if (s.format or 0) <= FORMAT or write.scope_version is not None):
+        if write.scope_version is not None:
+            for intent in self._tables.pending(write.id):
                 self._tables.replace_step(intent, intent._replace(action="moved", attempt=(intent.attempt or 0) + 1))
         old = self._tables.bodies[write.id]
         by, at = self._audit()
@@ -264,7 +265,7 @@ class _Applying:
         if after.mark == self._commit.operation_id:
             after = after.unmarked(self._now)
         if after.state == LIVE:
-            other = self._tables.live_child(after.parent_id, after.family, after.key)
+            other = self._tables.child_named(after.parent_id, after.family, after.key, TAKEN)
             if other is not None and other.id != after.id:
                 raise PreconditionFailed("name", after.parent_id)
         return after

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from metastore.backends.memory.commit import check_caller, check_guards, take_claim
 from metastore.backends.memory.tables import Tables
+from metastore.backends.memory.tickets import check_line
 from metastore.backends.precondition import PreconditionFailed
-from metastore.port.commit import PENDING, Entry, Help, Mark, Resolution, Result
+from metastore.port.commit import PENDING, Commit, Entry, Help, Mark, Resolution, Result
 from metastore.port.noted import note
 from metastore.port.records import Step
 
-__all__ = ["help_intents", "set_mark", "write_down"]
+__all__ = ["carry", "help_intents", "set_mark", "write_down"]
 
 
 def write_down(tables: Tables, entry: Entry, now: int) -> Result:
@@ -55,11 +56,25 @@ def help_intents(tables: Tables, help_: Help, now: int) -> tuple[Result, ...]:
     """Resolve intents of one entity, in order."""
     check_guards(tables, help_.guards, None)
     body = tables.bodies.get(help_.id)
+    if body is not None:
+        if tables.stands[help_.id].mark is not None:
+            raise PreconditionFailed("marked", help_.id)
+        check_line(tables, help_.id, None, now)
     if body is None or body.version != help_.version:
         raise PreconditionFailed("self", help_.id, body and body.version)
-    if tables.stands[help_.id].mark is not None:
-        raise PreconditionFailed("marked", help_.id)
     return tuple([_resolve(tables, help_, one, now) for one in help_.resolutions])
+
+
+def carry(tables: Tables, commit: Commit, now: int) -> None:
+    """Resolve intents on top of what a commit wrote, and remove its ticket."""
+    for help_ in commit.carries:
+        check_guards(tables, help_.guards, commit.operation_id)
+        if tables.bodies[help_.id].version != help_.version:
+            raise PreconditionFailed("self", help_.id, tables.bodies[help_.id].version)
+        for one in help_.resolutions:
+            _resolve(tables, help_, one, now)
+    for entity_id in commit.leaves:
+        tables.tickets.pop((entity_id, commit.ticket or 0), None)
 
 
 def _resolve(tables: Tables, help_: Help, one: Resolution, now: int) -> Result:

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from metastore.backends.memory.tables import Tables
 from metastore.names import fold
-from metastore.port.commit import LIVE, PURGING, ROOT_ID
+from metastore.port.commit import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 
@@ -92,7 +92,7 @@ class MemoryPast:
             entity_id = step.parent_id or 0
         record = Record(tuple(map(_node, chain)), *self._body(chain[-1]))
         states = [s.state or 0 for s in chain]
-        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
+        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
 
     def children(
         self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int

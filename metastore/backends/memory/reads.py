@@ -12,11 +12,12 @@ from metastore.backends.memory import relations
 from metastore.backends.memory.commit import newest_dropped
 from metastore.backends.memory.find import find
 from metastore.backends.memory.rights import rights
-from metastore.backends.memory.tables import Body, MemorySnapshot, Stand, Tables
+from metastore.backends.memory.tables import TAKEN, Body, MemorySnapshot, Stand, Tables
 from metastore.clock import Clock
 from metastore.names import fold
 from metastore.port.backend import Guards, Matches, Search, TableSnapshot, Watermark
 from metastore.port.commit import (
+    DROPPING,
     LIVE,
     PURGING,
     ROOT_ID,
@@ -121,7 +122,7 @@ class MemoryReads:
         chain.reverse()
         record = Record(tuple([_node(s) for s in chain]), *self._tables.bodies[entity_id])
         states = [s.state for s in chain]
-        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
+        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
 
     def hold(self, guards: Guards) -> bool:
         with self._lock:
@@ -129,7 +130,7 @@ class MemoryReads:
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         with self._lock:
-            return any(s.state == LIVE and s.id not in besides for s in self._tables.children(entity_id))
+            return any(s.state in TAKEN and s.id not in besides for s in self._tables.children(entity_id))
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards

@@ -12,16 +12,19 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
-from metastore.port.commit import DROPPED, LIVE, PENDING, PURGING
+from metastore.port.commit import DROPPED, DROPPING, LIVE, PENDING, PURGING
 from metastore.port.leases import LeaseRow, Staged
 from metastore.port.past import ConsumerRow, PinRow
 from metastore.port.records import OwnedRecord, Step
 from metastore.port.relations import RelationKey, RelationRecord
 from metastore.port.secret_keys import KeyRow
 
-__all__ = ["Body", "MemorySnapshot", "Stand", "Tables"]
+__all__ = ["TAKEN", "Body", "MemorySnapshot", "Stand", "Tables", "Ticket"]
 
 OwnedKey = tuple[int, str, str]
+
+TAKEN = (LIVE, DROPPING)
+"""The states of what has its name, and fills its parent."""
 
 
 class Stand(NamedTuple):
@@ -58,6 +61,14 @@ class Stand(NamedTuple):
         return self._replace(mark=None, marked_at=None, marked_until=None, quiet_until=quiet)
 
 
+class Ticket(NamedTuple):
+    """A place in an entity's line; ``since`` when it counts."""
+
+    time: int
+    patience: int
+    since: int
+
+
 class Body(NamedTuple):
     """What an entity is."""
 
@@ -86,8 +97,12 @@ class Tables:
     staged: dict[UUID, Staged] = field(default_factory=dict)
     pins: dict[str, PinRow] = field(default_factory=dict)
     consumers: dict[str, ConsumerRow] = field(default_factory=dict)
+    tickets: dict[tuple[int, int], Ticket] = field(default_factory=dict)
+    """By entity and number. The number 0 is no ticket: until ``since`` it is the others' turn there."""
     secret_keys: dict[int, KeyRow] = field(default_factory=dict)
-    drawn: dict[str, int] = field(default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0})
+    drawn: dict[str, int] = field(
+        default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0, "ticket": 0}
+    )
 
     def copy(self) -> Tables:
         """Return tables that can be changed without changing these."""
@@ -103,6 +118,7 @@ class Tables:
             staged=dict(self.staged),
             pins=dict(self.pins),
             consumers=dict(self.consumers),
+            tickets=dict(self.tickets),
             secret_keys=dict(self.secret_keys),
             drawn=dict(self.drawn),
         )
@@ -132,8 +148,12 @@ class Tables:
 
     def live_child(self, parent_id: int, family: str, key: str) -> Stand | None:
         """Return the one live child of this name."""
-        wanted = (family, key, LIVE)
-        return next((s for s in self.children(parent_id) if (s.family, s.key, s.state) == wanted), None)
+        return self.child_named(parent_id, family, key, (LIVE,))
+
+    def child_named(self, parent_id: int, family: str, key: str, states: tuple[int, ...]) -> Stand | None:
+        """Return the one child of this name in one of ``states``."""
+        named = (s for s in self.children(parent_id) if (s.family, s.key) == (family, key))
+        return next((s for s in named if s.state in states), None)
 
 
 class MemorySnapshot:
@@ -153,7 +173,7 @@ class MemorySnapshot:
         return (tuple([row[column] for column in columns]) for row in rows)
 
     def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
-        states = (LIVE, DROPPED, PURGING) if gone else (LIVE,)
+        states = (LIVE, DROPPED, PURGING, DROPPING) if gone else (LIVE,)
         by = ("parent_id", "family", "key", "id")
         rows = self.rows("guard", ("state", *columns), by, parent_ids)
         return (row[1:] for row in rows if row[0] in states)
@@ -167,7 +187,9 @@ class MemorySnapshot:
             "entity": lambda: [{"id": i, **body._asdict()} for i, body in tables.bodies.items()],
             "owned": lambda: [row._asdict() for row in tables.owned.values()],
             "relation": lambda: [row._asdict() for row in tables.relations.values()],
-            "operation": lambda: [step._asdict() for step in tables.steps],
+            "operation": lambda: [{**step._asdict(), "generation": None} for step in tables.steps],
+            "cache_member": list,  # a lease cache is for PostgreSQL only
+            "cache_announcement": list,
             "lease": lambda: [{**r._asdict(), "took_over": (r.id, r.token) in overs} for r in tables.leases.values()],
             "lease_waiter": lambda: [
                 {"name": n, "ticket": t, "owner": owner, "alive_until": u} for (n, t), (owner, u) in waiters
@@ -175,6 +197,9 @@ class MemorySnapshot:
             "staged": lambda: [row._asdict() for row in tables.staged.values()],
             "pin": lambda: [row._asdict() for row in tables.pins.values()],
             "consumer": lambda: [row._asdict() for row in tables.consumers.values()],
+            "ticket": lambda: [
+                {"entity_id": i, "number": number, **one._asdict()} for (i, number), one in tables.tickets.items()
+            ],
             "secret_key": lambda: [row._asdict() for row in tables.secret_keys.values()],
             "info": lambda: [
                 {

@@ -8,6 +8,7 @@ from metastore.backends.postgres import parameters
 from metastore.backends.postgres.fragments import (
     ALL_GUARDED,
     DURABLE,
+    GENERATION,
     GUARDED,
     NO_LEASES,
     NOTED,
@@ -18,6 +19,7 @@ from metastore.backends.postgres.fragments import (
     pending_on,
 )
 from metastore.backends.postgres.parameters import Row, Statement
+from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, Committed, Conflicted, Outcome, Result, Update
 from metastore.port.noted import note_of
@@ -34,17 +36,19 @@ own AS MATERIALIZED (SELECT scope_version, in_use, parent_id, name, fold, state 
   AND (mark IS NULL OR mark = %(operation_id)s::uuid)),
 -- The compare-and-swap. The row's lock makes another writer wait; after the wait its WHERE is evaluated again, finds
 -- another version, and so no row: no update is lost. A pending intent must be resolved first, by a commit that helps;
--- what is missed here, because this snapshot is too old, is caught by the version, which helping raises.
+-- what is missed here, because this snapshot is too old, is caught by the version, which helping raises. A ticket says
+-- that a transaction is in line: this change has to be announced.
 altered AS (
   UPDATE entity SET version = version + 1, doc = %(doc)s::text,
     modified_by = %(principal)s::text, modified_at = {NOW}
   WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{lease.holds} AND (SELECT true FROM own)
-    AND NOT {pending_on("%(id)s::bigint")}
+    AND NOT {pending_on("%(id)s::bigint")} AND NOT {in_line("%(id)s::bigint")}
   RETURNING id, version, modified_at),
 -- History, change event and result; the position is drawn from the row that was altered, after the last lock.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}{lease.column})
-  SELECT %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
+  SELECT {GENERATION},
+    %(operation_id)s::uuid, 0, nextval('change_seq'), altered.id, altered.version, NULL, %(kind)s::text,
     %(action)s::text, %(principal)s::text, altered.modified_at, %(path_before)s::text, %(path_after)s::text,
     %(changes)s::text, own.scope_version, own.in_use, %(doc)s::text, %(digest)s::text,
     own.parent_id, own.name, own.fold, own.state{lease.value}
@@ -54,7 +58,8 @@ SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified
   CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found,
   CASE WHEN altered.id IS NULL THEN EXISTS (SELECT FROM guard
     WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark <> %(operation_id)s::uuid)
-    END AS marked{lease.result}
+    END AS marked,
+  CASE WHEN altered.id IS NULL THEN {in_line("%(id)s::bigint")} END AS queued{lease.result}
 FROM (SELECT 1) AS one LEFT JOIN altered ON true""")
 
 
@@ -89,6 +94,8 @@ class Altered(NamedTuple):
     """The version in the statement's snapshot, if nothing was written."""
     marked: bool | None
     """Whether another operation's mark stands on a guard or on the entity; None if the entity was altered."""
+    queued: bool | None
+    """Whether a ticket stands there; None if the entity was altered."""
     fenced: bool = True
     """Whether all leases still had their tokens."""
 
@@ -104,5 +111,7 @@ def outcome(commit: Commit, write: Update, row: Row) -> Outcome:
         return Conflicted("marked")
     if altered.held < len(commit.guards):
         return Conflicted("ancestor")
+    if altered.queued:
+        return Conflicted("ticket", write.id)
     # `found` is from the snapshot before the wait: it may be as expected although the row has another version by now
     return Conflicted("self" if altered.found != write.version else "pending", write.id, altered.found)

@@ -14,11 +14,25 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from sqlalchemy.engine import URL
 
-from metastore.backends.postgres import alter, batch, create, errors, exclusive, intents, relations, together
+from metastore.backends.postgres import (
+    alter,
+    batch,
+    carry,
+    create,
+    errors,
+    exclusive,
+    intents,
+    relations,
+    tickets,
+    together,
+)
+from metastore.backends.postgres.announcing import Announcing, Pass
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.leases import PostgresLeases
-from metastore.backends.postgres.parameters import Row, Statement, texts
+from metastore.backends.postgres.members import PostgresMembers
+from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.place import CLUSTER, HIDDEN, INFO, NOTE, Place
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
@@ -29,6 +43,7 @@ from metastore.backends.postgres.settings import ARRAYS
 from metastore.backends.postgres.wire import numbered
 from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql.decode import pending, steps_of_json
+from metastore.backends.sql.limits import Limits as PoolLimits
 from metastore.backends.sql.past import SqlPast
 from metastore.backends.sql.reads import from_named
 from metastore.backends.sql.relations import sweep
@@ -48,12 +63,14 @@ from metastore.port.commit import (
     Update,
 )
 from metastore.port.leases import LeaseRows
+from metastore.port.members import Covered, MemberRows, covered, covered_by_help
 from metastore.port.past import PastRows, Readers
 from metastore.port.records import Marked, Origin, Pending, Record, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
+from metastore.port.tickets import Line
 
 __all__ = ["PostgresBackend"]
 
@@ -82,34 +99,52 @@ class PostgresBackend(PostgresReads):
 
     _identity: Origin | None = None
 
+    def __init__(self, url: URL, timeout: float, limits: PoolLimits | None = None) -> None:
+        super().__init__(url, timeout, limits)
+        self._announcing = Announcing(self._rows, timeout)
+
     # --- commit
 
     def commit(self, commit: Commit) -> Outcome:
-        """Apply ``commit`` in one round trip."""
+        """Apply ``commit`` in one round trip; where there are members of the cache, announce it first."""
+        return self._announcing.send(
+            lambda may: self._commit(commit, may), lambda: _covered(commit), lambda: [commit.operation_id]
+        )
+
+    def _commit(self, commit: Commit, may: Pass) -> Outcome:
+        operation = (commit.operation_id,)
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
+            if commit.ticket is not None or commit.carries:
+                if isinstance(write, Update) and carry.fits(commit, write):
+                    statements = may.around([carry.statement(commit, write)], operation)
+                    return self._last(statements, lambda row: carry.outcome(commit, write, row))
+                return self._general(commit, may)
             if isinstance(write, Insert) and write.id is None:
-                return self._last(
-                    [*preludes(commit), create.statement(commit, write)], lambda row: create.outcome(commit, row)
-                )
+                statements = [*preludes(commit), create.statement(commit, write)]
+                return self._last(may.around(statements, operation), lambda row: create.outcome(commit, row))
             if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
-                return self._last(
-                    [*preludes(commit), alter.statement(commit, write)], lambda row: alter.outcome(commit, write, row)
-                )
+                statements = [*preludes(commit), alter.statement(commit, write)]
+                return self._last(may.around(statements, operation), lambda row: alter.outcome(commit, write, row))
             if isinstance(write, Update) and exclusive.fits(commit, write):
                 return self._last(
-                    [*preludes(commit), exclusive.statement(commit, write)],
+                    may.around([*preludes(commit), exclusive.statement(commit, write)], operation),
                     lambda row: exclusive.outcome(commit, write, row),
                     commit.patience,
                 )
+        return self._general(commit, may)
+
+    def _general(self, commit: Commit, may: Pass) -> Outcome:
         return self._all(
-            [*preludes(commit), *batch.statements(commit)], lambda rows: batch.outcome(commit, rows), commit.patience
+            may.around([*preludes(commit), *batch.statements(commit)], (commit.operation_id,)),
+            lambda rows: batch.outcome(commit, rows),
+            commit.patience,
         )
 
     def _last(
         self, statements: list[Statement], outcome: Callable[[Row], Outcome], patience: int | None = None
     ) -> Outcome:
-        """Send the statements, of which the last writes; return the outcome that its row, or an error, means."""
+        """Send the statements, of which one writes; return the outcome that its row, or an error, means."""
         if len(statements) > 1:
             return self._all(statements, lambda rows: outcome(rows[0]), patience)
         try:
@@ -147,20 +182,42 @@ class PostgresBackend(PostgresReads):
     def alter_together(
         self, alters: Sequence[AlterTogether], patience: int | None
     ) -> list[Altered] | Conflicted | Unknown:
-        rows = self._together(together.alter_statement(alters, patience), patience)
+        def send(may: Pass) -> list[Row] | Conflicted | Unknown:
+            return self._together(together.alter_statement(alters, patience), patience, may, operations())
+
+        def operations() -> list[UUID]:
+            return [step.operation_id for one in alters for step in one.steps]
+
+        rows = self._announcing.send(send, lambda: Covered(ids=frozenset([one.id for one in alters])), operations)
         return together.altered(alters, rows) if isinstance(rows, list) else rows
 
     def create_together(self, inserts: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
-        rows = self._together(together.create_statement(inserts, patience), patience)
-        return together.results(len(inserts), rows) if isinstance(rows, list) else rows
+        return self._singles(together.create_statement, inserts, patience)
 
     def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
-        rows = self._together(together.exclusive_statement(updates, patience), patience)
-        return together.results(len(updates), rows) if isinstance(rows, list) else rows
+        return self._singles(together.exclusive_statement, updates, patience)
 
-    def _together(self, statement: Statement, patience: int | None) -> list[Row] | Conflicted | Unknown:
+    def _singles(
+        self, statement: Callable[[Sequence[Single], int], Statement], singles: Sequence[Single], patience: int
+    ) -> Results | Conflicted | Unknown:
+        operations = [one.operation_id for one in singles]
+        rows = self._announcing.send(
+            lambda may: self._together(statement(singles, patience), patience, may, operations),
+            lambda: covered([one.write for one in singles]),
+            lambda: operations,
+        )
+        return together.results(len(singles), rows) if isinstance(rows, list) else rows
+
+    def _together(
+        self, statement: Statement, patience: int | None, may: Pass, operations: Sequence[UUID]
+    ) -> list[Row] | Conflicted | Unknown:
+        """Send one statement for many; if it was announced, with what it must say."""
+        statements = may.around([statement], operations)
+        pooled = partial(_rows_of_writes, statements=statements)
         try:
-            pooled = partial(_rows_of_writes, statements=[statement])
+            if len(statements) > 1:
+                with self.pool.connection() as connection:
+                    return pooled(connection)
             return self.pool.fetch(statement.text, statement.parameters, pooled)
         except psycopg.errors.LockNotAvailable as error:
             return self._failed(error) if patience is None else Conflicted("busy")
@@ -175,8 +232,8 @@ class PostgresBackend(PostgresReads):
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
         parameters = {"ids": [entity_id], "id": entity_id, "own": operation_id, "limit": limit}
         rows = self._rows(intents.PENDING_OF, parameters)
-        chain = [row[2:] for row in rows if row[2] is not None]
-        return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1])
+        chain = [row[3:] for row in rows if row[3] is not None]
+        return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1], rows[0][2])
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         return dict(self._rows(_SCOPES, {"ids": list(ids)}))
@@ -186,10 +243,26 @@ class PostgresBackend(PostgresReads):
         if not rows:
             return Turn(None, 0)
         (row,) = rows
-        return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0])
+        return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0], tickets.line(row[2:]))
+
+    def queue(self, ids: Sequence[int], patience: float) -> int:
+        return int(self._rows(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
+
+    def line(self, ids: Sequence[int], ticket: int | None) -> Line:
+        return tickets.line(self._fetch(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
+
+    def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
+        return bool(self._rows(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
 
     def help(self, help: Help) -> Outcome:
-        return self._all([intents.help_statement(help)], lambda rows: intents.helped(help, rows[0]))
+        operations = [one.operation_id for one in help.resolutions]
+        return self._announcing.send(
+            lambda may: self._all(
+                may.around([intents.help_statement(help)], operations), lambda rows: intents.helped(help, rows[0])
+            ),
+            lambda: covered_by_help(help),
+            lambda: operations,
+        )
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
@@ -262,6 +335,9 @@ class PostgresBackend(PostgresReads):
         """Wait for the commits in flight that have checked that their id is not forgotten, then forget."""
         self._rows(_FORGET_UNTIL, {"before": before})
 
+    def forget_tickets(self) -> None:
+        self._rows(tickets.FORGET_TICKETS, {})
+
     def forget_pins(self) -> None:
         self._rows(_FORGET_PINS, {"now": self.now()})
 
@@ -284,6 +360,11 @@ class PostgresBackend(PostgresReads):
             return self._read(lambda connection: _rows_of_writes(connection, statements))
 
         return PostgresLeases(self.pool, self._rows, send)
+
+    @property
+    def cache_members(self) -> MemberRows:
+        """The processes that cache under a lease."""
+        return PostgresMembers(self.pool, self._rows)
 
     @property
     def past(self) -> PastRows:
@@ -355,14 +436,23 @@ class PostgresBackend(PostgresReads):
         self._rows("SELECT 1", {})
 
     def close(self) -> None:
+        self._announcing.close()
         self.pool.close()
+
+
+def _covered(commit: Commit) -> Covered:
+    """Return what a commit changes, with the intents that it resolves on top."""
+    found = covered(commit.writes)
+    for help_ in commit.carries:
+        found = found.and_(covered_by_help(help_))
+    return found
 
 
 def _is_rare(commit: Commit) -> bool:
     """Whether a commit has what only the general form of the statement knows."""
     if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
         return True
-    return bool(commit.skip_existing or commit.overlook or commit.withdraw or commit.publishes or commit.advance)
+    return bool(commit.skip_existing or commit.overlook or commit.publishes or commit.advance)
 
 
 def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:

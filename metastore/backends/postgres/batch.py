@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 from metastore.backends.postgres import parameters
 from metastore.backends.postgres import relations as relation_parts
 from metastore.backends.postgres.batch_sql import ADVANCE, BUMP, RELEASE, THROUGH, Shape, batch
+from metastore.backends.postgres.carry import help_must
 from metastore.backends.postgres.checks import checks
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
+from metastore.backends.postgres.tickets import PASSED
 from metastore.names import fold, parse_path
 from metastore.port.commit import (
     Commit,
@@ -67,6 +69,7 @@ def statements(commit: Commit) -> list[Statement]:
     shared = [g for g in commit.guards if g.id not in barred]
     written = {w.id for w in updates}
     reads = [r for r in commit.reads if isinstance(r, Expect) and (r.owned or r.id not in written)]
+    carried = [help_must(commit, one) for one in commit.carries if one.resolutions]
     ordinals, checked = _split(commit.writes), checks(commit, updates)
     before: list[Statement] = []
     # a check needs the guards before it; several stages, or modes that mix, could otherwise lock out of the ids' order
@@ -88,9 +91,12 @@ def statements(commit: Commit) -> list[Statement]:
     else:
         # what is sent with a statement that finds nothing to do must not be applied either
         must = release or bool(bumped) or commit.claim > 0 or commit.advance is not None
+        must = must or bool(carried or commit.leaves)
         stages = [_Stage(ordinals[0], shared, barred, reads, must)]
     after = [Statement(RELEASE, {"held": commit.held, "operation_id": commit.operation_id})] if release else []
     after += [Statement(BUMP, {"ids": plain(bumped)})] if bumped else []
+    after += carried
+    after += [Statement(PASSED, {"ids": plain(commit.leaves), "own": commit.ticket})] if commit.leaves else []
     if len(ordinals) > 1:
         after.append(Statement(THROUGH, {"operation_id": commit.operation_id}))
     return [*before, *[_statement(commit, stage) for stage in stages], *after]
@@ -172,8 +178,7 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
         values |= {"principal": commit.principal, "digest": commit.caller and commit.caller.digest}
         values |= _events(writes)
     if updates:
-        withdrawn = [w.id for w in updates.values() if w.scope_version is not None or commit.withdraw]
-        values |= {**_updates(updates), "u_withdraw_ids": plain(withdrawn)}
+        values |= {**_updates(updates), "ticket": commit.ticket}
     values |= _inserts(inserts) if inserts else {}
     values |= _owned(owned) if owned else {}
     values |= {**relation_parts.parameters(related), **_others(writes)} if related else {}
@@ -190,7 +195,8 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
         skip_existing=commit.skip_existing,
         claimed=commit.claim > 0,
         must=stage.must,
-        overlook=commit.overlook or commit.withdraw,
+        overlook=commit.overlook or bool(commit.carries),
+        queues=commit.held is None,
         fenced=stage.first and bool(commit.leases),
         noted=noted is not None,
         publishes=stage.first and bool(commit.publishes),
@@ -300,6 +306,8 @@ class Done(NamedTuple):
     """Whether all leases still had their tokens."""
     guards: bool
     """Whether all guards held, the exclusive ones too."""
+    turn: bool
+    """Whether no other transaction is in line before it."""
     reads: bool
     """Whether all validated reads still had their versions."""
     own: bool
@@ -318,7 +326,7 @@ def outcome(commit: Commit, rows: list[Row]) -> Outcome:
     """Return what the rows of all stages mean."""
     # A statement that must succeed has columns behind these, which only raise. Of several stages each holds, or all
     # would have failed: the first row speaks for them.
-    done = [Done(*row[:10]) for row in rows]
+    done = [Done(*row[:11]) for row in rows]
     first = done[0]
     if not first.fenced:
         return Conflicted("lease")
@@ -326,6 +334,8 @@ def outcome(commit: Commit, rows: list[Row]) -> Outcome:
         return Conflicted("marked")
     if not first.guards:
         return Conflicted("ancestor")
+    if not first.turn:
+        return Conflicted("ticket")
     if not (first.reads and first.own and first.free):
         return Conflicted("read" if not first.reads else "self" if not first.own else "pending")
     results: list[Result | None] = [None] * len(commit.writes)

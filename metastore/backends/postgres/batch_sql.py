@@ -17,6 +17,7 @@ from metastore.backends.postgres.fragments import (
     ALL_GUARDED,
     DURABLE,
     FENCED,
+    GENERATION,
     NOW,
     OPERATION_COLUMNS,
     PATIENT,
@@ -26,8 +27,8 @@ from metastore.backends.postgres.fragments import (
     quiet,
 )
 from metastore.backends.postgres.relations import DONE_RELATIONS, LOCKED_RELATIONS, OWN_RELATIONS, RELATION_WRITES
+from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import FORMAT
 
 __all__ = ["ADVANCE", "BUMP", "RELEASE", "THROUGH", "Shape", "batch"]
 
@@ -53,6 +54,8 @@ class Shape:
     not applied either."""
     overlook: bool = False
     """Pending intents do not stop it."""
+    queues: bool = False
+    """Tickets stop it, those that are older than its own."""
     fenced: bool = False
     """Leases must hold."""
     noted: bool = False
@@ -161,6 +164,8 @@ _OWN_UPDATES = "(SELECT count(*) FROM locked) = cardinality(%(u_ids)s::bigint[])
 _UNMARKED = f"NOT {marked('%(u_plain)s::bigint[]')}"
 _NONE_PENDING = f"""NOT EXISTS (SELECT FROM operation
       WHERE entity_id = ANY(%(u_plain)s::bigint[]) AND {PENDING_HERE})"""
+_NOT_QUEUED = f"""NOT EXISTS (SELECT FROM unnest(%(u_plain)s::bigint[]) AS u(id)
+      WHERE {in_line("u.id", "%(ticket)s::bigint")})"""
 _OWN_WRITES = "(SELECT count(*) FROM locked_owned) = %(w_known)s::bigint"
 
 _OK = without_comments(f"""
@@ -170,9 +175,9 @@ ok AS MATERIALIZED (
   SELECT {ALL_GUARDED} AND (SELECT count(*) FROM barred) = cardinality(%(bar_ids)s::bigint[]) AS guards,
     (SELECT count(*) FROM read) + (SELECT count(*) FROM read_owned)
       = cardinality(%(read_ids)s::bigint[]) + cardinality(%(owned_ids)s::bigint[]){{staged}} AS reads,
-    {{own}} AS own, {{free}} AS free, {{fenced}} AS fenced),
+    {{own}} AS own, {{free}} AS free, {{turn}} AS turn, {{fenced}} AS fenced),
 -- The gate: one row if everything holds. All writes join it, so that all are made or none.
-go AS MATERIALIZED (SELECT FROM ok WHERE fenced AND guards AND reads AND own AND free AND {DURABLE})""")
+go AS MATERIALIZED (SELECT FROM ok WHERE fenced AND guards AND reads AND own AND free AND turn AND {DURABLE})""")
 
 # --- writes
 
@@ -200,12 +205,11 @@ stands AS (
     quiet_until = CASE WHEN g.mark IS NOT NULL THEN {quiet("g")} END
   FROM wanted w, go WHERE w.id = g.id AND g.id = ANY(%(u_ids)s::bigint[]) AND w.exclusive
   RETURNING g.*),
--- Intents that the commit sends away: their owners decide again. The attempt counts, so that a late claim fails. An
--- exclusive update sends away those of a newer format too, because the path that they meant is gone.
+-- Exclusive updates send the intents on their entities away: their owners decide again. The attempt counts, so that a
+-- late claim fails.
 withdrawn AS (
   UPDATE operation o SET action = 'moved', attempt = coalesce(o.attempt, 0) + 1
-  FROM go WHERE o.entity_id = ANY(%(u_withdraw_ids)s::bigint[]) AND o.action = 'pending'
-    AND (o.format <= {FORMAT} OR o.entity_id = ANY(%(turn_ids)s::bigint[]))),
+  FROM go WHERE o.entity_id = ANY(%(turn_ids)s::bigint[]) AND o.action = 'pending'),
 -- The new versions, on rows that ``locked`` holds at the expected ones.
 altered AS (
   UPDATE entity e SET version = e.version + 1, doc = coalesce(w.doc, e.doc),
@@ -290,7 +294,8 @@ numbered AS MATERIALIZED (SELECT nextval('change_seq') AS seq, d.* FROM done d),
 -- One row for each write: history, change event and result. The operation id is in its key, so that a repeat fails.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key, through{{column}})
-  SELECT %(operation_id)s::uuid, {{ordinal}}, d.seq, d.id, d.version, d.owner_id, ev.kind, ev.action,
+  SELECT {GENERATION},
+    %(operation_id)s::uuid, {{ordinal}}, d.seq, d.id, d.version, d.owner_id, ev.kind, ev.action,
     %(principal)s::text, d.time, ev.path_before, ev.path_after, ev.changes, d.scope_version, d.in_use, d.doc,
     CASE {{ordinal}} WHEN 0 THEN %(digest)s::text END, d.parent_id, d.name, d.fold, d.state, d.family, d.key,
     -- the past shows the rows of a commit together, from its last position on
@@ -301,8 +306,8 @@ logged AS (
     ON ev.ordinal = d.ordinal
   ORDER BY d.ordinal){{kept}}
 -- the columns that batch.Done names
-SELECT ok.fenced, ok.guards, ok.reads, ok.own, ok.free, NOT (ok.guards AND ok.free) AND {{marked}}, d.ordinal, d.id,
-  d.version, d.time{{must}}
+SELECT ok.fenced, ok.guards, ok.turn, ok.reads, ok.own, ok.free, NOT (ok.guards AND ok.free) AND {{marked}}, d.ordinal,
+  d.id, d.version, d.time{{must}}
 FROM ok LEFT JOIN done d ON true""")
 
 _KEPT = f"""kept AS (
@@ -316,14 +321,15 @@ _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 
 # The first row keeps all that the commit rests on, each other one only the leases.
 _NOTE = ", CASE {ordinal} WHEN 0 THEN %(note)s::text ELSE %(fences)s::text END"
 
-# Each raises the SQLSTATE of its cause: MARKED, PENDING, READ.
+# Each raises the SQLSTATE of its cause: MARKED, TICKET, PENDING, READ.
 _MUST = """,
   substring('', 1, CASE WHEN NOT (ok.guards AND ok.free) AND {marked} THEN -1 ELSE 1 END),
+  '' LIKE '' ESCAPE CASE WHEN ok.turn THEN '' ELSE 'ab' END,
   '' ~ CASE WHEN ok.free THEN '' ELSE '(' END,
   ln(CASE WHEN ok.guards AND ok.reads AND ok.own THEN 1 ELSE 0 END)"""
 _MUST_BE_FENCED = ", make_date(CASE WHEN ok.fenced THEN 2000 ELSE 0 END, 1, 1)"
 
-_ONLY_CHECKED = """SELECT fenced, guards, reads, own, free, NOT guards AND {marked},
+_ONLY_CHECKED = """SELECT fenced, guards, turn, reads, own, free, NOT guards AND {marked},
   NULL::int, NULL::bigint, NULL::bigint, NULL::bigint{must} FROM ok"""
 
 
@@ -366,6 +372,7 @@ def _ok(shape: Shape) -> str:
         staged=f" AND {_ALL_STAGED}" if shape.publishes else "",
         own=" AND ".join(own) or "true",
         free=" AND ".join(free) or "true",
+        turn=_NOT_QUEUED if shape.updates and shape.queues else "true",
         fenced=ALL_FENCED if shape.fenced else "true",
     )
 

@@ -19,7 +19,7 @@ __all__ = ["checks"]
 # the guard, and a child that was committed meanwhile would become an orphan. The division by zero raises NOT_EMPTY.
 # `leaving`: entities that the same commit drops or moves away do not count.
 _EMPTY = """SELECT 1 / (CASE WHEN EXISTS (SELECT FROM guard g
-  WHERE g.parent_id = ANY(%(ids)s::bigint[]) AND g.state = 0
+  WHERE g.parent_id = ANY(%(ids)s::bigint[]) AND (g.state = 0 OR g.state = 3)
     AND NOT EXISTS (SELECT FROM unnest(%(leaving)s::bigint[]) AS l(id) WHERE l.id = g.id)) THEN 0 ELSE 1 END)"""
 
 # A name that a transaction found absent: without the check it could commit beside a create of that name (write skew).
@@ -37,7 +37,7 @@ _ABSENT_OWNED = fails_if(
 # A transaction that caught NotEmpty, or saw that nothing was left, rests on that answer.
 _CHILDREN = fails_if(
     """%(there)s::boolean <> EXISTS (SELECT FROM guard
-    WHERE parent_id = %(parent_id)s::bigint AND state = 0 AND id <> ALL(%(besides)s::bigint[]))"""
+    WHERE parent_id = %(parent_id)s::bigint AND (state = 0 OR state = 3) AND id <> ALL(%(besides)s::bigint[]))"""
 )
 
 # Restore by name means the newest of what was dropped. IS DISTINCT FROM: "nothing to restore" is an answer too.

@@ -28,7 +28,7 @@ from metastore.backends.postgres.wire import Wire
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
 from metastore.clock import SYSTEM, process_id
-from metastore.deadlines import remaining, stopping, until
+from metastore.deadlines import cleans_up, remaining, stopping, until
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -286,7 +286,7 @@ class Pool:
         return rows
 
     def _lend(self) -> PoolProxiedConnection:
-        if self._closed:
+        if self._closed and not cleans_up():  # one that cleans up gets a connection of its own, which is closed then
             raise StoreClosed
         if process_id() != self._pid:
             # kept: to close its connections would end the parent's sessions

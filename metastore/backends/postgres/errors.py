@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from metastore.backends.postgres import fragments
+from metastore.backends.postgres.announcing import Unannounced
 from metastore.backends.postgres.connect import raise_read_error
 from metastore.port.commit import Cause, Conflicted, Unknown
 from metastore.retry.classify import Verdict, of_sqlstate
@@ -19,6 +20,7 @@ CHECKS: dict[str | None, Cause] = {
     fragments.LEASE: "lease",
     fragments.MARKED: "marked",
     fragments.PENDING: "pending",
+    fragments.TICKET: "ticket",
 }
 """The cause of a conflict, by the SQLSTATE that the failed check raised."""
 
@@ -36,7 +38,7 @@ _UNIQUE: dict[str | None, Cause] = {
 def outcome(error: psycopg.Error) -> Conflicted | Unknown:
     """Return what an error means that was raised while a commit was sent.
 
-    Raises the caller's error where the commit was surely not applied and a repetition would not help.
+    Raises the caller's error where the commit was surely not applied and a repetition would not help; and Unannounced.
     """
     verdict = of_sqlstate(error.sqlstate)
     if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
@@ -45,6 +47,8 @@ def outcome(error: psycopg.Error) -> Conflicted | Unknown:
         return Conflicted("serialization")
     if verdict is Verdict.UNKNOWN:
         return Unknown(type(error).__name__)
+    if error.sqlstate in (fragments.GENERATION_CHANGED, fragments.UNANNOUNCED):
+        raise Unannounced from None
     if verdict is Verdict.CHECK:
         return Conflicted(CHECKS[error.sqlstate])
     if verdict is Verdict.UNIQUE and error.diag.constraint_name in _UNIQUE:

@@ -26,6 +26,8 @@ __all__ = [
     "CLAIM",
     "DURABLE",
     "FENCED",
+    "GENERATION",
+    "GENERATION_CHANGED",
     "GUARDED",
     "LAPSED",
     "LEASE",
@@ -41,6 +43,8 @@ __all__ = [
     "READ",
     "STALE_ID",
     "THEIR_TURN",
+    "TICKET",
+    "UNANNOUNCED",
     "UNDER_LEASES",
     "LeaseParts",
     "fails_if",
@@ -117,9 +121,17 @@ UNDER_LEASES = LeaseParts(
 NOTED = LeaseParts("", "", ", fences", ", %(note)s::text", "")
 """Without leases, but with a note of the evidence on which a user's right rests."""
 
-OPERATION_COLUMNS = """operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal, time,
-    path_before, path_after, changes, scope_version, in_use, doc, digest, parent_id, name, fold, state"""
+OPERATION_COLUMNS = """generation, operation_id, ordinal, seq, entity_id, version, owner_id, kind, action, principal,
+    time, path_before, path_after, changes, scope_version, in_use, doc, digest, parent_id, name, fold, state"""
 """The columns of a row that is history, change event and result at once. The last four say where the entity stood."""
+
+# The sequence is read as it is now, not as of the snapshot. A member joins by changing it, and keeps nothing before all
+# older transactions are over. So a commit that reads the old value in the row that it logs, which is after its last
+# lock, is over before the member keeps anything. Without a generation the commit was announced: the trigger checks it.
+# get_byte with an offset that is out of range raises GENERATION_CHANGED.
+GENERATION = """%(generation)s::bigint + get_byte('\\x00'::bytea,
+    (pg_sequence_last_value('cache_generation'::regclass) <> %(generation)s::bigint)::int)"""
+"""The generation under which there are no members of the cache; fails if another one has begun."""
 
 # --- marks and intents
 
@@ -159,9 +171,11 @@ def pending_on(entity_id: str) -> str:
 # --- checks that fail
 
 NOT_EMPTY, READ, CLAIM, STALE_ID, MARKED, PENDING = "22012", "2201E", "2201F", "2201G", "22011", "2201B"
-LEASE = "22008"
+LEASE, TICKET = "22008", "22025"
+GENERATION_CHANGED, UNANNOUNCED = "2202E", "53M01"
+"""The SQLSTATEs of GENERATION (array_subscript_error), and of the trigger for a change that is not announced."""
 """The SQLSTATEs that failing checks raise: division_by_zero, invalid arguments for a logarithm, a power function and
-width_bucket, substring_error, an invalid regular expression, and a date that does not exist."""
+width_bucket, substring_error, an invalid regular expression, a date that does not exist, an escape of two letters."""
 
 
 def fails_if(condition: str) -> str:

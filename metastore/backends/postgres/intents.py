@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from metastore.backends.postgres.fragments import (
     ALL_GUARDED,
     DURABLE,
+    GENERATION,
     GUARDED,
     LAPSED,
     NOW,
@@ -24,6 +25,7 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.postgres.parameters import Row, Statement, guards, plain, texts
 from metastore.backends.postgres.preludes import caller
 from metastore.backends.postgres.read_sql import READ, each
+from metastore.backends.postgres.tickets import in_line, line_of
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import from_named
 from metastore.port.commit import (
@@ -47,8 +49,10 @@ __all__ = [
     "FORBID_AGAIN",
     "MARKED",
     "PENDING_OF",
+    "RESOLVING",
     "TURN",
     "UNMARK",
+    "help_parameters",
     "help_statement",
     "helped",
     "mark_statements",
@@ -194,12 +198,10 @@ def marked(mark: Mark, rows: list[Row]) -> Outcome:
 
 # --- help
 
-_HELP = without_comments(f"""WITH {GUARDED},
--- The compare-and-swap, as a lock on the entity's row: a second helper waits here, then finds another version. A mark
--- on the entity's own guard lets the helper step aside.
+RESOLVING = f"""WITH {GUARDED},
+-- The compare-and-swap, as a lock on the entity's row: a second helper waits here, then finds another version.
 cas AS MATERIALIZED (
-  SELECT id FROM entity WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}
-    AND EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND mark IS NULL)
+  SELECT id FROM entity WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{{free}}
   FOR NO KEY UPDATE),
 -- The intents, by operation id, after the entity. An intent that was cancelled meanwhile is not found, and then the
 -- count below is wrong: a cancelled intent is never applied.
@@ -210,12 +212,12 @@ mine AS MATERIALIZED (
 -- The gate: one row if everything holds. All writes join it. One reading of the clock for all of them.
 go AS MATERIALIZED (
   SELECT {NOW} AS at FROM cas
-  WHERE (SELECT count(*) FROM mine) = cardinality(%(r_ids)s::uuid[]) AND {DURABLE}),
+  WHERE (SELECT count(*) FROM mine) = cardinality(%(r_ids)s::uuid[]) AND {DURABLE}),{{first}}
 -- What becomes of each intent, in the order in which they apply. The positions are drawn here, after the last lock, and
 -- only for those that change something: each is one step of the entity's history.
 wanted AS MATERIALIZED (
-  SELECT w.*, go.at, CASE WHEN w.action = 'alter' THEN nextval('change_seq') END AS seq
-  FROM go, unnest(%(r_ids)s::uuid[], %(r_actions)s::text[], %(r_versions)s::bigint[], %(r_docs)s::text[],
+  SELECT w.*, go.at, CASE WHEN w.action = 'alter' THEN nextval('change_seq') END AS seq, {GENERATION} AS generation
+  FROM go{{after_first}}, unnest(%(r_ids)s::uuid[], %(r_actions)s::text[], %(r_versions)s::bigint[], %(r_docs)s::text[],
     %(r_results)s::text[], %(r_changes)s::text[]) WITH ORDINALITY
     AS w(operation_id, action, version, doc, result, changes, n) ORDER BY w.n),
 -- The entity goes from its version to the last one at once; if no intent changes anything, it is not written.
@@ -226,7 +228,7 @@ altered AS (
 -- The intents' rows become history and results. The guard is read for the scope version, which the lock on the entity
 -- keeps: an exclusive operation updates the entity too. The attempt counts where the owner will claim the row.
 resolved AS (
-  UPDATE operation o SET action = w.action, seq = w.seq, version = w.version, time = w.at,
+  UPDATE operation o SET generation = w.generation, action = w.action, seq = w.seq, version = w.version, time = w.at,
     path_before = CASE WHEN w.seq IS NULL THEN o.path_before ELSE %(path)s::text END,
     path_after = CASE WHEN w.seq IS NULL THEN NULL ELSE %(path)s::text END,
     scope_version = CASE WHEN w.seq IS NULL THEN NULL ELSE g.scope_version END,
@@ -235,23 +237,42 @@ resolved AS (
     doc = w.doc, result = w.result, changes = coalesce(w.changes, o.changes),
     attempt = coalesce(o.attempt, 0) + (w.action IN ('moved', 'expired'))::int
   FROM wanted w, {each("guard", "g", "g.id = %(id)s::bigint")}
-  WHERE o.operation_id = ANY(%(r_ids)s::uuid[]) AND o.operation_id = w.operation_id AND o.ordinal = 0)
--- one row, always: it says when, or which precondition did not hold
+  WHERE o.operation_id = ANY(%(r_ids)s::uuid[]) AND o.operation_id = w.operation_id AND o.ordinal = 0){{more}}
+"""
+"""Resolves intents, without its last SELECT. ``free``: what else must hold. A carry makes a version before them."""
+
+_HELP = without_comments(
+    RESOLVING.format(
+        # a mark on the entity's own guard, and a ticket, let the helper step aside
+        free=f""" AND EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND mark IS NULL)
+    AND NOT {in_line("%(id)s::bigint")}""",
+        first="",
+        after_first="",
+        more="",
+    )
+    + f"""-- one row, always: it says when, or which precondition did not hold
 SELECT (SELECT count(*) FROM guarded) AS held, (SELECT count(*) FROM cas) AS cas, go.at,
   CASE WHEN go.at IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found,
   CASE WHEN go.at IS NULL THEN EXISTS (SELECT FROM guard
-    WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark IS NOT NULL) END AS marked
-FROM (SELECT 1) AS one LEFT JOIN go ON true""")
+    WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark IS NOT NULL) END AS marked,
+  CASE WHEN go.at IS NULL THEN {in_line("%(id)s::bigint")} END AS queued
+FROM (SELECT 1) AS one LEFT JOIN go ON true"""
+)
 
 
 def help_statement(help_: Help) -> Statement:
     """Return the statement that resolves intents by one compare-and-swap."""
+    return Statement(_HELP, help_parameters(help_), writes=True)
+
+
+def help_parameters(help_: Help) -> dict[str, Any]:
+    """Return the parameters of a statement that resolves intents."""
     rows, version, versions = help_.resolutions, help_.version, list[int | None]()
     for one in rows:
         version += one.action == "alter"
         versions.append(version if one.action == "alter" else None)
     applied = [one for one in rows if one.action == "alter"]
-    parameters = {
+    return {
         **guards(help_.guards),
         "operation_id": None,
         "id": help_.id,
@@ -267,7 +288,6 @@ def help_statement(help_: Help) -> Statement:
         "r_results": texts([one.result for one in rows]),
         "r_changes": texts([one.changes for one in rows]),
     }
-    return Statement(_HELP, parameters, writes=True)
 
 
 class Helped(NamedTuple):
@@ -282,6 +302,8 @@ class Helped(NamedTuple):
     found: int | None
     """The version in the statement's snapshot, if nothing was written."""
     marked: bool | None
+    queued: bool | None
+    """Whether a ticket stands there."""
 
 
 def helped(help_: Help, row: Row) -> Outcome:
@@ -293,6 +315,8 @@ def helped(help_: Help, row: Row) -> Outcome:
         return Conflicted("marked")
     if one.held < len(help_.guards):
         return Conflicted("ancestor")
+    if one.queued:
+        return Conflicted("ticket", help_.id)
     return Conflicted("pending" if one.cas else "self", help_.id, one.found)
 
 
@@ -310,17 +334,19 @@ PENDING_OF = from_named(
 intents AS MATERIALIZED ({_NUMBERED})
 SELECT (SELECT {_ROW} FROM ({READ.named_steps}
   WHERE o.ordinal = 0 AND o.operation_id = ANY(ARRAY(SELECT operation_id FROM intents) || :own::uuid)) s),
-  {NOW}, seen.* FROM (SELECT 1) AS one LEFT JOIN seen ON true""",
+  {NOW}, {in_line(":id::bigint")}, seen.* FROM (SELECT 1) AS one LEFT JOIN seen ON true""",
     "%(name)s",
 )
-"""The intents and the asking operation's row as JSON, the database's time, and the entity from the root down."""
+"""The intents and the asking operation's row as JSON, the time, whether a ticket stands there, and the entity from the
+root down."""
 
 TURN = from_named(
     f"""SELECT (SELECT count(*) FROM operation p WHERE p.entity_id = :id::bigint AND p.action = '{PENDING}'
     AND (p.time, p.operation_id) < (t.time, t.operation_id)),
   CASE WHEN t.action <> '{PENDING}' THEN (SELECT {_ROW} FROM ({READ.named_steps}
-    WHERE o.ordinal = 0 AND o.operation_id = :own::uuid) s) END
-FROM operation t WHERE t.operation_id = :own::uuid AND t.ordinal = 0""",
+    WHERE o.ordinal = 0 AND o.operation_id = :own::uuid) s) END, l.*
+FROM operation t LEFT JOIN LATERAL ({line_of("ARRAY[:id::bigint]", "NULL::bigint")}) l ON true
+WHERE t.operation_id = :own::uuid AND t.ordinal = 0""",
     "%(name)s",
 )
-"""How many intents are before one, and its row as JSON if it is decided."""
+"""How many intents are before one, its row as JSON if it is decided, and who is in line for the entity."""

@@ -76,17 +76,18 @@ _RELATIONS = READ_RELATIONS.relations()
 
 @cache
 def _rights(*, below: bool) -> str:
-    return from_named(rights_sql.statement(_PLACES, below=below), "%(name)s")
+    return from_named(rights_sql.statement(_PLACES, _EACH, below=below), "%(name)s")
 
 
-_PLACES = "(SELECT unnest(:places::bigint[]))"
+_PLACES = "unnest(:places::bigint[]) AS w(id)"
+_EACH = "CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 PAST = PastSql(
     parameter="%(name)s",
     ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
     join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
     left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
-    kinds="(:kinds::text[] IS NULL OR v.kind = ANY(:kinds::text[]))",
+    kinds="(:kinds::text[] IS NULL OR n.kind = ANY(:kinds::text[]))",
     distinct="DISTINCT ON (c.key, c.entity_id, c.name)",
     read=_READ,
 )
@@ -135,10 +136,10 @@ class PostgresReads:
             return self._rows(text, parameters)
 
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
-        named = {"lake": whose.lake, "name": whose.user, "places": list(places)}
-        return rights_sql.decoded(
-            self._rows(_rights(below=below is not None), named if below is None else named | {"below": below})
-        )
+        named = {"lake": whose.lake, "name": whose.user, "places": plain(places)}
+        if below is not None:
+            named["below"] = below
+        return rights_sql.decoded(self._fetch(_rights(below=below is not None), named))
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         depth = len(lookup.names)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from metastore.backends.postgres.fragments import (
     DURABLE,
+    GENERATION,
     NOW,
     OPERATION_COLUMNS,
     PATIENT,
@@ -20,6 +21,7 @@ from metastore.backends.postgres.fragments import (
 )
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.read_sql import each
+from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE
 from metastore.port.batches import Altered, AlterTogether, Below, Single
@@ -149,14 +151,16 @@ judged AS MATERIALIZED (
     own.parent_id, own.name, own.fold, own.state, r.version = w.version AS fits,
     own.id IS NOT NULL AND w.guards NOT IN (SELECT number FROM broken) AS free,
     (SELECT count(*) FROM mine m WHERE m.entity_id = w.id) <> w.carried
-      OR NOT w.helps AND EXISTS (SELECT FROM operation o WHERE o.entity_id = w.id AND o.{PENDING_HERE}) AS pending
+      OR NOT w.helps AND EXISTS (SELECT FROM operation o WHERE o.entity_id = w.id AND o.{PENDING_HERE}) AS pending,
+    -- a transaction is in line: the members have to be announced
+    {in_line("w.id")} AS queued
   FROM wanted w JOIN rows r ON r.id = w.id
     LEFT JOIN {each("guard", "own", "own.id = w.id AND own.scope_version = w.scope AND own.mark IS NULL")} ON true),
 -- The gate of each member, and one reading of the clock.
 go AS MATERIALIZED (
   SELECT j.*, now.at FROM judged j, (SELECT {NOW} AS at) AS now
   -- the count reads, and so locks, all rows before the first is written
-  WHERE j.fits AND j.free AND NOT j.pending AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}),
+  WHERE j.fits AND j.free AND NOT j.pending AND NOT j.queued AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}),
 -- The operations, in the order in which they apply. Sorting is a barrier: no position is drawn before the last lock.
 ordered AS MATERIALIZED (
   SELECT s.*, go.last_version, go.at, go.scope_version, go.in_use, go.parent_id, go.name, go.fold, go.state
@@ -168,14 +172,15 @@ ordered AS MATERIALIZED (
   ORDER BY s.n),
 -- Each that makes a version draws its position.
 steps AS MATERIALIZED (
-  SELECT o.*, CASE WHEN o.action = 'alter' THEN nextval('change_seq') END AS seq FROM ordered o),
+  SELECT o.*, CASE WHEN o.action = 'alter' THEN nextval('change_seq') END AS seq, {GENERATION} AS generation
+  FROM ordered o),
 -- The compare-and-swap, on rows that are locked at the expected version.
 altered AS (
   UPDATE entity e SET version = s.version, doc = s.doc, modified_by = s.principal, modified_at = s.at
   FROM steps s WHERE e.id = s.id AND s.version = s.last_version AND e.id = ANY(%(ids)s::bigint[])),
 -- The rows of carried intents become history and results, as in a helping commit.
 resolved AS (
-  UPDATE operation o SET action = s.action, seq = s.seq, version = s.version, time = s.at,
+  UPDATE operation o SET generation = s.generation, action = s.action, seq = s.seq, version = s.version, time = s.at,
     path_before = CASE WHEN s.seq IS NULL THEN o.path_before ELSE s.path END,
     path_after = CASE WHEN s.seq IS NULL THEN NULL ELSE s.path END,
     scope_version = CASE WHEN s.seq IS NULL THEN NULL ELSE s.scope_version END,
@@ -187,15 +192,17 @@ resolved AS (
 -- History, change event and result of each other; the operation id is its key, so that a repeat fails.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS})
-  SELECT operation_id, 0, seq, id, version, NULL, kind, 'alter', principal, at, path, path,
+  SELECT generation, operation_id, 0, seq, id, version, NULL, kind, 'alter', principal, at, path, path,
     changes, scope_version, in_use, doc, NULL, parent_id, name, fold, state
   FROM steps WHERE NOT carried)
 -- One row for each entity that was not skipped. Who lost by the version alone gets the newest document.
 SELECT j.id, go.at, CASE WHEN j.behind THEN j.found END,
   CASE WHEN j.behind AND sum(length(j.found_doc)) FILTER (WHERE j.behind) OVER (ORDER BY j.id) <= {_MOST_RETURNED}
     THEN j.found_doc END,
-  CASE WHEN j.behind THEN j.modified_by END, CASE WHEN j.behind THEN j.modified_at END, j.free AND j.pending
-FROM (SELECT *, free AND NOT fits AND NOT pending AS behind FROM judged) j LEFT JOIN go ON go.id = j.id""")
+  CASE WHEN j.behind THEN j.modified_by END, CASE WHEN j.behind THEN j.modified_at END, j.free AND j.pending,
+  j.free AND j.queued
+FROM (SELECT *, free AND NOT fits AND NOT pending AND NOT queued AS behind FROM judged) j
+  LEFT JOIN go ON go.id = j.id""")
 _ALTER: Final = {skip: ALTER_TOGETHER.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
 
 
@@ -279,7 +286,8 @@ done AS MATERIALIZED (SELECT f.* FROM made JOIN fresh f USING (id) ORDER BY f.n)
 -- History, change event and result of each.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
-  SELECT operation_id, 0, nextval('change_seq'), id, 1, NULL, kind, 'create', principal, at, NULL, path, changes,
+  SELECT {GENERATION},
+    operation_id, 0, nextval('change_seq'), id, 1, NULL, kind, 'create', principal, at, NULL, path, changes,
     1, true, doc, NULL, parent_id, name, fold, 0, family, key
   FROM done ORDER BY n)
 SELECT n, id, 1, at FROM done""")
@@ -363,7 +371,8 @@ done AS MATERIALIZED (
 -- History, change event and result of each.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key)
-  SELECT operation_id, 0, nextval('change_seq'), id, version + 1, NULL, kind, action, principal, at, path_before,
+  SELECT {GENERATION},
+    operation_id, 0, nextval('change_seq'), id, version + 1, NULL, kind, action, principal, at, path_before,
     path_after, changes, scope + 1, in_use, doc, NULL, parent_id, name, fold, state,
     CASE WHEN state = 0 THEN family END, CASE WHEN state = 0 THEN key END
   FROM done ORDER BY n)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from metastore.names import fold
 from metastore.port.backend import Matches, Search
-from metastore.port.commit import LIVE, PENDING, PURGING
+from metastore.port.commit import DROPPING, LIVE, PENDING, PURGING
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Pending, Record, Resolved, RowPage, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
@@ -73,7 +73,7 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
             raise too_deep(chain[-1][3], wanted)
         record = Record(tuple([_node(row, 2) for row in chain]), *chain[-1][8:])
         states = [row[1] for row in chain]
-        found[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
+        found[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
     return [found.get(i) for i in ids]
 
 
@@ -135,9 +135,9 @@ def steps_of_json(text: str) -> list[Step]:
 
 
 def pending(
-    steps: Sequence[Step], chain: Iterable[Row], entity_id: int, operation_id: UUID | None, now: int
+    steps: Sequence[Step], chain: Iterable[Row], entity_id: int, operation_id: UUID | None, now: int, queued: bool
 ) -> Pending:
     """Return an entity, whose rows lead from the root down to it, with its intents among ``steps``."""
     own = next((s for s in steps if s.operation_id == operation_id), None)
     intents = [s for s in steps if s.action == PENDING and s.entity_id == entity_id]
-    return Pending(entities_by_id(chain, [entity_id])[0], own, intents, now)
+    return Pending(entities_by_id(chain, [entity_id])[0], own, intents, now, queued)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE, from_named
+from metastore.port.unreadable import DEEPEST
 
 __all__ = ["FindSql", "glob_of", "like_of"]
 
@@ -63,11 +64,12 @@ up AS (
   WHERE (:kind = '' OR g.kind = :kind) AND {self._fits()} AND (:parent < 0 OR g.parent_id = :parent)
   UNION ALL
   SELECT up.wanted, up.height + 1, {_COLUMNS} FROM up CROSS JOIN {self.by_id.format("up.parent_id")}
-  WHERE up.parent_id <> 0),
+  WHERE up.parent_id <> 0 AND up.height < {DEEPEST}),
 -- Those whose guards are live up to the root (a drop changes one row, and none below it), and below the scope, if any.
+-- What somebody put below itself by hand never reaches the root.
 good AS (
   SELECT wanted FROM up GROUP BY wanted
-  HAVING max(state) = 0 AND min(state) = 0
+  HAVING max(state) = 0 AND min(state) = 0 AND min(parent_id) = 0
     AND (:scope = 0 OR max(CASE WHEN id = :scope AND height > 0 THEN 1 ELSE 0 END) = 1))
 -- Each scanned row comes back: the next page starts after the last one, also if it did not fit.
 SELECT s.id, s.kind, s.a, s.b, {NODE.format("up")}, {ENTITY}

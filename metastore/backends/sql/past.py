@@ -23,7 +23,7 @@ from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.decode import lookup_parameters, resolved, step
 from metastore.backends.sql.deep_paths import DEEP
 from metastore.backends.sql.reads import ReadSql, from_named
-from metastore.port.commit import LIVE, PURGING, ROOT_ID
+from metastore.port.commit import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.past import NotKept, PastRow
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
@@ -62,7 +62,7 @@ class PastSql:
     distinct: str
     """The word that selects distinct rows in their order, without reading all of them first."""
     kinds: str
-    """A condition on ``v.kind``: it is among the parameter ``:kinds``, or that is NULL."""
+    """A condition on ``n.kind``: it is among the parameter ``:kinds``, or that is NULL."""
     read: ReadSql
 
     def _newest(self, alias: str, entity_id: str, condition: str = "", *, left: bool = False) -> str:
@@ -170,20 +170,24 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
     def rows(self) -> str:
         """The newest version then of each entity and owned row in a range of ids, one pass over an index."""
         gone = "e.id IS NULL AND w.id IS NULL AND r.id IS NULL"
+        first = f"f.entity_id = n.entity_id AND f.version = 1 AND {gone}"
+        newest = f"n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL AND {self.kinds}"
+        # each join names the range: a merge of two indexes would else begin at the first id
+        ranged = "{0}.{1} >= :low AND {0}.{1} < :high"
         return from_named(
             without_comments(f"""
 WITH newest AS (
   SELECT v.entity_id, max(v.version) AS version FROM operation v
-  WHERE v.entity_id >= :low AND v.entity_id < :high AND v.version > 0 AND {_VISIBLE.format("v")}
-    AND {self.kinds} GROUP BY v.entity_id)
+  WHERE v.entity_id >= :low AND v.entity_id < :high AND v.version > 0 AND {_VISIBLE.format("v")} GROUP BY v.entity_id)
 SELECT kept.ok, n.entity_id, n.owner_id, n.parent_id, n.kind, n.name, n.state, n.version, n.doc,
   CASE WHEN {gone} THEN f.principal ELSE coalesce(e.created_by, w.created_by, r.created_by) END,
   coalesce(e.created_at, w.created_at, r.created_at, f.time, n.time), n.principal, n.time, n.other_id
 FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN newest s ON true
-LEFT JOIN operation n ON n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL
-LEFT JOIN entity e ON e.id = n.entity_id LEFT JOIN owned w ON w.id = n.entity_id
-LEFT JOIN relation r ON r.id = n.entity_id
-LEFT JOIN operation f ON f.entity_id = n.entity_id AND f.version = 1 AND {gone}
+{self.left_join.format(table="operation", alias="n", condition=newest)}
+LEFT JOIN entity e ON e.id = n.entity_id AND {ranged.format("e", "id")}
+LEFT JOIN owned w ON w.id = n.entity_id AND {ranged.format("w", "id")}
+LEFT JOIN relation r ON r.id = n.entity_id AND {ranged.format("r", "id")}
+{self.left_join.format(table="operation", alias="f", condition=first)}
 ORDER BY n.entity_id"""),
             self.parameter,
         )
@@ -342,7 +346,7 @@ def _known(wanted: int, rows: list[Row]) -> Known | None:
         return None
     record = Record(tuple([_node(row, 3) for row in rows]), *rows[-1][9:])
     states = [row[1] for row in rows]
-    return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states)
+    return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
 
 
 def as_json(values: Sequence[int] | Sequence[str]) -> str:

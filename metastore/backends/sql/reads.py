@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import DROPPED, LIVE
+from metastore.port.commit import DROPPED, DROPPING, LIVE
 from metastore.port.unreadable import DEEPEST
 
 __all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql", "from_named"]
@@ -100,9 +100,9 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
 
     @cached_property
     def has_children(self) -> str:
-        """Whether an entity has live children besides some."""
+        """Whether an entity has children besides some, that are live or being dropped in steps."""
         sql = f"""SELECT EXISTS (SELECT 1 FROM guard
-  WHERE parent_id = :entity_id AND state = 0 AND id NOT IN ({self.ids}))"""
+  WHERE parent_id = :entity_id AND (state = 0 OR state = 3) AND id NOT IN ({self.ids}))"""
         return from_named(sql, self.parameter)
 
     @cached_property
@@ -126,7 +126,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     @cached_property
     def children(self) -> dict[int, str]:
         """A page of children with their documents, by state."""
-        return {state: self._page(self._children(state, ""), "page.k, page.id") for state in (LIVE, DROPPED)}
+        return {state: self._page(self._children(state, ""), "page.k, page.id") for state in (LIVE, DROPPED, DROPPING)}
 
     def children_chosen(self, state: int, *, only: bool) -> str:
         """A page of those children that have the ids in ``:chosen``, or of all others."""

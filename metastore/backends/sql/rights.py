@@ -18,17 +18,27 @@ _MEMBER, _ROLE, _OWNER, _GRANT = range(4)
 
 
 @cache
-def statement(places: str, *, below: bool) -> str:
-    """Return the statement; ``places`` is a list that follows IN. ``below``: for the children of an entity too."""
+def statement(places: str, join: str, *, below: bool) -> str:
+    """Return the statement. ``below``: for the children of an entity too.
+
+    ``places`` is a table ``w`` with an ``id``. ``join`` looks up in ``{table}`` by a ``{condition}`` for each row to
+    its left, as ``{alias}``: so the cost follows the places, not all that the roles grant elsewhere.
+    """
+
+    def each(table: str, alias: str, condition: str) -> str:
+        return join.format(table=table, alias=alias, condition=condition)
+
     children = f"""
 -- what the user owns among the children
 UNION ALL
 SELECT {_OWNER}, r.from_id, r.to_id, 0, '', '' FROM member m
-  JOIN relation r ON r.to_id = m.id AND r.kind = 'owner' JOIN guard c ON c.id = r.from_id AND c.parent_id = :below
+  {each("relation", "r", "r.to_id = m.id AND r.kind = 'owner'")}
+  {each("guard", "c", "c.id = r.from_id AND c.parent_id = :below")}
 -- what the user's roles grant on children
 UNION ALL
 SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM (SELECT DISTINCT id FROM role) o
-  JOIN relation r ON r.from_id = o.id AND r.kind = 'grant' JOIN guard c ON c.id = r.to_id AND c.parent_id = :below"""
+  {each("relation", "r", "r.from_id = o.id AND r.kind = 'grant'")}
+  {each("guard", "c", "c.id = r.to_id AND c.parent_id = :below")}"""
     return without_comments(f"""WITH me AS (
   SELECT id, kind, name, scope_version, in_use FROM guard
   WHERE parent_id = :lake AND family = 'user' AND key = :name AND state = 0),
@@ -37,25 +47,27 @@ member AS (
   SELECT * FROM me
   UNION ALL
   SELECT g.id, g.kind, g.name, g.scope_version, g.in_use FROM me
-    JOIN relation r ON r.from_id = me.id AND r.kind = 'membership'
-    JOIN guard g ON g.id = r.to_id AND g.kind = 'group' AND g.state = 0),
+    {each("relation", "r", "r.from_id = me.id AND r.kind = 'membership'")}
+    {each("guard", "g", "g.id = r.to_id AND g.kind = 'group' AND g.state = 0")}),
 -- the roles that each of them has
 role AS (
   SELECT m.id AS member, g.id, g.name, g.scope_version FROM member m
-    JOIN relation r ON r.from_id = m.id AND r.kind = 'membership'
-    JOIN guard g ON g.id = r.to_id AND g.kind = 'role' AND g.state = 0)
+    {each("relation", "r", "r.from_id = m.id AND r.kind = 'membership'")}
+    {each("guard", "g", "g.id = r.to_id AND g.kind = 'role' AND g.state = 0")})
 SELECT {_MEMBER} AS what, id AS one, scope_version AS other, CASE WHEN in_use THEN 1 ELSE 0 END AS number, kind AS word,
   name AS name FROM member
 UNION ALL
 SELECT {_ROLE}, member, id, scope_version, '', name FROM role
 -- what the user owns among the places
 UNION ALL
-SELECT {_OWNER}, r.from_id, r.to_id, 0, '', '' FROM relation r
-  WHERE r.kind = 'owner' AND r.from_id IN {places} AND r.to_id IN (SELECT id FROM member)
+SELECT {_OWNER}, r.from_id, r.to_id, 0, '', '' FROM {places}
+  {each("relation", "r", "r.from_id = w.id AND r.kind = 'owner'")}
+  WHERE r.to_id IN (SELECT id FROM member)
 -- what the user's roles grant on the places
 UNION ALL
-SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM relation r
-  WHERE r.kind = 'grant' AND r.to_id IN {places} AND r.from_id IN (SELECT id FROM role){children if below else ""}""")
+SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM {places}
+  {each("relation", "r", "r.to_id = w.id AND r.kind = 'grant'")}
+  WHERE r.from_id IN (SELECT id FROM role){children if below else ""}""")
 
 
 def decoded(rows: Iterable[Sequence[Any]]) -> RightRows:

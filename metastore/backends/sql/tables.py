@@ -11,7 +11,10 @@
                expired, cancelled).
 ``lease``      one row per lease, never deleted: its token, its holder and until when. ``lease_waiter``: the
                clients that wait for it; ``staged``: what was produced under it and is not visible yet.
+``ticket``     who stands in line for an entity: one row per transaction that waits, and entity.
 ``pin``        positions whose past gc keeps, by name. ``consumer``: how far named readers of the feed are.
+``cache_member``        the processes that hold a lease on what they cache; ``cache_announcement``: changes that are
+               about to be made, which all members must know of first. Both are used on PostgreSQL only.
 ``secret_key`` the data keys that encrypt properties, each wrapped by a key of the environment.
 ``info``       one row about the database itself.
 
@@ -22,6 +25,7 @@ lock rows at the end of a statement, after the position in the feed was drawn; `
 from __future__ import annotations
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     Column,
@@ -38,6 +42,8 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "cache_announcement",
+    "cache_member",
     "consumer",
     "entity",
     "guard",
@@ -51,12 +57,14 @@ __all__ = [
     "relation",
     "secret_key",
     "staged",
+    "ticket",
 ]
 
 metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default
 _Name = Text().with_variant(Text(collation="C"), "postgresql")
 _Id = BigInteger().with_variant(Integer(), "sqlite")
+_Ids = ARRAY(BigInteger()).with_variant(Text(), "sqlite")
 
 guard = Table(
     "guard",
@@ -84,8 +92,9 @@ guard = Table(
         "family",
         "key",
         unique=True,
-        postgresql_where=text("state = 0"),
-        sqlite_where=text("state = 0"),
+        # what is being dropped in steps (3) keeps its name; OR, not IN: SQLite then uses the index for "state = 0"
+        postgresql_where=text("state = 0 OR state = 3"),
+        sqlite_where=text("state = 0 OR state = 3"),
     ),
     Index(
         "guard_gone",
@@ -95,8 +104,14 @@ guard = Table(
         postgresql_where=text("state <> 0"),
         sqlite_where=text("state <> 0"),
     ),
-    # where names are looked for, whatever is above them
-    Index("guard_name", "name", "id", postgresql_where=text("state = 0"), sqlite_where=text("state = 0")),
+    # where names are looked for, whatever is above them. Without the root: so PostgreSQL can not prefer it for a path
+    Index(
+        "guard_name",
+        "name",
+        "id",
+        postgresql_where=text("state = 0 AND id <> 0"),
+        sqlite_where=text("state = 0 AND id <> 0"),
+    ),
     Index(
         "guard_marked",
         "id",
@@ -189,6 +204,8 @@ operation = Table(
     Column("family", _Name),  # this and the key: only where the step took the name, or gc removed the step that did
     Column("key", _Name),
     Column("through", _Id),  # of a commit with several rows: its last position; before that the past shows none of them
+    # under which generation there were no members of the cache; none: the commit was announced, or is older
+    Column("generation", _Id),
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
     UniqueConstraint("seq", name="operation_seq"),
     # the included columns answer "which version was the newest then" without a look at the rows
@@ -268,6 +285,44 @@ staged = Table(
     Column("state", SmallInteger, nullable=False),  # staged, published (until the token is gone), or being cleaned up
     PrimaryKeyConstraint("id", name="staged_pkey"),
     Index("staged_under", "lease_id", "token"),
+)
+
+ticket = Table(
+    "ticket",
+    metadata,
+    Column("entity_id", _Id, nullable=False),
+    Column("number", _Id, nullable=False),  # in the order of arrival, the same on all of one's entities; 0: no ticket
+    Column("time", _Id, nullable=False),
+    Column("patience", _Id, nullable=False),  # how long it may stand still at the head (µs)
+    Column("since", _Id, nullable=False),  # when it counts; of the number 0: until then it is the others' turn
+    PrimaryKeyConstraint("entity_id", "number", name="ticket_pkey"),
+)
+
+cache_member = Table(
+    "cache_member",
+    metadata,
+    Column("id", _Id, nullable=False, autoincrement=False),
+    Column("incarnation", Text, nullable=False),
+    Column("renewals", _Id, nullable=False),
+    Column("seen", Text, nullable=False),  # a snapshot: it has evicted what was announced in it
+    Column("ttl", _Id, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", _Id, nullable=False),
+    Column("joined_at", _Id, nullable=False),
+    Column("renewed_at", _Id, nullable=False),
+    PrimaryKeyConstraint("id", name="cache_member_pkey"),
+)
+
+cache_announcement = Table(
+    "cache_announcement",
+    metadata,
+    Column("id", _Id, nullable=False, autoincrement=False),
+    Column("xid", _Id, nullable=False),  # the transaction that announced it
+    Column("ids", _Ids, nullable=False),  # entities whose content changes
+    Column("scopes", _Ids, nullable=False),  # entities of which everything below changes too; 0: everything
+    Column("parents", _Ids, nullable=False),  # entities whose children become others
+    Column("at", _Id, nullable=False),
+    PrimaryKeyConstraint("id", name="cache_announcement_pkey"),
 )
 
 info = Table(

@@ -23,9 +23,10 @@ from metastore.backends.sql.decode import (
 from metastore.backends.sql.past import SqlPast, as_json
 from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import sqlite_stats
-from metastore.backends.sqlite import intents, relations
+from metastore.backends.sqlite import intents, relations, tickets
 from metastore.backends.sqlite.commit import UNMARK, apply
 from metastore.backends.sqlite.connect import DRIVER, raise_read_error
+from metastore.backends.sqlite.group import GroupCommit
 from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.readers import SqliteReaders
 from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
@@ -48,6 +49,7 @@ from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
+from metastore.port.tickets import TICKETS_STAY, Line
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
@@ -68,18 +70,25 @@ class SqliteBackend(SqliteReads):
     ) -> None:
         super().__init__(database, timeout, clock, limits)
         self._origin: Origin | None = None
+        self._group = GroupCommit(self.pool, clock)
 
     # --- commit
 
     def commit(self, commit: Commit) -> Outcome:
         """Apply ``commit`` in one transaction."""
-        return self._attempt(lambda connection, now: apply(connection, commit, now))
+
+        def applied(connection: Any, now: int) -> tuple[Result | None, ...]:
+            results = apply(connection, commit, now)
+            if commit.carries or commit.leaves:
+                intents.carry(connection, commit, now)
+            return results
+
+        return self._attempt(applied)
 
     def _attempt(self, change: Callable[[Any, int], tuple[Result | None, ...]]) -> Outcome:
         """Let ``change`` work in a transaction; return the outcome that its results, or an error, mean."""
         try:
-            with self._writer() as connection:
-                results = change(connection, self._clock.micros())
+            results = self._group.run(change)
         except PreconditionFailed as failed:
             return failed.conflict
         except DRIVER.Error as error:
@@ -97,10 +106,11 @@ class SqliteBackend(SqliteReads):
                 connection.execute("BEGIN")  # entity and intents at one instant
                 rows = intents.pending_rows(connection, READ, entity_id, operation_id, limit, self._clock.micros())
                 chain = all_rows(connection, READ.by_id, {"ids": json.dumps([entity_id])})
+                queued = tickets.stands(connection, entity_id, self._clock.micros())
                 connection.execute("COMMIT")
         except DRIVER.Error as error:
             raise_read_error(error)
-        return pending([step(row) for row in rows], chain, entity_id, operation_id, self._clock.micros())
+        return pending([step(row) for row in rows], chain, entity_id, operation_id, self._clock.micros(), queued)
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         return dict(self._rows(_SCOPES, {"ids": json.dumps(list(ids))}))
@@ -108,9 +118,18 @@ class SqliteBackend(SqliteReads):
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         rows = self._rows(intents.AHEAD, {"id": entity_id, "own": str(operation_id)})
         if rows:
-            return Turn(None, rows[0][0])
+            return Turn(None, rows[0][0], self.line([entity_id], None))
         steps = self.steps(operation_id)
         return Turn(steps[0] if steps else None, 0)
+
+    def queue(self, ids: Sequence[int], patience: float) -> int:
+        return self._written(lambda connection, now: tickets.queue(connection, ids, patience, now))
+
+    def line(self, ids: Sequence[int], ticket: int | None) -> Line:
+        return tickets.line(self._rows, ids, ticket, self._clock.micros())
+
+    def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
+        return self._written(lambda connection, now: tickets.leave(connection, ids, ticket, gap, now))
 
     def help(self, help: Help) -> Outcome:
         return self._attempt(lambda connection, now: intents.help_intents(connection, help, now))
@@ -150,8 +169,7 @@ class SqliteBackend(SqliteReads):
     def _written(self, change: Callable[[Any, int], T]) -> T:
         """Let ``change`` work in a transaction; an error of the database is the caller's."""
         try:
-            with self._writer() as connection:
-                return change(connection, self._clock.micros())
+            return self._group.run(change)
         except DRIVER.Error as error:
             raise_read_error(error)
 
@@ -211,6 +229,10 @@ class SqliteBackend(SqliteReads):
         sql = f"""UPDATE info SET forgotten = max(:before, iif(forgotten > :now + {MOST_AHEAD}, :now, forgotten))
           WHERE forgotten < :before OR forgotten > :now + {MOST_AHEAD}"""
         self._written(lambda connection, now: connection.execute(sql, {"before": before, "now": now}).rowcount)
+
+    def forget_tickets(self) -> None:
+        sql = "DELETE FROM ticket WHERE time < ?"
+        self._written(lambda connection, now: connection.execute(sql, (now - TICKETS_STAY,)).rowcount)
 
     def forget_pins(self) -> None:
         self._written(lambda connection, now: connection.execute(collect_sql.FORGET_PINS, {"now": now}))

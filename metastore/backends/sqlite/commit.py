@@ -15,6 +15,7 @@ from uuid import UUID
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sqlite import relations
 from metastore.backends.sqlite.text import is_no_text
+from metastore.backends.sqlite.tickets import check_line
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
@@ -60,6 +61,9 @@ __all__ = [
 
 T = TypeVar("T")
 
+_TAKEN = "(state = 0 OR state = 3)"
+"""What has its name and fills its parent: what is live, or being dropped in steps. As the index has it."""
+
 _LOOKS = 100
 """After how many rows the clock is read."""
 
@@ -69,8 +73,7 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
     take_row(connection, commit.caller, commit.operation_id, commit.claim, now)
     _check_leases(connection, commit)
     check_guards(connection, commit.guards, commit.operation_id)
-    if commit.held is not None and _mark(connection, commit.held) != str(commit.operation_id):
-        raise PreconditionFailed("marked", commit.held)
+    _check_scope(connection, commit, now)
     for read in in_time(commit.reads):
         _check_read(connection, read)
     if commit.advance is not None:
@@ -157,6 +160,17 @@ def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | 
             raise PreconditionFailed("marked", guard.id)
 
 
+def _check_scope(connection: Any, commit: Commit, now: int) -> None:
+    """Refuse a commit whose mark is gone; without a mark, one whose turn it is not."""
+    if commit.held is not None:
+        if _mark(connection, commit.held) != str(commit.operation_id):
+            raise PreconditionFailed("marked", commit.held)
+        return
+    for write in commit.writes:
+        if isinstance(write, Update) and write.scope_version is None:
+            check_line(connection, write.id, commit.ticket, now)
+
+
 def _check_leases(connection: Any, commit: Commit) -> None:
     """Refuse a token that the lease has no longer; note what was staged as published."""
     for lease in commit.leases:
@@ -203,7 +217,7 @@ def _check_other_read(connection: Any, read: Expect | Absent | Listing | Childre
         if connection.execute(sql, (read.parent_id, read.family, read.key)).fetchone():
             raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Children):
-        live = connection.execute("SELECT id FROM guard WHERE parent_id = ? AND state = 0", (read.parent_id,))
+        live = connection.execute(f"SELECT id FROM guard WHERE parent_id = ? AND {_TAKEN}", (read.parent_id,))
         if any(row_id not in read.besides for (row_id,) in live) != read.there:
             raise PreconditionFailed("read", read.parent_id)
     elif isinstance(read, Newest):
@@ -229,14 +243,15 @@ def _check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
         raise PreconditionFailed("marked", write.id)
     if write.scope_version is None:
         pending = "SELECT 1 FROM operation WHERE entity_id = ? AND action = 'pending' AND format <= ? LIMIT 1"
-        if not (commit.overlook or commit.withdraw) and run(pending, (write.id, FORMAT)).fetchone():
+        carried = any(one.id == write.id for one in commit.carries)
+        if not (commit.overlook or carried) and run(pending, (write.id, FORMAT)).fetchone():
             raise PreconditionFailed("pending", write.id)
     elif scope != write.scope_version:
         raise PreconditionFailed("ancestor", write.id, scope)
     elif commit.held != write.id and others_turn:
         raise PreconditionFailed("marked", write.id)
     if write.empty:
-        sql = "SELECT id FROM guard WHERE parent_id = ? AND state = 0 LIMIT 1"
+        sql = f"SELECT id FROM guard WHERE parent_id = ? AND {_TAKEN} LIMIT 1"
         if run(sql, (write.id,)).fetchone():
             raise PreconditionFailed("not_empty", write.id)
 
@@ -263,7 +278,7 @@ class _Writer:
 
     def _insert(self, write: Insert) -> Result | None:
         # asked, not left to the unique index: an error would not say which name is taken
-        sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
+        sql = f"SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND {_TAKEN}"
         if self._run(sql, (write.parent_id, write.family, write.key)).fetchone():
             if self._commit.skip_existing:
                 return None
@@ -283,11 +298,10 @@ class _Writer:
         if write.scope_version is not None:
             self._stand(write)
             self._run(UNMARK, {"id": write.id, "operation_id": str(self._commit.operation_id), "now": self._now})
-        if write.scope_version is not None or self._commit.withdraw:
             # intents on the entity are sent away; the attempt counts, so that a late claim of such a row fails
             sql = """UPDATE operation SET action = 'moved', attempt = coalesce(attempt, 0) + 1
-            WHERE entity_id = ? AND action = 'pending' AND (format <= ? OR ?)"""
-            self._run(sql, (write.id, FORMAT, write.scope_version is not None))
+            WHERE entity_id = ? AND action = 'pending'"""
+            self._run(sql, (write.id,))
         ((doc,),) = self._returned(
             write,
             write.id,
@@ -314,13 +328,13 @@ class _Writer:
     def _stand(self, write: Update) -> None:
         place = write.place
         if place is not None:
-            sql = "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0 AND id <> ?"
+            sql = f"SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND {_TAKEN} AND id <> ?"
             ((family,),) = self._run("SELECT family FROM guard WHERE id = ?", (write.id,)).fetchall()
             if self._run(sql, (place.parent_id, family, place.key, write.id)).fetchone():
                 raise PreconditionFailed("name", place.parent_id)
         elif write.state == LIVE:
             sql = """SELECT 1 FROM guard g JOIN guard o USING (parent_id, family, key)
-            WHERE g.id = ? AND o.id <> g.id AND o.state = 0"""
+            WHERE g.id = ? AND o.id <> g.id AND (o.state = 0 OR o.state = 3)"""
             if self._run(sql, (write.id,)).fetchone():
                 raise PreconditionFailed("name", write.id)
         self._run(

@@ -22,7 +22,7 @@ from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.pool import WaitingPool
 from metastore.backends.sqlite.text import is_no_text
 from metastore.clock import SYSTEM
-from metastore.deadlines import remaining, stopping
+from metastore.deadlines import cleans_up, remaining, stopping
 from metastore.errors import (
     BackendRefused,
     BackendUnavailable,
@@ -143,7 +143,7 @@ class Pool:
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """Lend a connection; what it left unfinished is rolled back."""
-        if self._closed:
+        if self._closed and (self._in_memory or not cleans_up()):  # in memory, the data went with the connection
             raise StoreClosed
         if os.getpid() != self._pid:
             self._of_parent.append(self._pool)  # kept: a child must not close what it did not open
@@ -167,6 +167,8 @@ class Pool:
         finally:
             if connection.in_transaction:
                 connection.rollback()
+            if self._closed:
+                lent.invalidate()
             lent.close()
 
     def begin(self, connection: Any) -> None:

@@ -12,9 +12,10 @@ from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sqlite.commit import CLEARED, STAND, THEIR_TURN, check_guards, take_row
 from metastore.backends.sqlite.text import all_rows
+from metastore.backends.sqlite.tickets import check_line
 from metastore.errors import outcome_forgotten
 from metastore.port.backend import MOST_AHEAD
-from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution, Result
+from metastore.port.commit import CLAIMABLE, FORMAT, PENDING, Commit, Entry, Help, Mark, Resolution, Result
 from metastore.port.noted import note
 from metastore.port.records import Marked
 
@@ -23,6 +24,7 @@ __all__ = [
     "CANCEL",
     "CLEAR",
     "MARKED",
+    "carry",
     "forbid",
     "help_intents",
     "marked",
@@ -90,13 +92,29 @@ def pending_rows(
 def help_intents(connection: Any, help_: Help, now: int) -> tuple[Result, ...]:
     """Resolve intents of one entity, in order."""
     check_guards(connection, help_.guards, None)
+    stand = connection.execute("SELECT mark FROM guard WHERE id = ?", (help_.id,)).fetchone()
+    if stand is not None and stand[0] is not None:
+        raise PreconditionFailed("marked", help_.id)
+    check_line(connection, help_.id, None, now)
+    return _resolve_all(connection, help_, now)
+
+
+def carry(connection: Any, commit: Commit, now: int) -> None:
+    """Resolve intents on top of what a commit wrote, and remove its ticket."""
+    for help_ in commit.carries:
+        check_guards(connection, help_.guards, commit.operation_id)
+        if help_.resolutions:
+            _resolve_all(connection, help_, now)
+    for entity_id in commit.leaves:
+        connection.execute("DELETE FROM ticket WHERE entity_id = ? AND number = ?", (entity_id, commit.ticket))
+
+
+def _resolve_all(connection: Any, help_: Help, now: int) -> tuple[Result, ...]:
     row = connection.execute("SELECT version FROM entity WHERE id = ?", (help_.id,)).fetchone()
     if row is None or row[0] != help_.version:
         raise PreconditionFailed("self", help_.id, row and row[0])
-    sql = "SELECT mark, scope_version, in_use, parent_id, name, fold, state FROM guard WHERE id = ?"
-    mark, *stands = connection.execute(sql, (help_.id,)).fetchone()
-    if mark is not None:
-        raise PreconditionFailed("marked", help_.id)
+    sql = "SELECT scope_version, in_use, parent_id, name, fold, state FROM guard WHERE id = ?"
+    stands = connection.execute(sql, (help_.id,)).fetchone()
     version = help_.version
     for one in help_.resolutions:
         version += one.action == "alter"

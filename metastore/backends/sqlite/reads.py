@@ -70,7 +70,8 @@ _FIND = FindSql(
 )
 _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
 _RELATIONS = READ_RELATIONS.relations()
-_PLACES = "(SELECT value FROM json_each(:places))"
+_PLACES = "(SELECT value AS id FROM json_each(:places)) AS w"
+_EACH = "JOIN {table} {alias} ON {condition}"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
 PAST = PastSql(
     parameter=":name",
@@ -78,7 +79,7 @@ PAST = PastSql(
     join="JOIN {table} {alias} ON {condition}",
     left_join="LEFT JOIN {table} {alias} ON {condition}",
     distinct="DISTINCT",
-    kinds="(:kinds IS NULL OR v.kind IN (SELECT value FROM json_each(:kinds)))",
+    kinds="(:kinds IS NULL OR n.kind IN (SELECT value FROM json_each(:kinds)))",
     read=READ,
 )
 
@@ -98,7 +99,7 @@ class SqliteReads:
             raise_read_error(error)
 
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
-        statement = rights_sql.statement(_PLACES, below=below is not None)
+        statement = rights_sql.statement(_PLACES, _EACH, below=below is not None)
         named = {"lake": whose.lake, "name": whose.user, "places": json.dumps(list(places)), "below": below}
         return rights_sql.decoded(self._rows(statement, named))
 

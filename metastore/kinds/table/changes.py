@@ -19,6 +19,7 @@ from metastore.columns.types import MAX_DEPTH, depth, parse
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.change import Doc, EntityChange, not_found
 from metastore.kinds.table.document import clean_format, clean_location, layout_references, rename_references
+from metastore.kinds.table.dropping import MARKER, check_free
 from metastore.kinds.table.layout import Index, check_indexes, decode_indexes
 from metastore.names import Path, clean_name, format_path, parse_path
 
@@ -61,7 +62,7 @@ class AddColumn(EntityChange):
     def apply(self, doc: Doc, path: Names) -> None:
         names = parse_path(self.path)
         siblings = _siblings(doc, path, names, "added")
-        _must_be_free(siblings, path, names)
+        _must_be_free(doc, siblings, path, names)
         column = Column(
             names[-1],
             self.type,
@@ -71,7 +72,7 @@ class AddColumn(EntityChange):
             auto_increment=self.auto_increment,
         )
         _check_depth(names, column.type)
-        at = len(siblings) if self.after is None else _place(siblings, path, names, self.after)
+        at = len(siblings) if self.after is None else _place(doc, siblings, path, names, self.after)
         siblings.insert(at, new_node(doc, column))
 
 
@@ -88,7 +89,7 @@ class RenameColumn(EntityChange):
         siblings = _siblings(doc, path, names, "renamed")
         if new == names:
             return
-        _must_be_free(siblings, path, new)
+        _must_be_free(doc, siblings, path, new)
         node["name"] = new[-1]
         rename_references(doc, names, new)
 
@@ -135,7 +136,7 @@ class MoveColumn(EntityChange):
         if self.after == names[-1]:
             raise InvalidArgument(f"the column {format_path(names)} cannot be moved after itself")
         siblings.remove(node)
-        siblings.insert(_place(siblings, path, names, self.after), node)
+        siblings.insert(_place(doc, siblings, path, names, self.after), node)
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,7 @@ def _found(doc: Doc, entity: Names, path: Path) -> tuple[Names, Node]:
     names = parse_path(path)
     node = find(doc["columns"], names)
     if node is None:
+        check_free(doc, entity, names)
         raise not_found(entity, "column", format_path(names))
     return names, node
 
@@ -266,7 +268,9 @@ def _siblings(doc: Doc, entity: Names, names: Names, done: str) -> list[Node]:
     return fields
 
 
-def _must_be_free(siblings: list[Node], entity: Names, names: Names) -> None:
+def _must_be_free(doc: Doc, siblings: list[Node], entity: Names, names: Names) -> None:
+    if MARKER in doc:
+        check_free(doc, entity, names)
     if any(node["name"] == names[-1] for node in siblings):
         raise _taken(entity, "column", format_path(names))
 
@@ -276,7 +280,7 @@ def _taken(entity: Names, what: str, name: str) -> EntityAlreadyExists:
     return EntityAlreadyExists(f"{where}.{name}", f"{where} already has the {what} {name}; choose another name")
 
 
-def _place(siblings: list[Node], entity: Names, names: Names, after: str) -> int:
+def _place(doc: Doc, siblings: list[Node], entity: Names, names: Names, after: str) -> int:
     """Return the index in ``siblings`` that comes after the one named ``after``."""
     if after == FIRST:
         return 0
@@ -284,6 +288,7 @@ def _place(siblings: list[Node], entity: Names, names: Names, after: str) -> int
     for at, node in enumerate(siblings):
         if node["name"] == name:
             return at + 1
+    check_free(doc, entity, (*names[:-1], name))
     raise not_found(entity, "column", format_path((*names[:-1], name)))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from metastore.columns.column import Column, Node, reconcile
 from metastore.errors import InvalidArgument
+from metastore.kinds.table.dropping import kept_dropping
 from metastore.kinds.table.layout import (
     Index,
     check_distribution,
@@ -46,6 +47,7 @@ def stored_columns(columns: Iterable[Column], draft: Doc, old: Mapping[str, Any]
     """Return the nodes of ``columns``, and add ``last_column_id`` to ``draft``. Columns of ``old`` keep their ids."""
     draft.update(reconcile(old, columns))
     nodes: list[Node] = draft["columns"]
+    draft.update(kept_dropping(nodes, old))
     return nodes
 
 

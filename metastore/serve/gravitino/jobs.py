@@ -22,7 +22,7 @@ from metastore.serve.web import Answer, BadRequest, Call
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["ENDPOINTS"]
+__all__ = ["ENDPOINTS", "parts_of"]
 
 _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
 _WORDS: Final = {"custom_fields": "customFields", "class_name": "className"}
@@ -31,7 +31,7 @@ _OF: Final = {"shell": _OF_SHELL, "spark": tuple(part for part in PARTS if part 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _parts(body: Mapping[str, Any], kind: str, prefix: str = "") -> dict[str, Any]:
+def parts_of(body: Mapping[str, Any], kind: str, prefix: str = "") -> dict[str, Any]:
     """Return the parts of a command that a body has; null: it has none."""
     found = {}
     for part in _OF[kind]:
@@ -93,7 +93,7 @@ def _register(store: Store, call: Call) -> Answer:
     name, kind = reading.new_name(reading.text(body, "name")), _type(body, "jobType")
     comment = reading.optional(body, "comment", str)
     reading.text(body, "executable")
-    store.job_templates.create((call.names["metalake"], name), type=kind, comment=comment, **_parts(body, kind))
+    store.job_templates.create((call.names["metalake"], name), type=kind, comment=comment, **parts_of(body, kind))
     return Answer({"code": 0})
 
 
@@ -107,7 +107,7 @@ def _load_template(store: Store, call: Call) -> Answer:
 
 def _update_template(update: Mapping[str, Any]) -> Step:
     new = reading.mapping(update.get("newTemplate"), "newTemplate")
-    return SetTemplate(_parts(new, _type(new, "@type"), "new"))
+    return SetTemplate(parts_of(new, _type(new, "@type"), "new"))
 
 
 _UPDATES: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {

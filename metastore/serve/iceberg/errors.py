@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
 )
 
 from metastore.errors import (
+    DropPending,
     EntityNotFound,
     InvalidArgument,
     MetastoreError,
@@ -65,6 +66,8 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (TooLarge, 413, "BadRequestException"),
     (EntityNotFound, 404, "NotFoundException"),
     (PermissionDenied, 403, "ForbiddenException"),
+    # a commit fails, a create finds the name taken, and a load cannot have it: 409 says all of that
+    (DropPending, 409, "DropPendingException"),
     (OperationIdReused, 422, "UnprocessableEntityException"),
     (StoreClosed, 503, "ServiceUnavailableException"),
     (OutcomeUnknown, 500, "CommitStateUnknownException"),

@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 
 from rich.console import Console
 
 import metastore as ms
+from tests.bench.combining.hot_table import COUNTER, HOT_TABLE, PEER, Counted, hot_windows
+from tests.bench.combining.sqlite import written_per_s
 from tests.bench.combining.window import BEFORE, OURS, Arrangement, Cell, windows
 from tests.bench.contention.crew import together
+from tests.bench.contention.outcome import percentile
 from tests.bench.core.setting import Setting
 from tests.bench.figures import Bar, Figures, reported
 from tests.bench.peers.anomalies import in_tables
@@ -32,6 +37,7 @@ ARRANGEMENTS = (
     Arrangement("mix_2x64", 2, 64),
     Arrangement("hot_2x16", 2, 16, hot=True),
 )
+SQLITE = "sqlite"
 OF_A_CELL = ("per_s", "p50_ms", "p99_ms", "client_us", "round_trips", "fairness")
 
 
@@ -49,6 +55,16 @@ def bars() -> dict[str, Bar]:
         "client_us_2x64": Bar("<=", 100),
         "one_thread_latency_vs_before": Bar("<=", 1.0),
         "fairness_2x64": Bar(">=", 0.5),
+        "hot_table_16_vs_1": Bar(">=", 0.5),
+        "hot_table_16_vs_for_update": Bar(">=", 0.6),
+        "hot_table_16_worst_attempts": Bar("<=", 4),
+        "hot_table_16_fairness": Bar(">=", 0.7),
+        "hot_table_2x16_vs_for_update": Bar(">=", 1.5),
+        **{f"{one.name}_{name}_per_s": reported for one in HOT_TABLE for name in (OURS, PEER)},
+        **{f"{one.name}_{name}_p99_ms": reported for one in HOT_TABLE for name in (OURS, PEER)},
+        "sqlite_16_threads_vs_before": Bar(">=", 3),
+        "sqlite_16_threads_per_s": reported,
+        "sqlite_16_threads_before_per_s": reported,
         "violations": Bar("<=", 0),
         "load_of_the_machine": reported,
         **{
@@ -70,6 +86,7 @@ class Run:
     turns: int
     figures: dict[tuple[str, str], list[Figure]] = field(default_factory=lambda: defaultdict(list))
     fairness: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    hot: dict[tuple[str, str], list[list[Counted]]] = field(default_factory=lambda: defaultdict(list))
     violations: int = 0
     _numbers: count[int] = field(default_factory=count)
 
@@ -96,6 +113,66 @@ class Run:
             self.setting.console.print(f"{arrangement.name} {name}: {self._said(arrangement, name)}, {wrong} wrong")
             self.ground.server.drop_database(url)
 
+    def measure_hot(self, arrangement: Arrangement) -> None:
+        """Let ours and the row locks take turns at one hot table; then compare the counter with what was committed."""
+        names = [OURS, PEER]
+        urls = {name: self.ground.fresh() for name in names}
+        cells = [
+            Cell(name, arrangement, urls[name], next(self._numbers), turn, self.length)
+            for turn in range(self.turns)
+            for name in (names if turn % 2 == 0 else names[::-1])
+        ]
+        self.ground.settle()
+        tasks = [(hot_windows, (cells, self.ground.lake, process)) for process in range(arrangement.processes)]
+        found = together(tasks, sum(cell.length + 10 for cell in cells))
+        counts: dict[str, int] = defaultdict(int)
+        for n, cell in enumerate(cells):
+            clients = [one for process in found for one in process[n]]
+            self.hot[arrangement.name, cell.contender].append(clients)
+            counts[cell.contender] += sum(one.counts for one in clients)
+            self._say_hot(cell, clients)
+        for name, url in urls.items():
+            with ms.open(url) as store:
+                counter = store.tables.load(self.ground.lake.path(0)).properties[COUNTER]
+                self.violations += (int(counter) != counts[name]) + (len(store.verify()) if name == OURS else 0)
+            self.ground.server.drop_database(url)
+
+    def measure_sqlite(self) -> None:
+        """Let threads that share a transaction on SQLite take turns with threads that do not."""
+        rates: dict[bool, list[float]] = {True: [], False: []}
+        with tempfile.TemporaryDirectory() as folder:
+            for turn in range(self.turns):
+                for together_ in (False, True) if turn % 2 == 0 else (True, False):
+                    place = Path(folder) / f"{turn}{together_}"
+                    rates[together_].append(written_per_s(place, self.length, together=together_))
+        self.setting.figures.record("sqlite_16_threads_per_s", rates[True])
+        self.setting.figures.record("sqlite_16_threads_before_per_s", rates[False])
+        self.setting.figures.record("sqlite_16_threads_vs_before", ratios(rates[True], rates[False]))
+
+    def _say_hot(self, cell: Cell, clients: Sequence[Counted]) -> None:
+        attempts = [n for one in clients for n in one.attempts] or [0]
+        done, name = [one.done for one in clients], f"{cell.arrangement.name} {cell.contender}"
+        self.setting.console.print(
+            f"{name}: {_rate(clients, cell.length):,.0f}/s, p99 {_p99(clients):.0f} ms, slowest/fastest "
+            f"{min(done) / max(done):.2f}, attempts worst {max(attempts)}, mean {sum(attempts) / len(attempts):.2f}"
+        )
+
+    def _record_hot(self) -> None:
+        note, rates = self.setting.figures.record, dict[tuple[str, str], list[float]]()
+        for (arrangement, name), turns in self.hot.items():
+            rates[arrangement, name] = [_rate(clients, self.length) for clients in turns]
+            note(f"{arrangement}_{name}_per_s", rates[arrangement, name])
+            note(f"{arrangement}_{name}_p99_ms", [_p99(clients) for clients in turns])
+        for arrangement in ("hot_table_16", "hot_table_2x16"):
+            if (arrangement, OURS) in rates:
+                note(f"{arrangement}_vs_for_update", ratios(rates[arrangement, OURS], rates[arrangement, PEER]))
+        if ("hot_table_16", OURS) in rates:
+            sixteen = self.hot["hot_table_16", OURS]
+            note("hot_table_16_worst_attempts", [max(n for one in turn for n in one.attempts) for turn in sixteen])
+            note("hot_table_16_fairness", [min(c.done for c in t) / max(c.done for c in t) for t in sixteen])
+            if ("hot_table_1", OURS) in rates:
+                note("hot_table_16_vs_1", ratios(rates["hot_table_16", OURS], rates["hot_table_1", OURS]))
+
     def _note(self, cell: Cell, told: Sequence[Told]) -> None:
         key = cell.arrangement.name, cell.contender
         self.figures[key].append(Figure.of(told, cell.length))
@@ -108,6 +185,7 @@ class Run:
 
     def record(self) -> None:
         """Hand over the figures."""
+        self._record_hot()
         note = self.setting.figures.record
         for (arrangement, name), turns in self.figures.items():
             cell = f"{arrangement}_{name}"
@@ -135,6 +213,14 @@ class Run:
         return ratios(*pair)
 
 
+def _rate(clients: Sequence[Counted], length: float) -> float:
+    return sum(one.done for one in clients) / length
+
+
+def _p99(clients: Sequence[Counted]) -> float:
+    return 1000 * percentile([second for one in clients for second in one.seconds], 0.99)
+
+
 def main() -> int:
     """Measure; return 1 if what must be right is not. Missed bars are reported and fail nothing."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.combining", description=__doc__)
@@ -145,7 +231,7 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 160)
     setting = Setting(Figures("combining", bars()), console, arguments.short)
-    wanted = arguments.only or [*(one.name for one in ARRANGEMENTS)]
+    wanted = arguments.only or [*(one.name for one in (*ARRANGEMENTS, *HOT_TABLE)), SQLITE]
     length = arguments.length or (1.5 if arguments.short else 4.0)
     turns = arguments.turns or (1 if arguments.short else 3)
     loads = [os.getloadavg()[0]]
@@ -155,6 +241,12 @@ def main() -> int:
             if arrangement.name in wanted:
                 run.measure(arrangement)
                 loads.append(os.getloadavg()[0])
+        for arrangement in HOT_TABLE:
+            if arrangement.name in wanted:
+                run.measure_hot(arrangement)
+                loads.append(os.getloadavg()[0])
+        if SQLITE in wanted:
+            run.measure_sqlite()
         run.record()
     setting.figures.record("load_of_the_machine", loads)
     setting.figures.show(console)

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tests.bench.core.setting import Setting
 from tests.bench.figures import Bar, Figures, reported
-from tests.bench.time import feed, past
+from tests.bench.time import feed, past, spark
 
 BARS = {
     "as_of_load_vs_load": Bar("<=", 1.5),
@@ -25,13 +25,17 @@ BARS = {
     "diff_rows_per_s": reported,
     "follow_latency_p99_ms": Bar("<=", 50),
     "feed_rows_per_s": Bar(">=", 50_000),
+    "spark_snapshot_vs_copy": Bar(">=", 0.3),
+    "spark_stream_rows_per_s": Bar(">=", 20_000),
+    "spark_driver_rss_growth_mb": Bar("<=", 64),
+    "spark_snapshot_rows_per_s": reported,
     "as_of_load_ms": reported,
     "as_of_load_by_id_ms": reported,
     "as_of_list_1000_ms": reported,
     "diff_100_ms": reported,
     "follow_latency_p50_ms": reported,
 }
-PARTS = ("past", "feed")
+PARTS = ("past", "feed", "spark")
 
 
 def main() -> int:
@@ -51,6 +55,8 @@ def main() -> int:
             past.measure(setting, full=given.full)
         if "feed" in parts:
             feed.measure(setting)
+        if "spark" in parts:
+            spark.measure(setting, full=given.full)
     setting.figures.show(console)
     path = setting.figures.write(keep=given.only is not None)
     console.print(f"{path}; {time.monotonic() - began:.0f} s", highlight=False)

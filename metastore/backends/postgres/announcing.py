@@ -1,0 +1,253 @@
+"""Announce a change to the members of the cache before it commits; nothing is announced where there are none.
+
+A commit says one of two things. It carries the generation under which this process saw no members: the statement fails
+if another generation has begun. Or it names an announcement that each member has acknowledged: a trigger checks that.
+An announcement lasts over the attempts of one operation, until one commits. docs/cache.md has the protocol.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from metastore.backends.postgres import members as sql
+from metastore.backends.postgres.parameters import Row, Statement, plain
+from metastore.clock import SYSTEM, Clock
+from metastore.deadlines import remaining
+from metastore.errors import DeadlineExceeded, MetastoreError
+from metastore.port.commit import Conflicted
+from metastore.port.members import NOTHING, Covered
+from metastore.port.verdict import Answer, Verdict, decide
+
+__all__ = ["Announcing", "Pass", "Unannounced"]
+
+T = TypeVar("T")
+Asks = Callable[[str, dict[str, Any]], list[Row]]
+
+DRIFT: Final = 0.01
+"""How far two clocks may drift apart, as a part of the time that passes."""
+_POLLS: Final = (0.0005, 0.005, 0.05)
+"""How long a writer waits before it looks at the members again: at first, soon, and when it takes long (seconds)."""
+_LONG: Final = 1.0
+_WATCHES: Final = 0.2
+"""How often a process that writes looks at the members, so that it knows since when one is silent (seconds)."""
+_STOPS: Final = 60.0
+"""How long after its last write it goes on to do that (seconds)."""
+_KEPT: Final = 1000
+"""How many announcements of attempts that lost are kept at most."""
+_log = logging.getLogger("metastore")
+
+
+class Unannounced(Exception):
+    """The commit was refused: members joined since, or have not acknowledged all that it changes."""
+
+
+class Pass(NamedTuple):
+    """Why a commit may be sent: one of the two, or none where it changes nothing that is cached."""
+
+    generation: int | None = None
+    announcement: int | None = None
+
+    def around(self, statements: list[Statement], operations: Sequence[UUID]) -> list[Statement]:
+        """Return the statements of a commit with what it must say."""
+        for statement in statements:
+            statement.parameters["generation"] = self.generation
+        if self.announcement is None:
+            return statements
+        after = {"announcement": self.announcement, "operations": plain(operations)}
+        return [
+            Statement(sql.ANNOUNCED, {"announcement": self.announcement}),
+            *statements,
+            Statement(sql.WITHDRAW, after),
+        ]
+
+
+class _Kept(NamedTuple):
+    """An announcement that a commit which lost has left."""
+
+    id: int
+    covered: Covered
+    at: float
+
+
+class Announcing:
+    """What one process knows of the members, and its announcements. Any number of threads may use it."""
+
+    def __init__(self, ask: Asks, timeout: float, clock: Clock = SYSTEM) -> None:
+        self._ask, self._timeout, self._clock = ask, timeout, clock
+        self.generation: int | None = None
+        """The generation under which this process saw no members; None: it has not looked, or there are some."""
+        self._some = False
+        """There were members when this process looked last."""
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
+        self._silent: dict[tuple[int, str], tuple[int, float]] = {}
+        """Of each member: the renewals that were seen last, and since when (monotonic)."""
+        self._wrote = 0.0
+        self._watching = 0
+        self._stop = threading.Event()
+        self._gone: list[int] = []
+        """Announcements of calls that gave up."""
+
+    # --- sending
+
+    def send(
+        self, send: Callable[[Pass], T], what: Callable[[], Covered], operations: Callable[[], Sequence[UUID]]
+    ) -> T:
+        """Send a commit with what it must say; announce it first if there are members. Raises DeadlineExceeded."""
+        generation = self.generation
+        if generation is not None:
+            try:
+                return send(Pass(generation))
+            except Unannounced:
+                self.generation = None
+        changes = what()
+        if changes == NOTHING:
+            return send(Pass())
+        ids = operations()
+        while True:
+            try:
+                return self._sent(send, changes, ids)
+            except Unannounced:
+                self._forget(ids)
+
+    def _sent(self, send: Callable[[Pass], T], changes: Covered, operations: Sequence[UUID]) -> T:
+        generation = None if self._some else self._alone()
+        if generation is not None:
+            return send(Pass(generation))
+        own = operations[0] if len(operations) == 1 else None
+        kept = None if own is None else self._kept.get(own)
+        if kept is None or not changes.within(kept.covered):
+            kept = self._announced(changes)
+        outcome = send(Pass(announcement=kept.id))
+        if own is not None:
+            self._note(own, kept, again=isinstance(outcome, Conflicted))
+        return outcome
+
+    def _alone(self) -> int | None:
+        """Return the generation under which there are no members. It is read before them: see members.ANY_MEMBERS."""
+        ((generation,),) = self._ask(sql.GENERATION_NOW, {})
+        ((some,),) = self._ask(sql.ANY_MEMBERS, {})
+        self._some = some
+        self.generation = found = None if some else int(generation)
+        return found
+
+    def _announced(self, changes: Covered) -> _Kept:
+        """Announce, and wait until all members have acknowledged or are dead."""
+        self._watch()
+        ((announcement, xid, _),) = self._ask(sql.ANNOUNCE, sql.announce_parameters(changes))
+        try:
+            self._wait(xid)
+        except BaseException:
+            self._gone.append(announcement)  # the call's time may be over: the thread that watches withdraws it
+            raise
+        return _Kept(announcement, changes, self._clock.monotonic())
+
+    def _wait(self, xid: int) -> None:
+        clock = self._clock
+        began, ends = clock.monotonic(), clock.monotonic() + remaining(clock, self._timeout)
+        pause = _POLLS[0]
+        while clock.monotonic() < ends:
+            members = self._ask(sql.ACKNOWLEDGED, {"xid": xid})
+            self._some = bool(members)
+            now = clock.monotonic()
+            answers = self._noted(members, now)
+            found = decide(answers.values(), budget_left=now < ends)
+            for member in [m for m, answer in answers.items() if answer.said != "acknowledged" and answer.silent]:
+                self._give_up(*member)
+            if found is Verdict.SAFE:
+                return
+            if found is Verdict.FAIL:
+                break
+            clock.sleep(min(pause, max(0.0, ends - now)))
+            pause = _POLLS[2] if now - began > _LONG else min(pause * 1.5, _POLLS[1])
+        raise DeadlineExceeded(
+            "nothing was written: a process that caches did not acknowledge the change before the deadline, and its "
+            "lease is not over; call again later (metastore cache says which process it is)"
+        )
+
+    def _noted(self, members: Sequence[Row], now: float) -> dict[tuple[int, str], Answer]:
+        """Return what is known of each member; note since when its renewals are what they are."""
+        answers: dict[tuple[int, str], Answer] = {}
+        with self._lock:
+            seen = self._silent
+            for member_id, incarnation, renewals, ttl, acknowledged in members:
+                key = (member_id, incarnation)
+                known = seen.get(key)
+                if known is None or known[0] != renewals:
+                    known = seen[key] = (renewals, now)
+                # this clock may be fast, and the member's slow
+                proceed = ttl / 1e6 * (1 + 2 * DRIFT)
+                answers[key] = Answer("acknowledged" if acknowledged else "nothing", now - known[1] >= proceed)
+            for key in [key for key in seen if key not in answers]:
+                del seen[key]
+        return answers
+
+    def _give_up(self, member_id: int, incarnation: str) -> None:
+        """Remove a member whose lease is over, unless it has renewed since then."""
+        renewals, _ = self._silent.get((member_id, incarnation), (-1, 0.0))
+        if self._ask(sql.EVICT, {"id": member_id, "incarnation": incarnation, "renewals": renewals}):
+            _log.warning("the cache's member %d did not renew for its ttl: it is not waited for any more", member_id)
+
+    # --- announcements of attempts that lost
+
+    def _note(self, operation: UUID, kept: _Kept, *, again: bool) -> None:
+        with self._lock:
+            if not again:
+                self._kept.pop(operation, None)
+                return
+            self._kept[operation] = kept
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+
+    def _forget(self, operations: Sequence[UUID]) -> None:
+        with self._lock:
+            for operation in operations:
+                self._kept.pop(operation, None)
+
+    def _withdraw(self, announcement: int) -> None:
+        self._ask(f"{sql.WITHDRAW} RETURNING 1", {"announcement": announcement, "operations": None})
+
+    # --- watching
+
+    def _watch(self) -> None:
+        """Let a thread look at the members for a while."""
+        self._wrote = self._clock.monotonic()
+        with self._lock:
+            if self._watching == os.getpid():
+                return
+            self._watching = os.getpid()
+        threading.Thread(target=self._look_on, name="metastore cache members", daemon=True).start()
+
+    def _look_on(self) -> None:
+        try:
+            while self._clock.monotonic() - self._wrote < _STOPS and not self._stop.wait(_WATCHES):
+                with suppress(MetastoreError):
+                    members = self._ask(sql.ACKNOWLEDGED, {"xid": 3})
+                    self._noted(members, self._clock.monotonic())
+                    self._clear_away()
+                    if not members:
+                        return
+        finally:
+            self._watching = 0
+
+    def close(self) -> None:
+        """Let the thread that looks at the members end."""
+        self._stop.set()
+
+    def _clear_away(self) -> None:
+        """Withdraw what attempts left that were not repeated."""
+        before = self._clock.monotonic() - _LONG
+        with self._lock:
+            gone = [(operation, kept.id) for operation, kept in self._kept.items() if kept.at < before]
+            for operation, _ in gone:
+                del self._kept[operation]
+            given_up, self._gone = self._gone, []
+        for announcement in [*given_up, *[one for _, one in gone]]:
+            self._withdraw(announcement)

@@ -1,0 +1,248 @@
+"""The rows of members and announcements: statements, parameters, what their rows mean.
+
+Registrations and renewals are durable, and replicated where replication is synchronous: a renewal that a crash took
+back would let a writer give up a member that still serves. Announcements and acknowledgements need not be: a crash that
+takes one back makes its owner announce again, or wait for the member's next renewal.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import psycopg
+
+from metastore.backends.postgres.connect import Pool, raise_read_error
+from metastore.backends.postgres.fragments import DURABLE, NOW
+from metastore.backends.postgres.parameters import Row, plain
+from metastore.backends.sql.comments import without_comments
+from metastore.clock import SYSTEM
+from metastore.port.members import Announcement, Covered, MemberRow, Membership, Wake
+
+__all__ = [
+    "ACKNOWLEDGED",
+    "ANNOUNCE",
+    "ANNOUNCED",
+    "ANY_MEMBERS",
+    "EVICT",
+    "GENERATION_NOW",
+    "WITHDRAW",
+    "PostgresMembers",
+    "announce_parameters",
+]
+
+CHANNEL: Final = "metastore_cache"
+_ASYNCHRONOUS = "set_config('synchronous_commit', 'off', true) IS NOT NULL"
+
+_RANDOM = (1 << 62) - 1
+"""The random part at the end of an operation id."""
+
+# --- what writers ask
+
+GENERATION_NOW = "SELECT pg_sequence_last_value('cache_generation'::regclass)"
+# In a later snapshot than the generation was read: a member is registered before it lets a generation begin.
+ANY_MEMBERS = "SELECT EXISTS (SELECT FROM cache_member)"
+
+ANNOUNCE = without_comments(f"""INSERT INTO cache_announcement (id, xid, ids, scopes, parents, at)
+SELECT nextval('entity_id_seq'), pg_current_xact_id()::text::bigint, %(ids)s::bigint[], %(scopes)s::bigint[],
+  -- and the parents where the entities stand now, from which they are moved or dropped
+  %(parents)s::bigint[] || ARRAY(SELECT parent_id FROM guard WHERE id = ANY(%(scopes)s::bigint[])), {NOW}
+WHERE {_ASYNCHRONOUS}
+RETURNING id, xid, pg_notify('{CHANNEL}', '')::text""")
+"""Always a new row, with its own transaction id: a row that is used twice would count as acknowledged already."""
+
+ACKNOWLEDGED = """SELECT id, incarnation, renewals, ttl, pg_visible_in_snapshot(%(xid)s::text::xid8, seen::pg_snapshot)
+FROM cache_member"""
+EVICT = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND incarnation = %(incarnation)s::text
+  AND renewals = %(renewals)s::bigint AND {DURABLE} RETURNING 1"""
+"""Gives up a member, unless it has renewed since it was looked at."""
+
+ANNOUNCED = "SELECT set_config('metastore.announcement', %(announcement)s::text, true)"
+"""Before a commit's statements: the trigger checks that this announcement covers what they write."""
+WITHDRAW = """DELETE FROM cache_announcement WHERE id = %(announcement)s::bigint AND (%(operations)s::uuid[] IS NULL
+  OR EXISTS (SELECT FROM operation WHERE operation_id = ANY(%(operations)s::uuid[]) AND seq IS NOT NULL))"""
+"""After a commit's statements, if they wrote; without operations: in any case."""
+
+
+def announce_parameters(what: Covered) -> dict[str, Any]:
+    """Return the parameters of ANNOUNCE."""
+    return {
+        "ids": plain(sorted(what.ids)),
+        "scopes": plain(sorted(what.scopes)),
+        "parents": plain(sorted(what.parents)),
+    }
+
+
+# --- what members ask
+
+_JOIN = without_comments(f"""WITH gone AS (
+  -- its own registration of before, whose lease is over
+  DELETE FROM cache_member WHERE id = %(before)s::bigint AND incarnation = %(before_incarnation)s::text)
+INSERT INTO cache_member (id, incarnation, renewals, seen, ttl, host, pid, joined_at, renewed_at)
+SELECT nextval('entity_id_seq'), %(incarnation)s::text, 0, pg_current_snapshot()::text, %(ttl)s::bigint,
+  %(host)s::text, %(pid)s::bigint, {NOW}, {NOW}
+WHERE {DURABLE} RETURNING id""")
+# A value that was never there: numbers that count would be given again after a crash.
+_BEGIN = f"SELECT setval('cache_generation', %(generation)s::bigint) WHERE {DURABLE}"
+_MINE = "SELECT pg_current_xact_id()::text::bigint"
+_OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+_LOOK = """SELECT pg_current_snapshot()::text, a.id, a.xid, a.ids, a.scopes, a.parents
+FROM (SELECT 1) AS one LEFT JOIN cache_announcement a ON true"""
+_WHO = "WHERE id = %(id)s::bigint AND incarnation = %(incarnation)s::text"
+_ACKNOWLEDGE = f"UPDATE cache_member SET seen = %(seen)s::text {_WHO} AND {_ASYNCHRONOUS} RETURNING 1"
+_RENEW = f"""UPDATE cache_member SET seen = %(seen)s::text, renewals = renewals + 1, renewed_at = {NOW}
+{_WHO} AND {DURABLE} RETURNING 1"""
+_LEAVE = f"DELETE FROM cache_member {_WHO} AND {DURABLE} RETURNING 1"
+_MEMBERS = f"""SELECT m.id, m.incarnation, m.renewals, m.ttl, m.host, m.pid, m.joined_at, m.renewed_at, {NOW},
+  count(a.id), min(a.at)
+FROM cache_member m LEFT JOIN cache_announcement a
+  ON NOT pg_visible_in_snapshot(a.xid::text::xid8, m.seen::pg_snapshot)
+GROUP BY m.id ORDER BY m.joined_at, m.id"""
+_REMOVE = f"DELETE FROM cache_member WHERE id = %(id)s::bigint AND {DURABLE} RETURNING 1"
+# SKIP LOCKED: one that is locked belongs to a commit in flight
+_FORGET = f"""DELETE FROM cache_announcement WHERE id IN (
+  SELECT id FROM cache_announcement WHERE at < {NOW} - %(older)s::bigint FOR UPDATE SKIP LOCKED) RETURNING 1"""
+
+
+class PostgresMembers:
+    """Keeps the promises of :class:`metastore.port.members.MemberRows`."""
+
+    def __init__(self, pool: Pool, ask: Callable[[str, dict[str, Any]], list[Row]]) -> None:
+        self._pool, self._ask = pool, ask
+
+    def wake(self) -> Wake:
+        with _Translated():
+            connection = self._pool.own_connection(f"LISTEN {CHANNEL}")
+        return _Blind() if connection is None else _Listening(self._pool, connection)
+
+    def join(self, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
+        incarnation = str(SYSTEM.operation_id())
+        gone = before or Membership(0, "")
+        parameters = {"before": gone.id, "before_incarnation": gone.incarnation, "incarnation": incarnation,
+                      "ttl": ttl, "host": host, "pid": pid}  # fmt: skip
+        ((member_id,),) = self._once(_JOIN, parameters)
+        return Membership(member_id, incarnation)
+
+    def begin(self) -> int:
+        self._once(_BEGIN, {"generation": SYSTEM.operation_id().int & _RANDOM})
+        return int(self._once(_MINE, {})[0][0])
+
+    def oldest(self) -> int:
+        return int(self._ask(_OLDEST, {})[0][0])
+
+    def look(
+        self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], None], *, renew: bool
+    ) -> bool:
+        if isinstance(wake, _Listening):
+            with _Translated():
+                return _looked(wake.connection, member, apply, renew)
+        # behind a pooler: one transaction, so that one session answers both
+        with _Translated(), self._pool.connection() as connection, connection.transaction():
+            return _looked(connection, member, apply, renew)
+
+    def leave(self, member: Membership) -> None:
+        self._ask(_LEAVE, member._asdict())
+
+    def members(self) -> list[MemberRow]:
+        return [MemberRow(*row) for row in self._ask(_MEMBERS, {})]
+
+    def evict(self, member_id: int) -> bool:
+        return bool(self._ask(_REMOVE, {"id": member_id}))
+
+    def forget(self, older: int) -> None:
+        self._ask(_FORGET, {"older": older})
+
+    def _once(self, text: str, parameters: dict[str, Any]) -> list[Row]:
+        """Send a statement that must not be repeated."""
+        with _Translated(), self._pool.in_time(), self._pool.connection() as connection:
+            return connection.execute(text, parameters).fetchall()
+
+
+class _Translated:
+    """Turn errors of the driver into ours."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, psycopg.Error):
+            raise_read_error(error)
+
+
+def _looked(
+    connection: psycopg.Connection[Any],
+    member: Membership,
+    apply: Callable[[Sequence[Announcement]], None],
+    renew: bool,
+) -> bool:
+    rows = connection.execute(_LOOK).fetchall()
+    apply([Announcement(row[1], row[2], _covered(row)) for row in rows if row[1] is not None])
+    parameters = {**member._asdict(), "seen": rows[0][0]}
+    return bool(connection.execute(_RENEW if renew else _ACKNOWLEDGE, parameters).fetchall())
+
+
+def _covered(row: Row) -> Covered:
+    return Covered(frozenset(row[3]), frozenset(row[4]), frozenset(row[5]))
+
+
+class _Blind:
+    """Waits for the time to pass: behind a pooler no session lasts in which to listen."""
+
+    listens = False
+
+    def wait(self, seconds: float) -> None:
+        SYSTEM.sleep(seconds)
+
+    def wake(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Listening:
+    """Waits on the socket of its connection, and on a pipe through which other threads wake it."""
+
+    listens = True
+
+    def __init__(self, pool: Pool, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+        self._pool = pool
+        self._called = False
+        connection.add_notify_handler(self._note)
+        self._woken, self._wakes = os.pipe()
+        os.set_blocking(self._wakes, False)
+
+    def _note(self, _: psycopg.Notify) -> None:
+        self._called = True
+
+    def wait(self, seconds: float) -> None:
+        # One that came with another answer lies in libpq's queue, and not on the socket.
+        connection = self.connection.pgconn
+        if not self._drained():
+            ready, _, _ = select.select([connection.socket, self._woken], [], [], seconds)
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+            if connection.socket in ready:
+                with _Translated():
+                    connection.consume_input()
+                self._drained()
+        self._called = False
+
+    def _drained(self) -> bool:
+        while self.connection.pgconn.notifies() is not None:
+            self._called = True
+        return self._called
+
+    def wake(self) -> None:
+        with suppress(OSError):
+            os.write(self._wakes, b"x")
+
+    def close(self) -> None:
+        self.connection.close()
+        for pipe in (self._woken, self._wakes):
+            with suppress(OSError):
+                os.close(pipe)

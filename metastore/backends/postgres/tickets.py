@@ -1,0 +1,114 @@
+"""The line of each entity: take a ticket, see who is before it, leave; and the conditions of other statements.
+
+A ticket carries no safety. So these statements need not be durable: a crash that takes tickets back makes their owners
+queue again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from metastore.backends.postgres.fragments import NOW
+from metastore.backends.postgres.parameters import Row, plain
+from metastore.backends.sql.comments import without_comments
+from metastore.port.tickets import LONGEST_GAP, TICKETS_STAY, Line
+
+__all__ = [
+    "FORGET_TICKETS",
+    "LEAVE",
+    "LINE",
+    "PASSED",
+    "QUEUE",
+    "in_line",
+    "leave_parameters",
+    "line",
+    "line_of",
+    "queue_parameters",
+]
+
+# The ticket is no precondition that a commit rests on. So its transaction does not wait for the disk.
+_SOON = "set_config('synchronous_commit', 'off', true) <> ''"
+
+QUEUE = without_comments(f"""WITH
+-- The guards, by id, before the number is drawn: two tickets on one entity get their numbers in the order in which they
+-- become visible. The lock passes the shared guards of commits in flight. Without it a ticket that is older than one
+-- which has its turn could appear later.
+locked AS MATERIALIZED (
+  SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND {_SOON} ORDER BY id FOR NO KEY UPDATE),
+drawn AS MATERIALIZED (
+  SELECT nextval('entity_id_seq') AS number, {NOW} AS at WHERE (SELECT count(*) FROM locked) >= 0),
+-- turns of the others that are over
+over AS (
+  DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = 0 AND since <= {NOW}),
+placed AS (
+  INSERT INTO ticket (entity_id, number, time, patience, since)
+  SELECT l.id, d.number, d.at, %(patience)s::bigint,
+    greatest(d.at, (SELECT max(t.since) FROM ticket t WHERE t.entity_id = l.id))
+  FROM locked l, drawn d)
+SELECT number FROM drawn""")
+
+
+def in_line(entity_id: str, own: str | None = None) -> str:
+    """Return the condition that a ticket hinders a commit: any, or with ``own`` an older one, while that still stands.
+
+    It reads the statement's snapshot: a statement that began before a ticket was visible passes it.
+    """
+    there = f"SELECT FROM ticket t WHERE t.entity_id = {entity_id} AND t.number > 0 AND t.since <= {NOW}"
+    if own is None:
+        return f"EXISTS ({there})"
+    mine = f"SELECT m.number FROM ticket m WHERE m.entity_id = t.entity_id AND m.number = {own}"
+    return f"EXISTS ({there} AND t.number < coalesce(({mine}), {2**63 - 1}))"
+
+
+def line_of(ids: str, own: str) -> str:
+    """Return a SELECT of one row: the columns that :func:`line` reads."""
+    there = f"SELECT * FROM ticket WHERE entity_id = ANY({ids}) AND number > 0"
+    return f"""WITH there AS MATERIALIZED ({there}),
+before AS MATERIALIZED (SELECT * FROM there WHERE CASE WHEN {own} IS NULL THEN since <= {NOW} ELSE number < {own} END),
+mine AS MATERIALIZED (SELECT * FROM there WHERE number = {own})
+SELECT {own} IS NOT NULL AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM guard WHERE id = ANY({ids})),
+  b.number, (SELECT count(DISTINCT number) FROM before), b.patience, e.version,
+  greatest((SELECT max(since) FROM mine) - {NOW}, 0)
+FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM before ORDER BY number, entity_id LIMIT 1) b ON true
+  LEFT JOIN entity e ON e.id = b.entity_id"""
+
+
+LINE = line_of("%(ids)s::bigint[]", "%(own)s::bigint")
+
+LEAVE = without_comments(f"""WITH
+gone AS (
+  DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint AND {_SOON}
+  RETURNING entity_id),
+-- the others' turn, for the tickets that stand there and for those to come
+rest AS (
+  UPDATE ticket t SET since = greatest(t.since, {NOW} + %(gap)s::bigint)
+  FROM gone WHERE t.entity_id = gone.entity_id AND t.number > 0 AND t.number <> %(own)s::bigint
+    AND %(gap)s::bigint > 0),
+turn AS (
+  INSERT INTO ticket (entity_id, number, time, patience, since)
+  SELECT entity_id, 0, {NOW}, 0, {NOW} + %(gap)s::bigint FROM gone WHERE %(gap)s::bigint > 0
+  ON CONFLICT (entity_id, number) DO UPDATE SET since = excluded.since, time = excluded.time)
+SELECT 1 FROM gone""")
+
+# Sent with the statements of a commit, whose durability it must not change.
+PASSED = "DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint"
+"""Removes the ticket in the transaction of the commit that it was taken for."""
+
+FORGET_TICKETS = f"DELETE FROM ticket WHERE time < {NOW} - {TICKETS_STAY} RETURNING 1"
+
+
+def queue_parameters(ids: Sequence[int], patience: float) -> dict[str, Any]:
+    """Return the parameters of QUEUE."""
+    return {"ids": plain(ids), "patience": round(patience * 1_000_000)}
+
+
+def leave_parameters(ids: Sequence[int], ticket: int, gap: float) -> dict[str, Any]:
+    """Return the parameters of LEAVE."""
+    return {"ids": plain(ids), "own": ticket, "gap": min(round(gap * 1_000_000), LONGEST_GAP)}
+
+
+def line(row: Row) -> Line:
+    """Return what the row of a line means."""
+    held, head, ahead, patience, moves, gap = row
+    return Line(held, head, ahead, (patience or 0) / 1e6, moves, (gap or 0) / 1e6)

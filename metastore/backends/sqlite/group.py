@@ -1,0 +1,183 @@
+"""Group commit: threads that write at the same time share one transaction, and one wait for the disk.
+
+The first thread *leads*: it begins to write at once. What comes meanwhile waits in a queue. When the leader has
+SQLite's one lock for writers, it takes what waits by then, makes all of it one after the other in its own transaction,
+and commits once. Then one of those that came too late leads.
+
+Each change stands behind a savepoint: one that fails is rolled back by itself, and hurts no other. It runs with the
+deadline of the thread that asked for it. Nobody gets an answer before the COMMIT, so that a group means what its
+changes mean one after the other. If the transaction fails as a whole, each of the others goes alone, and meets its own
+error. An error of the COMMIT itself is the answer to all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, Final, TypeVar
+
+from metastore.backends.sqlite.connect import DRIVER, Pool
+from metastore.clock import SYSTEM, Clock, ThreadWaker
+from metastore.deadlines import remaining
+
+__all__ = ["MOST", "GroupCommit"]
+
+T = TypeVar("T")
+Change = Callable[[Any, int], Any]
+
+MOST: Final = 64
+"""How many changes share a transaction at most."""
+_PATIENCE: Final = 1.0
+"""After how long without any move a thread that waits leads beside the leader (seconds): that may have died."""
+_NOTHING: Final[Any] = object()
+
+
+class _Job:
+    """One change that waits, and its answer."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.context = copy_context()
+        self.waker = ThreadWaker()
+        self.leads = False
+        self.value: Any = _NOTHING
+        self.error: BaseException | None = None
+
+    def make(self, connection: Any, now: int) -> None:
+        """Make the change behind a savepoint. Raises what ended the whole transaction."""
+        connection.execute("SAVEPOINT one")
+        try:
+            self.value = self.context.run(self.change, connection, now)
+        except Exception as error:
+            if not connection.in_transaction:  # SQLite has rolled all of it back: the disk is full, for example
+                raise DRIVER.OperationalError("the transaction of a group was rolled back") from error
+            connection.execute("ROLLBACK TO one")
+            self.error = error
+        connection.execute("RELEASE one")
+
+    @property
+    def answered(self) -> bool:
+        return self.value is not _NOTHING or self.error is not None
+
+    def answer(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class GroupCommit:
+    """See the module. One for each pool; any number of threads may use it."""
+
+    def __init__(self, pool: Pool, clock: Clock) -> None:
+        self._pool, self._clock = pool, clock
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._busy = False
+        self._moves = 0
+        self._queue: deque[_Job] = deque()
+
+    def run(self, change: Callable[[Any, int], T]) -> T:
+        """Make a change in a transaction; return what it returns. Raises what it raises, and the driver's errors."""
+        if os.getpid() != self._pid:  # a forked child finds nobody in the middle of a transaction
+            self._begin()
+        job = self._queued(change)
+        if job is None or (self._waited(job) and job.leads):
+            value: T = self._lead(change)
+        else:
+            value = self._answer(job)
+        return value
+
+    def _queued(self, change: Change) -> _Job | None:
+        """Put a change into the queue; None: it leads."""
+        with self._mutex:
+            if not self._busy:
+                self._busy = True
+                return None
+            job = _Job(change)
+            self._queue.append(job)
+            return job
+
+    def _answer(self, job: _Job) -> Any:
+        return job.answer() if job.answered else self._alone(job.change)
+
+    def _waited(self, job: _Job) -> bool:
+        """Wait for the answer, or until the job leads; False: its time was over while it was in the queue."""
+        while True:
+            left, moves = remaining(SYSTEM, _PATIENCE), self._moves
+            if job.waker.wait(max(0.0, min(left, _PATIENCE))):
+                return True
+            with self._mutex:
+                if job not in self._queue:
+                    continue  # it is being made: the answer comes
+                if left <= _PATIENCE or moves == self._moves:
+                    self._queue.remove(job)
+                    job.leads = left > _PATIENCE
+                    return job.leads
+
+    def _alone(self, change: Change) -> Any:
+        with self._pool.connection() as connection:
+            self._pool.begin(connection)
+            value = change(connection, self._clock.micros())
+            connection.execute("COMMIT")
+            return value
+
+    def _lead(self, change: Change) -> Any:
+        jobs = [_Job(change)]
+        try:
+            with self._pool.connection() as connection:
+                self._pool.begin(connection)
+                self._take(jobs)
+                if len(jobs) == 1:
+                    value = change(connection, self._clock.micros())
+                    connection.execute("COMMIT")
+                    return value
+                self._make(connection, jobs)
+        finally:
+            self._resign()
+            for job in jobs[1:]:
+                job.waker.wake()
+        return self._answer(jobs[0])
+
+    def _make(self, connection: Any, jobs: list[_Job]) -> None:
+        """Make all changes, and commit once. A job without an answer goes alone."""
+        sent, made = False, 0
+        try:
+            while made < len(jobs):
+                jobs[made].make(connection, self._clock.micros())
+                made += 1
+                if made == len(jobs):
+                    self._take(jobs)  # those that came while the others were made
+            sent = True
+            connection.execute("COMMIT")
+        except DRIVER.Error as error:
+            for job in jobs:
+                job.value, job.error = _NOTHING, error if sent else None
+        except BaseException:  # an interrupt of the leader
+            if not sent or connection.in_transaction:
+                for job in jobs:
+                    job.value, job.error = _NOTHING, None
+            raise
+
+    def _take(self, jobs: list[_Job]) -> None:
+        """Add those that wait, as many as fit."""
+        with self._mutex:
+            self._moves += 1
+            while self._queue and len(jobs) < MOST:
+                jobs.append(self._queue.popleft())
+
+    def _resign(self) -> None:
+        """Let the one that waits longest lead."""
+        with self._mutex:
+            self._moves += 1
+            if self._queue:
+                job = self._queue.popleft()
+                job.leads = True
+                job.waker.wake()
+            else:
+                self._busy = False

@@ -1,0 +1,205 @@
+"""The lease cache: reads from memory, without the database, while the lease holds.
+
+A read looks an entry up, then at the clocks: if the lease holds, the entry is as true as an answer of the database. No
+change of it has committed, because its writer waits until this process has forgotten the entry, or until its lease is
+over. Where there is no entry the database is asked, and the answer is kept if nothing that was announced covers it.
+docs/cache.md has the protocol and the proof.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from itertools import count
+
+from metastore.cache.entries import Entries, Entry, entry_of, listing_of
+from metastore.cache.fence import Lease
+from metastore.cache.fill import Announced, Asked
+from metastore.cache.membership import Member
+from metastore.cache.options import Cache
+from metastore.clock import Clock
+from metastore.errors import CacheFenced
+from metastore.operation.session import Found, Listed
+from metastore.port.members import Announcement, MemberRows
+from metastore.port.stats import CacheStats
+
+__all__ = ["Leased"]
+
+Names = tuple[str, ...]
+_JOINS = 2.0
+"""How long opening waits until the cache serves (seconds): after that it goes on without."""
+
+
+class Leased:
+    """See the module. Any number of threads may use it. A forked child joins for itself."""
+
+    def __init__(self, rows: MemberRows, clock: Clock, options: Cache) -> None:
+        self._rows, self._clock, self._options = rows, clock, options
+        self._raises = options.when_fenced == "raise"
+        self._lock = threading.RLock()
+        self._hit, self._miss, self._waits = count(), count(), count()
+        self._clears = self._evicted = 0
+        self._entries = Entries(options.max_entries, options.max_bytes)
+        self._announced = Announced()
+        self._monotonic, self._boottime, self._wall = Lease(clock, {}).clocks
+        self._member = self._new_member()
+        _ALL.add(self)
+        self._member.served.wait(_JOINS)
+
+    def _new_member(self) -> Member:
+        self._pid = os.getpid()
+        return Member(self._rows, self._clock, self._options.ttl, self._new_lease, self._see)
+
+    def _new_lease(self) -> Lease:
+        """Return a lease without entries. The one before is over, and its entries are never used again."""
+        with self._lock:
+            self._evicted += self._entries.evictions + len(self._entries)
+            self._entries = Entries(self._options.max_entries, self._options.max_bytes)
+            self._announced = Announced()
+            return Lease(self._clock, self._entries.all)
+
+    def fork(self) -> None:
+        """End the lease in a forked child: the parent's thread renews it, and evicts in the parent only."""
+        self._lock = threading.RLock()  # another thread of the parent may have held it
+        self._member.lease.end()
+        self._member.lease.serving = False
+
+    def close(self) -> None:
+        """Leave, so that no writer waits for this process."""
+        _ALL.discard(self)
+        self._member.close()
+
+    # --- reading
+
+    def held(self, kind: str, target: object) -> Found | None:
+        """Return what is kept of a path, or of an id, if the lease holds; None: ask. The hot path."""
+        lease = self._member.lease
+        entry = lease.entries.get((kind, target))
+        if (
+            entry is not None
+            # after the look at the entries: a thread that stood still between the two must not answer
+            and self._monotonic() < lease.mono
+            and self._boottime() < lease.boot
+            and lease.wall_from <= self._wall() < lease.wall
+        ):
+            entry.used = True
+            next(self._hit)
+            return entry.found  # type: ignore[return-value]
+        return None
+
+    def read(self, key: Hashable, names: Names, ask: Callable[[], Found]) -> Found:
+        """Return what is at ``names`` (() for an id) at an instant of this call. Raises CacheFenced, what ``ask`` does.
+
+        The caller has looked with :meth:`held`.
+        """
+        asked = self._asked(1)
+        found = ask()
+        if asked is not None:
+            self._keep(asked, key, entry_of(found, names, 0))
+        return found
+
+    def read_many(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
+        """Return what is at each key, all at one instant. Raises CacheFenced, and what ``ask`` raises."""
+        lease, number = self._member.lease, self._announced.number
+        entries = [lease.entries.get(key) for key, _ in wanted]
+        if None not in entries and lease.holds():
+            with self._lock:  # all of it was true before the first announcement since then
+                one_instant = number == self._announced.number and lease is self._member.lease
+            if one_instant:
+                for entry in entries:
+                    next(self._hit)
+                    entry.used = True  # type: ignore[union-attr]
+                return [entry.found for entry in entries]  # type: ignore[union-attr, misc]
+        asked = self._asked(len(wanted))
+        answers = ask()
+        if asked is not None:
+            for (key, names), found in zip(wanted, answers, strict=True):
+                self._keep(asked, key, entry_of(found, names, 0))
+        return answers
+
+    def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
+        """Return one page of a listing, at an instant of this call. Raises CacheFenced, and what ``ask`` raises."""
+        lease = self._member.lease
+        entry = lease.entries.get(key)
+        if entry is not None and lease.holds():
+            next(self._hit)
+            entry.used = True
+            return entry.found  # type: ignore[return-value]
+        asked = self._asked(1)
+        listed = ask()
+        if asked is not None:
+            self._keep(asked, key, listing_of(listed))
+        return listed
+
+    def _asked(self, reads: int) -> Asked | None:
+        """Note what is known before the database is asked; None: nothing is kept. Raises CacheFenced."""
+        for _ in range(reads):
+            next(self._miss)
+        if self._pid != os.getpid():
+            with self._lock:
+                if self._pid != os.getpid():
+                    self._member = self._new_member()
+        lease = self._member.lease
+        if not (lease.serving and lease.holds()):
+            if self._raises and self._member.served.is_set():
+                raise CacheFenced(
+                    "this process does not know what others have changed: its lease is over and could not be renewed; "
+                    'the read was not answered; try again later, or open with Cache(when_fenced="read_through")'
+                )
+            return None
+        with self._lock:
+            return self._announced.asked(lease)
+
+    def _keep(self, asked: Asked, key: Hashable, entry: Entry) -> None:
+        with self._lock:
+            if asked.lease.entries is self._entries.all and self._announced.may_keep(asked, entry):
+                self._entries.put(key, entry)
+            else:
+                next(self._waits)
+                self._member.look()  # it is over soon: then the next answer can be kept
+
+    # --- what the member's thread calls
+
+    def _see(self, lease: Lease, found: Sequence[Announcement], fresh: bool) -> bool:
+        """Evict what is new; return whether a change is announced and not committed."""
+        with self._lock:
+            if lease.entries is not self._entries.all:
+                return False
+            if fresh:
+                self._announced.forget()
+            for what in self._announced.see(found):
+                self._entries.evict_announced(what)
+            return self._announced.pending
+
+    def stats(self) -> CacheStats:
+        """Return the figures."""
+        with self._lock:
+            entries = self._entries
+            return CacheStats(
+                hits=_counted(self._hit),
+                misses=_counted(self._miss),
+                evictions=self._evicted + entries.evictions,
+                waits=_counted(self._waits),
+                fences=self._member.fences,
+                clears=0,
+                entries=len(entries),
+                bytes=entries.bytes,
+            )
+
+
+def _counted(counter: count[int]) -> int:
+    """Return how often ``next`` was called: one step of the interpreter, so that threads lose no count."""
+    return int(counter.__reduce__()[1][0])
+
+
+_ALL: weakref.WeakSet[Leased] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for one in list(_ALL):
+        one.fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,207 @@
+"""The membership of one process: it joins, serves, is fenced, and joins again; a thread does all of it.
+
+========  =====================================================================================================
+joining   It is registered. It keeps nothing before all transactions are over that began before its generation.
+serving   It looks whenever a change is announced, evicts, acknowledges; it renews its lease every third of the ttl.
+fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new Lease.
+========  =====================================================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from metastore.cache.fence import Lease
+from metastore.clock import Clock, Instant
+from metastore.deadlines import until
+from metastore.errors import MetastoreError
+from metastore.port.members import Announcement, MemberRows, Membership, Wake
+
+__all__ = ["Member"]
+
+_POLLS: Final = 0.05
+"""How often a member looks while a change is announced, or was lately (seconds)."""
+_LATELY: Final = 1.0
+_BLIND_POLLS: Final = 0.2
+"""How often it looks where nothing wakes it, without a change lately."""
+_ABANDONED: Final = 2.0
+"""After how many ttls an announcement is taken away: its owner is gone, or announces again."""
+_log = logging.getLogger("metastore")
+
+
+class Member:
+    """See the module. ``lease`` is the only thing that reads look at."""
+
+    def __init__(
+        self,
+        rows: MemberRows,
+        clock: Clock,
+        ttl: float,
+        new_lease: Callable[[], Lease],
+        see: Callable[[Lease, Sequence[Announcement], bool], bool],
+    ) -> None:
+        """``see``: evicts what is new; it gets whether all announcements are new, and says whether one is pending."""
+        self._rows, self._clock, self._ttl = rows, clock, ttl
+        self._new_lease, self._see = new_lease, see
+        self.lease = new_lease()
+        self.fences = 0
+        self.membership: Membership | None = None
+        self._wake: Wake | None = None
+        self._fresh = True  # the connection is a new one
+        self._pending = False
+        self._news = -1e9  # when a change was announced last
+        self._closed = threading.Event()
+        self.served = threading.Event()
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the thread; in a forked child, start one of its own."""
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="metastore cache", daemon=True)
+        self._thread.start()
+
+    def look(self) -> None:
+        """Let the thread look at once."""
+        if self._wake is not None:
+            self._wake.wake()
+
+    def close(self) -> None:
+        """End the lease first, then the registration, so that no writer waits for it."""
+        self._closed.set()
+        self.lease.end()
+        if self._pid != os.getpid():
+            return
+        if self._wake is not None:
+            self._wake.wake()
+        self._thread.join(1.0)
+        self.lease.end()
+        if self.membership is not None and not self._thread.is_alive():
+            with suppress(MetastoreError):
+                self._rows.leave(self.membership)
+
+    # --- the thread
+
+    def _run(self) -> None:
+        wait = 0.05
+        while not self._closed.is_set():
+            try:
+                self._join()
+                wait = 0.05
+                self._serve()
+            except MetastoreError as error:
+                _log.warning("the lease cache does not serve: %s; it joins again", error)
+                self._disconnect()
+                self._closed.wait(wait)
+                wait = min(wait * 2, 1.0)
+            finally:
+                self._fence()
+        self._disconnect()
+
+    def _fence(self) -> None:
+        if self.lease.serving:
+            self.fences += 1
+        self.lease.serving = False
+        self.lease.end()
+
+    def _in_time(self) -> float:
+        return self._clock.monotonic() + self._ttl / 3
+
+    def _join(self) -> None:
+        """Register, and wait until nothing is under way that was not announced."""
+        rows = self._rows
+        since = Instant.now(self._clock)
+        with until(self._in_time()):
+            if self._wake is None:
+                self._wake, self._fresh = rows.wake(), True
+            self.membership = rows.join(self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid())
+            # after the registration is committed: a sequence does not wait for a commit
+            mine = rows.begin()
+        lease = self._new_lease()
+        renewed = self._clock.monotonic()
+        while not self._closed.is_set():
+            with until(self._in_time()):
+                if rows.oldest() > mine:
+                    break
+                if self._clock.monotonic() - renewed > self._ttl / 3:
+                    since, renewed = Instant.now(self._clock), self._clock.monotonic()
+                    if not self._looked(lease, renew=True):
+                        raise _Gone
+            self._wake.wait(0.005)
+        with until(self._in_time()):
+            if not self._looked(lease, renew=False):
+                raise _Gone
+        lease.last(since, self._ttl)
+        lease.serving = True
+        self.lease = lease
+        self._since = since
+        self.served.set()
+
+    def _serve(self) -> None:
+        """Look and renew until the registration is gone; on a new connection go on with the same lease."""
+        while not self._closed.is_set():
+            try:
+                if self._wake is None:
+                    with until(self._in_time()):
+                        self._wake, self._fresh = self._rows.wake(), True
+                if not self._once():
+                    return
+            except MetastoreError as error:
+                self._disconnect()
+                if not self.lease.holds():
+                    raise
+                _log.warning("the lease cache lost its connection and opens another: %s", error)
+                self._closed.wait(0.05)
+
+    def _once(self) -> bool:
+        now = Instant.now(self._clock)
+        late = not self.lease.holds()
+        renew = late or now.monotonic >= self._since.monotonic + self._ttl / 3
+        with until(self._in_time()):
+            alive = self._looked(self.lease, renew=renew)
+        if not alive:
+            return False
+        if renew:
+            # also where it was over: nobody has given it up, and all that was announced meanwhile is evicted
+            self.fences += late
+            self.lease.last(now, self._ttl)
+            self._since = now
+            with until(self._in_time()):
+                self._rows.forget(round(self._ttl * _ABANDONED * 1e6))
+        assert self._wake is not None
+        self._wake.wait(self._pause())
+        return True
+
+    def _pause(self) -> float:
+        """Return how long to wait for an announcement."""
+        due = max(0.0, self._since.monotonic + self._ttl / 3 - self._clock.monotonic())
+        if self._pending or self._clock.monotonic() - self._news < _LATELY:
+            return min(due, _POLLS)
+        assert self._wake is not None
+        return min(due, 1.0 if self._wake.listens else _BLIND_POLLS)
+
+    def _looked(self, lease: Lease, *, renew: bool) -> bool:
+        assert self._wake is not None
+        assert self.membership is not None
+        return self._rows.look(self._wake, self.membership, lambda found: self._apply(lease, found), renew=renew)
+
+    def _apply(self, lease: Lease, found: Sequence[Announcement]) -> None:
+        fresh, self._fresh = self._fresh, False
+        self._pending = self._see(lease, found, fresh)
+        if found:
+            self._news = self._clock.monotonic()
+
+    def _disconnect(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            with suppress(MetastoreError):
+                wake.close()
+
+
+class _Gone(MetastoreError):
+    """The registration was removed while it joined."""

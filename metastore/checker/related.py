@@ -1,0 +1,94 @@
+"""Relations and rights in the feed: both ends are live, an exclusive one stands alone, no right is outrun.
+
+The events of relations carry the id of the relation itself. Memory: one event for each relation that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from metastore.checker.finding import Finding
+from metastore.kinds.registry import RELATIONSHIPS
+from metastore.kinds.relation import relation_named
+from metastore.port.noted import read_note
+from metastore.verify.evidence import Evidence
+
+if TYPE_CHECKING:
+    from metastore.checker.tree import Event
+
+__all__ = ["Related", "Rights"]
+
+_ACTIONS: Final = ("create", "alter", "drop")
+PathOf = Callable[[int], str | None]
+"""From an entity's id to its path now. None: no path leads to it. Raises KeyError for an entity that gc has cut off."""
+
+
+class Related:
+    """The relations that the feed has made so far."""
+
+    def __init__(self, path_of: PathOf) -> None:
+        self._path_of = path_of
+        self._last: dict[int, Event] = {}
+        self._alone: dict[tuple[int, str], int] = {}
+
+    def apply(self, event: Event) -> Iterator[Finding]:
+        """Apply the next event of a relation; yield each contradiction."""
+        if event.action not in _ACTIONS:
+            yield Finding("replay", f"the event at {event.seq} is not one of a relation", (str(event),))
+        if event.action != "drop":
+            yield from self._ends(event)
+            yield from self._stands_alone(event)
+        if event.action == "drop":
+            self._last.pop(event.entity_id, None)
+            self._alone.pop((event.owner_id or 0, event.kind), None)
+        else:
+            self._last[event.entity_id] = event
+
+    def last(self, relation_id: int) -> Event | None:
+        """Return the last event of a relation that is there."""
+        return self._last.get(relation_id)
+
+    def _ends(self, event: Event) -> Iterator[Finding]:
+        """Check that both ends were live when the relation was written, at the paths that its event says."""
+        said = {event.path_after or event.path_before, event.other_path}
+        for end in (event.owner_id, event.other_id):
+            try:
+                path = self._path_of(end or 0)
+            except KeyError:  # gc has cut off where it came from
+                continue
+            if path is None:
+                message = f"the relation {event.entity_id} was written at {event.seq}, and entity {end} was not live"
+                yield Finding("orphan", message, (str(event),))
+            elif path not in said:
+                message = f"the relation written at {event.seq} names {' and '.join(map(str, said))}, not {path}"
+                yield Finding("replay", message, (str(event),))
+
+    def _stands_alone(self, event: Event) -> Iterator[Finding]:
+        if event.kind not in RELATIONSHIPS or not relation_named(event.kind).exclusive:
+            return
+        label = (event.owner_id or 0, event.kind)
+        other = self._alone.setdefault(label, event.entity_id)
+        if other != event.entity_id:
+            message = f"entity {event.owner_id} has two relations {event.kind} at {event.seq}"
+            yield Finding("name", message, (str(self._last[other]), str(event)))
+
+
+class Rights:
+    """The evidence that users' commits note, and the scope versions that others made."""
+
+    def __init__(self) -> None:
+        self._evidence = Evidence()
+
+    def apply(self, event: Event) -> Iterator[Finding]:
+        """Read the next event of the feed; yield each commit that rests on a lost right."""
+        if event.fences is not None:
+            try:
+                note = read_note(event.fences)
+            except ValueError:
+                yield Finding("rights", f"what position {event.seq} rests on cannot be read", (str(event),))
+            else:
+                for message in self._evidence.commit(event.seq, note.evidence, note.raised):
+                    yield Finding("rights", message, (str(event),))
+        if event.owner_id is None:
+            self._evidence.stood(event.seq, event.entity_id, event.scope_version)

@@ -1,0 +1,128 @@
+"""``drops``: list what is being dropped in steps, go on with what is left behind, or roll it back."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from metastore.cli.context import Json, Settings
+from metastore.cli.output import console, safe, table, tell, time, write, write_json, write_table
+from metastore.errors import InvalidArgument
+from metastore.kinds.handlers import Handler, checked, drop_handler
+from metastore.managers.pending import PendingDrop
+from metastore.names import format_path, parse_path
+
+__all__ = ["register"]
+
+Named = Annotated[
+    str | None,
+    typer.Option(
+        "--handler",
+        metavar="MODULE:FUNCTION",
+        help="What destroys the data; it gets the pending drop.",
+        show_default=False,
+    ),
+]
+
+
+def ls(ctx: typer.Context, json: Json = False) -> None:
+    """List what is being dropped in steps.
+
+    Its path is the one that it had when that was announced. The handler is the one of the process that announced it.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    settings: Settings = ctx.obj
+    with settings.open() as store:
+        found = list(store.drops.pending())
+    if json:
+        write_json({"drops": [pending.to_dict() for pending in found]})
+        return
+    rows = table("What", "Kind", "Phase", "Token", "By", "Until (UTC)", "Handler", right=("Token",))
+    for pending in found:
+        who = (
+            Text(safe(pending.path)),
+            pending.kind,
+            pending.phase,
+            str(pending.token),
+            Text(safe(pending.holder or "")),
+        )
+        rows.add_row(*who, time(pending.expires_at), Text(safe(pending.handler or "")))
+    write_table(console(), rows)
+
+
+def resume(ctx: typer.Context, handler: Named = None, json: Json = False) -> None:
+    """Finish what other processes left behind.
+
+    Without --handler, the handlers count that installed packages register with ms.on_drop (the entry points
+    "metastore.kinds"). What another process has in hand is left to it. The exit code is 1 if there is no handler for
+    something that is pending.
+    """
+    settings: Settings = ctx.obj
+    chosen = None if handler is None else _loaded(handler)
+    with settings.open() as store:
+        finished = store.drops.resume(chosen)
+        left = [one for one in store.drops.pending() if chosen is None and drop_handler(one.kind) is None]
+    if json:
+        write_json({"finished": finished, "without_handler": [one.path for one in left]})
+    else:
+        write(console(), f"{finished} {'drop' if finished == 1 else 'drops'} finished.")
+    for one in left:
+        tell(f"there is no handler for {one.path} (a {one.kind}); give one with --handler MODULE:FUNCTION")
+    if left:
+        raise typer.Exit(1)
+
+
+def roll_back(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="What is being dropped, as drops lists it.")],
+    json: Json = False,
+) -> None:
+    """Bring back what is being dropped in steps.
+
+    That is possible until its destruction begins, and once the process that announced it has let its time pass.
+    """
+    settings: Settings = ctx.obj
+    wanted = format_path(parse_path(path))
+    with settings.open() as store:
+        found = [pending for pending in store.drops.pending() if pending.path == wanted]
+        for pending in found:
+            _roll_back(pending)
+    if json:
+        write_json({"path": wanted, "rolled_back": len(found)})
+    elif found:
+        write(console(), f"{wanted} is back.")
+    if not found:
+        tell(f"nothing at {wanted} is being dropped in steps")
+        raise typer.Exit(1)
+
+
+def _roll_back(pending: PendingDrop) -> None:
+    pending.take_over()
+    pending.roll_back()
+
+
+def _loaded(text: str) -> Handler:
+    """Return the function that MODULE:FUNCTION names. Raises InvalidArgument."""
+    module, _, name = text.partition(":")
+    sys.path.insert(0, str(Path.cwd()))  # as python -m does
+    try:
+        found: Handler = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise InvalidArgument(f"the handler {text} cannot be loaded: {error}; it is MODULE:FUNCTION") from error
+    return checked(found)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands, below ``drops``."""
+    drops = typer.Typer(
+        help="List and resume drops in steps.", invoke_without_command=True, callback=ls, rich_markup_mode=None
+    )
+    for command, name in ((resume, "resume"), (roll_back, "roll-back")):
+        drops.command(name)(command)
+    app.add_typer(drops, name="drops")

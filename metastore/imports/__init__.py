@@ -1,0 +1,1 @@
+"""Bring catalogs of other systems into a store: Gravitino's database, any catalog of PyIceberg or Spark."""

@@ -1,0 +1,100 @@
+"""Dropped entities that Gravitino still keeps: each is made and dropped in one commit, so that it can be restored.
+
+Of what was dropped together with its schema or catalog, only the top is looked at: Gravitino restores nothing, and an
+empty container is what its name meant.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from metastore.errors import EntityAlreadyExists, MetastoreError
+from metastore.imports.gravitino.reading import read_one
+from metastore.imports.gravitino.report import Report
+from metastore.imports.gravitino.source import Row, Source
+from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, SCHEMA, Shape, Thing
+from metastore.imports.gravitino.tree import Tree
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+    from metastore.transaction.transaction import Transaction
+
+__all__ = ["import_dropped"]
+
+Names = tuple[str, ...]
+_ASIDE: Final = "~dropped"
+"""What follows the name of a dropped entity where a live one has the name."""
+
+
+def import_dropped(store: Store, source: Source) -> int:
+    """Import what was dropped below live parents and is not in the store yet; return how many."""
+    done = 0
+    for metalake in list(source.rows("metalake_meta")):
+        tree = Tree(source, metalake, Report())
+        levels = [(CATALOG, "metalake"), (SCHEMA, "catalog"), *((shape, "schema") for shape in BELOW_SCHEMA)]
+        levels += [(shape, "metalake") for shape in BELOW_METALAKE if shape.kind in ("tag", "policy", "role")]
+        for shape, above in levels:
+            done += _of_shape(store, source, tree, shape, above)
+    return done
+
+
+def _of_shape(store: Store, source: Source, tree: Tree, shape: Shape, above: str) -> int:
+    rows = [
+        row
+        for row in source.rows(shape.table, metalake_id=tree.id, deleted_at=...)
+        if row["deleted_at"] and (above, int(row[f"{above}_id"])) in tree.names
+    ]
+    if not rows:
+        return 0
+    parts = _parts(source, shape, [shape.key(row) for row in rows])
+    done, there = 0, Counter[tuple[Names, str]]()
+    parents = {tree.names[(above, int(row[f"{above}_id"]))] for row in rows}
+    manager: Any = store.manager(shape.kind)
+    for parent in parents:
+        there.update((parent, one.name.removesuffix(_ASIDE)) for one in manager.dropped(parent))
+    for row in sorted(rows, key=lambda one: int(one["deleted_at"])):
+        parent, name = tree.names[(above, int(row[f"{above}_id"]))], shape.name(row)
+        if there[(parent, name)] > 0:
+            there[(parent, name)] -= 1
+            continue
+        made = read_one(shape, row, {word: some.get(shape.key(row), []) for word, some in parts.items()})
+        done += isinstance(made, Thing) and _made_and_dropped(store, shape, (*parent, name), made)
+    return done
+
+
+def _parts(source: Source, shape: Shape, ids: list[int]) -> dict[str, dict[int, list[Row]]]:
+    found: dict[str, dict[int, list[Row]]] = {}
+    for word, (table, version) in shape.parts.items():
+        some: dict[int, list[Row]] = {}
+        for row in source.rows(table, **{f"{shape.prefix}_id": ids, "deleted_at": ...}):
+            some.setdefault(int(row[f"{shape.prefix}_id"]), []).append(row)
+        found[word] = {key: sorted(rows, key=lambda row: int(row[version])) for key, rows in some.items()}
+    return found
+
+
+def _made_and_dropped(store: Store, shape: Shape, names: Names, thing: Thing) -> bool:
+    """Make an entity and drop it. Where a live one has its name, it gets another, which a restore may change."""
+
+    def make(tx: Transaction, at: Names) -> None:
+        manager: Any = tx.manager(shape.kind)
+        given = _given(shape, thing)
+        manager.drop(manager.create(at, **given))
+
+    for at in (names, (*names[:-1], names[-1] + _ASIDE)):
+        try:
+            store.run(lambda tx, at=at: make(tx, at))  # type: ignore[misc]
+        except EntityAlreadyExists:
+            continue
+        except MetastoreError:
+            return False
+        return True
+    return False
+
+
+def _given(shape: Shape, thing: Thing) -> dict[str, Any]:
+    from metastore.kinds.registry import KINDS  # noqa: PLC0415
+
+    fields = KINDS[shape.kind].entity.doc_fields
+    values = {name: one.decode(thing.doc[name]) for name, one in fields.items() if one.given and name in thing.doc}
+    return {"comment": thing.doc["comment"], "properties": thing.doc["properties"], **values}

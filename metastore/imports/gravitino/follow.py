@@ -1,0 +1,120 @@
+"""Bring a store that has an earlier import up to date: rename, drop and detach what moved or is gone there.
+
+What the file has besides is then imported as any other export. Entities that were not imported stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from metastore.errors import EntityAlreadyExists, EntityNotFound, NotEmpty
+from metastore.imports.gravitino.links import Key
+from metastore.imports.gravitino.report import Report
+from metastore.imports.gravitino.target import Contents, Owned, Related
+from metastore.names import format_path
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["detach_the_gone", "drop_the_gone", "enable_the_imported", "rename_the_moved"]
+
+Names = tuple[str, ...]
+
+
+def drop_the_gone(store: Store, source: Contents, target: Contents, report: Report) -> None:
+    """Drop what was imported and is gone there: the deepest first, so that nothing else goes with it."""
+    gone = [key for key in target.names if key not in source.names]
+    for key in sorted(gone, key=lambda key: len(target.names[key]), reverse=True):
+        manager: Any = store.manager(key[0])
+        try:
+            report.removed += bool(manager.drop(target.names.pop(key)))
+        except EntityNotFound:
+            continue
+        except NotEmpty as error:
+            report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with what was made here")
+
+
+def enable_the_imported(store: Store, source: Contents, target: Contents) -> None:
+    """Enable what is disabled and was imported, metalakes first: nothing below it could be written.
+
+    The import disables it again where it is disabled there.
+    """
+    kinds: tuple[Any, ...] = (store.metalakes, store.catalogs)
+    for kind, manager in zip(("metalake", "catalog"), kinds, strict=True):
+        for key, names in target.names.items():
+            if key[0] == kind and key in source.names and not manager.load(names).in_use:
+                manager.enable(names)
+
+
+def rename_the_moved(store: Store, source: Contents, target: Contents, report: Report) -> None:
+    """Give what was renamed or moved there its new place, parents before children."""
+    for key, wanted in source.names.items():
+        now = target.names.get(key)
+        if now is None or now == wanted:
+            continue
+        _free(store, key, wanted, target, report)
+        manager: Any = store.manager(key[0])
+        manager.rename(now, wanted)
+        report.renamed += 1
+        _note(key, now, wanted, target)
+
+
+def _free(store: Store, key: Key, wanted: Names, target: Contents, report: Report) -> None:
+    """Move what has the new name out of the way: it was renamed there, too, and its turn comes."""
+    family = ("table", "view") if key[0] in ("table", "view") else (key[0],)
+    for other, names in list(target.names.items()):
+        if names == wanted and other[0] in family and other != key:
+            aside = (*wanted[:-1], f"{wanted[-1]}~{other[1]}")
+            manager: Any = store.manager(other[0])
+            manager.rename(names, aside)
+            _note(other, names, aside, target)
+            return
+    manager = store.manager(key[0])
+    if manager.exists(wanted):
+        report.find(
+            "taken", f"{key[0]} {format_path(wanted)} ({key[1]}): the store has another one of this name", "refused"
+        )
+        raise EntityAlreadyExists(
+            format_path(wanted), f"{format_path(wanted)} was not imported, and has a name that is needed; rename it"
+        )
+
+
+def _note(key: Key, before: Names, after: Names, target: Contents) -> None:
+    """Note the new place of an entity, and of what is below it."""
+    target.names[key] = after
+    depth = len(before)
+    for other, names in target.names.items():
+        if len(names) > depth and names[:depth] == before and key[0] in ("metalake", "catalog", "schema"):
+            target.names[other] = (*after, *names[depth:])
+
+
+def detach_the_gone(store: Store, source: Contents, target: Contents, report: Report) -> None:
+    """Remove rows and relations of imported entities that are gone there; those of entities that are new stay."""
+    for one in target.owned - source.owned:
+        if one.owner in source.names:
+            report.removed += _remove(store, one, source.names[one.owner])
+    for related in target.related - source.related:
+        if related.owner in source.names:
+            report.removed += _detach(store, related, source.names[related.owner])
+
+
+def _remove(store: Store, one: Owned, owner: Names) -> bool:
+    if one.kind == "model_version":
+        return store.models.drop_version(owner, int(one.name))
+    if one.kind in ("statistic", "partition_statistic"):
+        partition = one.name if one.kind == "partition_statistic" else None
+        names = [one.name] if partition is None else list(store.statistics.of(owner, partition=partition))
+        return store.statistics.remove(owner, names, partition=partition) > 0
+    if one.kind == "partition":
+        return store.partitions.drop(owner, one.name)
+    return False  # an origin goes with its entity
+
+
+def _detach(store: Store, one: Related, owner: Names) -> bool:
+    if one.kind == "owner" and store.owners.of(owner, kind=one.owner[0]) is None:
+        return False
+    relation: Any = store.relations(one.kind)
+    target = store.manager(one.owner[0]).load(owner)
+    other = store.manager(one.to_kind).load(one.to)
+    column = None if one.column is None else format_path(one.column)
+    return bool(relation.detach(target, other, value=one.value or None, column=column))

@@ -1,0 +1,152 @@
+"""Write what was read as an export: the same lines that ``metastore export`` writes, which an import then checks.
+
+Ids are the store's own, counted in the order of the lines. Each entity owns a row ``origin`` with Gravitino's id.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+from metastore.imports.gravitino.columns import Columns, keep_ids
+from metastore.imports.gravitino.links import Key, Link, Links, read_links
+from metastore.imports.gravitino.reading import Entity, entities
+from metastore.imports.gravitino.report import Report
+from metastore.imports.gravitino.source import Source
+from metastore.imports.gravitino.things import METALAKE
+from metastore.imports.gravitino.tree import Tree
+from metastore.kinds.registry import KINDS
+from metastore.port.commit import LIVE, ROOT_ID
+from metastore.port.relations import NO_COLUMN, ONLY
+from metastore.transfer.lines import (
+    Body,
+    EntityLine,
+    Footer,
+    Header,
+    Numbers,
+    OwnedLine,
+    RelationLine,
+    default_under,
+    write,
+)
+from metastore.transfer.tally import Tally
+
+__all__ = ["SYSTEM_NAME", "write_file"]
+
+SYSTEM_NAME: Final = "gravitino"
+"""The name of the origin rows."""
+
+
+def write_file(source: Source, stream: BinaryIO, report: Report, known: Mapping[Key, Columns], *, ids: bool) -> Footer:
+    """Write all metalakes; ``known``: the columns that an earlier import made. Return the last line.
+
+    ``ids``: with ids, versions and audits, to restore an empty database.
+    """
+    numbers, tally = _Numbers(), Tally()
+    with tempfile.TemporaryFile() as body:
+        for row in list(source.rows("metalake_meta")):
+            for line in _metalake(source, row, report, known, numbers, ids):
+                text = write(line, None)
+                tally.add(line, text)
+                body.write(text)
+        last = Numbers(numbers.last, 1, 0, 0) if ids else None
+        header = Header(None, ids, False, None, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, last)
+        stream.write(write(header, None))
+        body.seek(0)
+        shutil.copyfileobj(body, stream)
+    footer = tally.footer()
+    stream.write(write(footer, None))
+    stream.flush()
+    return footer
+
+
+@dataclass
+class _Numbers:
+    last: int = 0
+    of: dict[Key, int] = field(default_factory=dict)
+
+    def new(self) -> int:
+        self.last += 1
+        return self.last
+
+    def entity(self, key: Key) -> int:
+        """Return the id of an entity: relations may name it before its own line."""
+        if key not in self.of:
+            self.of[key] = self.new()
+        return self.of[key]
+
+
+def _metalake(
+    source: Source, row: Any, report: Report, known: Mapping[Key, Columns], numbers: _Numbers, ids: bool
+) -> Iterator[Body]:
+    tree = Tree(source, row, report)
+    there = {kind: tree.ids(kind) for kind in ("user", "group", "role", "tag", "policy")}
+    links = read_links(source, METALAKE.key(row), there, tree.exists, report)
+    read = list(entities(source, row, tree, report))
+    for entity in read:
+        report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
+        yield from _lines(entity, tree, links, report, known, numbers, ids)
+    for column, left in links.columns.items():
+        for link in left:
+            report.find("dangling", f"{link.kind} {link.to[1]} on the column {column}, which is gone")
+
+
+def _lines(
+    entity: Entity, tree: Tree, links: Links, report: Report, known: Mapping[Key, Columns], numbers: _Numbers, ids: bool
+) -> Iterator[Body]:
+    kind, names, thing = entity.key[0], entity.names, entity.thing
+    doc, columns = thing.doc, Columns()
+    if kind == "table":
+        doc, columns = keep_ids(thing.doc, thing.columns, known.get(entity.key))
+    row: dict[str, Any] = {}
+    if ids:
+        own, parent = numbers.entity(entity.key), _parent(entity, numbers)
+        row = {"id": own, "version": thing.version, "parent_id": parent, "key": names[-1], "fold": False}
+        row |= {"state": LIVE, "scope_version": 1}
+    under = default_under(None, len(names) - 1) if len(names) > 2 else ("metalake",)[: len(names) - 1]
+    yield EntityLine(names, under, KINDS[kind].family, kind, thing.in_use, doc, entity.audit, row)
+    owned = [*thing.owned, ("origin", SYSTEM_NAME, _origin(entity, columns))]
+    for owned_kind, name, owned_doc in sorted(owned, key=lambda one: (one[0], one[1])):
+        number, version = (numbers.new(), 1) if ids else (None, None)
+        yield OwnedLine(owned_kind, name, owned_doc, entity.audit, number, version)
+    wanted = [*links.of.get(entity.key, ()), *[one for c in thing.columns for one in links.columns.pop(c, ())]]
+    for link in wanted:
+        if link.to in tree.names:
+            yield _relation(link, tree, columns, doc, numbers, ids)
+        else:
+            report.find(
+                "dangling", f"{link.kind} of the {kind} {'.'.join(names)}: the {link.to[0]} {link.to[1]} is gone"
+            )
+
+
+def _parent(entity: Entity, numbers: _Numbers) -> int:
+    kinds = {2: "metalake", 3: "catalog", 4: "schema"}
+    if len(entity.names) == 1:
+        return ROOT_ID
+    above = kinds[len(entity.names)]
+    return numbers.entity((above, int(entity.row[f"{above}_id"])))
+
+
+def _origin(entity: Entity, columns: Columns) -> dict[str, Any]:
+    values: dict[str, Any] = {"version": entity.thing.version, "audit": entity.audit}
+    if columns.ids:
+        values["columns"] = {str(theirs): ours for theirs, ours in columns.ids.items()}
+    return {"comment": None, "properties": {}, "key": str(entity.key[1]), "values": values}
+
+
+def _relation(
+    link: Link, tree: Tree, columns: Columns, doc: Mapping[str, Any], numbers: _Numbers, ids: bool
+) -> RelationLine:
+    column, path = NO_COLUMN, None
+    if link.column is not None:
+        column = columns.ids[link.column]
+        path = (next(one["name"] for one in doc["columns"] if one["id"] == column),)
+    row = {}
+    if ids:
+        to = numbers.entity(link.to)
+        slot = ONLY if link.kind == "owner" else to
+        row = {"id": numbers.new(), "version": 1, "slot": slot, "column_id": column, "to_id": to}
+    return RelationLine(link.kind, tree.names[link.to], link.to[0], path, link.value, link.audit, row)

@@ -1,0 +1,109 @@
+"""All entities of a metalake, parents first, each with its document: one schema at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from metastore.errors import MetastoreError
+from metastore.imports.gravitino.links import Key
+from metastore.imports.gravitino.report import Report
+from metastore.imports.gravitino.source import Row, Source
+from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, METALAKE, SCHEMA, Shape, Thing
+from metastore.imports.gravitino.tree import Tree
+from metastore.imports.gravitino.values import audit, json_of
+from metastore.serve.gravitino.errors import Refused
+from metastore.serve.web import BadRequest
+
+__all__ = ["Entity", "entities", "read_one"]
+
+
+class Entity(NamedTuple):
+    """An entity that was read."""
+
+    key: Key
+    names: tuple[str, ...]
+    thing: Thing
+    audit: dict[str, Any]
+    row: Row
+
+
+def entities(source: Source, metalake: Row, tree: Tree, report: Report) -> Iterator[Entity]:
+    """Yield the entities of a metalake; one that cannot be read is left out, named, and so is all below it."""
+    yield from _made(METALAKE, source, [metalake], tree, report)
+    for shape in BELOW_METALAKE:
+        yield from _made(shape, source, list(source.rows(shape.table, metalake_id=tree.id)), tree, report)
+    yield from _made(CATALOG, source, list(source.rows(CATALOG.table, metalake_id=tree.id)), tree, report)
+    yield from _made(SCHEMA, source, list(source.rows(SCHEMA.table, metalake_id=tree.id)), tree, report)
+    for (_, schema), _ in list(tree.schemas()):
+        for shape in BELOW_SCHEMA:
+            yield from _made(shape, source, list(source.rows(shape.table, schema_id=schema)), tree, report)
+
+
+def _made(shape: Shape, source: Source, rows: list[Row], tree: Tree, report: Report) -> Iterator[Entity]:
+    known = [row for row in rows if (shape.kind, shape.key(row)) in tree.names]
+    parts = _parts(shape, source, known)
+    for row in known:
+        key = (shape.kind, shape.key(row))
+        found = read_one(shape, row, {word: some.get(key[1], []) for word, some in parts.items()})
+        names = tree.names[key]
+        if names[:-1] and not _parent_is_there(tree, key[0], row):
+            tree.forget(key)
+        elif isinstance(found, str):
+            report.find("unreadable", f"{shape.kind} {'.'.join(names)} ({key[1]}): {found}")
+            tree.forget(key)
+        else:
+            if shape.kind == "table":
+                found.owned.extend(_statistics(parts["statistic"].get(key[1], []), parts["partition"].get(key[1], [])))
+            yield Entity(key, names, found, audit(row), row)
+
+
+def read_one(shape: Shape, row: Row, parts: dict[str, list[Row]]) -> Thing | str:
+    """Return what a row becomes, or why it cannot be read."""
+    try:
+        return shape.make(row, parts)
+    except (MetastoreError, BadRequest, Refused) as error:
+        return str(error)
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, StopIteration) as error:
+        return f"its row or the rows of its versions are damaged ({type(error).__name__}: {error})"
+
+
+def _parent_is_there(tree: Tree, kind: str, row: Row) -> bool:
+    above = "metalake" if kind == "catalog" or kind in {s.kind for s in BELOW_METALAKE} else "catalog"
+    above = "schema" if kind in {s.kind for s in BELOW_SCHEMA} else above
+    return (above, int(row[f"{above}_id"])) in tree.names
+
+
+def _parts(shape: Shape, source: Source, rows: Iterable[Row]) -> dict[str, dict[int, list[Row]]]:
+    """Return the rows of the tables of versions, by word and id."""
+    ids = [shape.key(row) for row in rows]
+    found = {w: source.newest(table, f"{shape.prefix}_id", ids, version) for w, (table, version) in shape.parts.items()}
+    if shape.kind == "table":
+        found["statistic"] = source.newest("statistic_meta", "metadata_object_id", ids, "statistic_name")
+        found["partition"] = source.newest("partition_statistic_meta", "table_id", ids, "partition_name")
+    if shape.kind == "job":
+        wanted = sorted({int(row["job_template_id"]) for row in rows})
+        templates = source.newest("job_template_meta", "job_template_id", wanted, "job_template_id")
+        found["template"] = {shape.key(row): templates.get(int(row["job_template_id"]), []) for row in rows}
+    return found
+
+
+def _statistics(statistics: list[Row], of_partitions: list[Row]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return the rows of a table's statistics, and those of its partitions."""
+    owned = [("statistic", str(row["statistic_name"]), _values({"value": _json(row)})) for row in statistics]
+    partitions: dict[str, dict[str, Any]] = {}
+    for row in of_partitions:
+        partitions.setdefault(str(row["partition_name"]), {})[row["statistic_name"]] = _json(row)
+    for name, values in sorted(partitions.items()):
+        pairs = dict(part.split("=", 1) for part in name.split("/") if "=" in part)
+        owned.append(("partition", name, _values(pairs)))
+        owned.append(("partition_statistic", name, _values(values)))
+    return owned
+
+
+def _values(values: dict[str, Any]) -> dict[str, Any]:
+    return {"comment": None, "properties": {}, "values": values}
+
+
+def _json(row: Row) -> Any:
+    return json_of(row["statistic_value"])

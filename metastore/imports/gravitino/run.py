@@ -1,0 +1,94 @@
+"""One import from beginning to end: it may be killed at any time, and repeated while the old server still runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from metastore.errors import MetastoreError, MigrationNeeded
+from metastore.imports.gravitino.dropped import import_dropped
+from metastore.imports.gravitino.follow import detach_the_gone, drop_the_gone, enable_the_imported, rename_the_moved
+from metastore.imports.gravitino.lines import write_file
+from metastore.imports.gravitino.report import Report
+from metastore.imports.gravitino.source import open_source
+from metastore.imports.gravitino.target import Contents, contents, contents_of_store
+from metastore.store import Store, open_store, restore
+
+__all__ = ["import_gravitino"]
+
+Progress = Callable[[str, float], None]
+"""Called with the name of the step, and the share of it that is done."""
+
+_PRINCIPAL: Final = "import gravitino"
+
+
+def import_gravitino(
+    url: str | None, source: str, *, file: str | Path = "gravitino-import.jsonl", progress: Progress | None = None
+) -> Report:
+    """Import Gravitino's database at ``source`` into the store at ``url``; return what was found and done.
+
+    An empty store is restored with versions, audits and times as they were there. A store that has an earlier import
+    follows: entities keep their ids through renames, and what is gone there is dropped. ``file`` is where the import
+    writes down what it read; an import that was killed goes on with it. Raises InvalidArgument, EntityAlreadyExists.
+    """
+    tell = progress or (lambda _step, _share: None)
+    place = Path(file)
+    _finish_what_was_killed(url, place, tell)
+    with open_store(url, principal=_PRINCIPAL) as store:
+        fresh = next(iter(store.metalakes.names()), None) is None
+    if fresh:
+        report = _read(source, place, Contents(), tell, ids=True)
+        done = restore(url, place, progress=lambda share: tell("restoring", share))
+        report.written, report.left = done.written, done.left
+    with open_store(url, principal=_PRINCIPAL) as store:
+        if not fresh:
+            report = _follow(store, source, place, tell)
+        with open_source(source) as opened:
+            report.dropped = import_dropped(store, opened)
+        with place.open("rb") as stream:
+            read = contents(stream)
+        report.source_hash = read.hash
+        report.target_hash = contents_of_store(store, {names[0] for names in read.names.values()}).hash
+    place.unlink()
+    return report
+
+
+def _finish_what_was_killed(url: str | None, place: Path, tell: Progress) -> None:
+    """Finish a restore that was killed: until then no store can be opened."""
+    if not place.exists():
+        return
+    try:
+        open_store(url).close()
+    except MigrationNeeded:
+        raise
+    except MetastoreError:
+        restore(url, place, progress=lambda share: tell("restoring", share))
+
+
+def _read(source: str, place: Path, target: Contents, tell: Progress, *, ids: bool) -> Report:
+    report = Report()
+    tell("reading", 0.0)
+    beside = place.with_name(place.name + ".reading")
+    with open_source(source) as opened, beside.open("wb") as stream:
+        write_file(opened, stream, report, target.columns, ids=ids)
+    beside.replace(place)
+    return report
+
+
+def _follow(store: Store, source: str, place: Path, tell: Progress) -> Report:
+    target = contents_of_store(store, store.metalakes.names())
+    report = _read(source, place, target, tell, ids=False)
+    with place.open("rb") as stream:
+        wanted = contents(stream)
+    if wanted.hash == target.hash:
+        report.left = len(wanted.names)
+        return report
+    enable_the_imported(store, wanted, target)
+    drop_the_gone(store, wanted, target, report)
+    rename_the_moved(store, wanted, target, report)
+    done = store.import_from(place, if_exists="replace", progress=lambda share: tell("importing", share))
+    report.written, report.left = done.written, done.left
+    there = contents_of_store(store, {names[0] for names in wanted.names.values()})
+    detach_the_gone(store, wanted, there, report)
+    return report

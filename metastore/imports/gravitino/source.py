@@ -1,0 +1,106 @@
+"""Read Gravitino's tables: in one snapshot, only reading, whatever version of its schema it is.
+
+A table or a column that an older version does not have reads as empty, or as its default. Names of tables and columns
+are the same on PostgreSQL, MySQL and H2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from metastore.errors import InvalidArgument
+from metastore.imports.gravitino.h2 import load_script
+
+__all__ = ["Row", "Source", "open_source"]
+
+Row = Mapping[str, Any]
+_CHUNK: Final = 2000
+_DRIVERS: Final = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+
+
+class Source:
+    """Gravitino's database at one instant."""
+
+    def __init__(self, connection: Connection, schema: str | None) -> None:
+        self._connection = connection
+        inspector = sa.inspect(connection)
+        self._tables = {
+            name.lower(): sa.table(
+                name, *[sa.column(c["name"]) for c in inspector.get_columns(name, schema)], schema=schema
+            )
+            for name in inspector.get_table_names(schema)
+            if name.lower().endswith(("_meta", "_info", "_rel", "_securable_object"))
+        }
+        if "metalake_meta" not in self._tables:
+            raise InvalidArgument("this is not the database of a Gravitino server: it has no table metalake_meta")
+
+    def rows(self, table: str, **wanted: object) -> Iterator[Row]:
+        """Yield rows whose columns have these values (a list: one of them); all of them live, unless asked for.
+
+        A column that this version does not have matches everything. Names of columns are in lower case.
+        """
+        there = self._tables.get(table)
+        if there is None:
+            return
+        columns = {column.name.lower(): column for column in there.columns}
+        if "deleted_at" in columns:
+            wanted.setdefault("deleted_at", 0)
+        query = sa.select(there)
+        for name, value in wanted.items():
+            if name in columns and value is not ...:
+                column = columns[name]
+                query = query.where(column.in_(value) if isinstance(value, list) else column == value)
+        query = query.order_by(*[columns[name] for name in list(columns)[:1]])
+        for row in self._connection.execution_options(yield_per=_CHUNK).execute(query).mappings():
+            yield {str(key).lower(): value for key, value in row.items()}
+
+    def newest(self, table: str, key: str, ids: Sequence[int], version: str = "version") -> dict[int, list[Row]]:
+        """Return the live rows of ``ids``, by id, in the order of their versions."""
+        found: dict[int, list[Row]] = {}
+        for start in range(0, len(ids), _CHUNK):
+            for row in self.rows(table, **{key: list(ids[start : start + _CHUNK])}):
+                found.setdefault(row[key], []).append(row)
+        for rows in found.values():
+            rows.sort(key=lambda row: row[version])
+        return found
+
+
+@contextmanager
+def open_source(url: str) -> Iterator[Source]:
+    """Open Gravitino's database. ``url``: of PostgreSQL or MySQL, or the path of a script that H2 wrote.
+
+    Raises InvalidArgument. Nothing is written, and one snapshot is read, also where the server goes on writing.
+    """
+    if url.lower().endswith(".sql") or url.startswith("h2:"):
+        with load_script(url.removeprefix("h2:")) as connection:
+            yield Source(connection, None)
+        return
+    try:
+        parsed = sa.make_url(url)
+        parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+        schema = parsed.query.get("currentSchema")
+        engine = sa.create_engine(parsed.difference_update_query(["currentSchema"]), poolclass=sa.NullPool)
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
+        raise InvalidArgument(
+            f"the URL of Gravitino's database cannot be used: {type(error).__name__}: {error}"
+        ) from None
+    backend = parsed.get_backend_name()
+    try:
+        with engine.connect() as connection:
+            if backend != "sqlite":
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                if backend == "postgresql":
+                    connection.execute(sa.text("SET TRANSACTION READ ONLY"))
+                yield Source(connection, schema if isinstance(schema, str) else None)
+    except sa.exc.OperationalError as error:
+        raise InvalidArgument(
+            f"Gravitino's database cannot be read: {type(error.orig).__name__}: {error.orig}"
+        ) from None
+    finally:
+        engine.dispose()

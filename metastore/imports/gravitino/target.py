@@ -1,0 +1,125 @@
+"""What a store shows of earlier imports: read from its own export, one metalake at a time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from metastore.imports.gravitino.columns import Columns
+from metastore.imports.gravitino.lines import SYSTEM_NAME
+from metastore.imports.gravitino.links import Key
+from metastore.transfer.digest import Sum, of_entity, of_owned, of_relation
+from metastore.transfer.lines import EntityLine, OwnedLine, RelationLine
+from metastore.transfer.parser import parse_header, parse_line
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["Contents", "Owned", "Related", "contents", "contents_of_store"]
+
+Names = tuple[str, ...]
+
+
+class Owned(NamedTuple):
+    """A row that an imported entity owns."""
+
+    owner: Key
+    kind: str
+    name: str
+
+
+class Related(NamedTuple):
+    """A relation that goes from an imported entity."""
+
+    owner: Key
+    kind: str
+    to_kind: str
+    to: Names
+    column: Names | None
+    value: str
+
+
+@dataclass
+class Contents:
+    """What stands in a file, or in a store: places, columns, owned rows and relations of what was imported."""
+
+    names: dict[Key, Names] = field(default_factory=dict)
+    columns: dict[Key, Columns] = field(default_factory=dict)
+    owned: set[Owned] = field(default_factory=set)
+    related: set[Related] = field(default_factory=set)
+    hash: str = ""
+
+
+def contents_of_store(store: Store, metalakes: Iterable[str]) -> Contents:
+    """Return what the store shows of what was imported into these metalakes. What is there besides does not count."""
+    reader = _Reader()
+    there = set(store.metalakes.names())
+    for name in sorted(set(metalakes) & there):
+        with tempfile.TemporaryFile() as file:
+            store.export_to(file, (name,))
+            reader.read(file)
+    return reader.finished()
+
+
+def contents(file: BinaryIO) -> Contents:
+    """Return what stands in a file of an import."""
+    reader = _Reader()
+    reader.read(file)
+    return reader.finished()
+
+
+class _Reader:
+    """Reads the lines of an export; those of an entity count if one of its rows is an origin."""
+
+    def __init__(self) -> None:
+        self._found, self._sum = Contents(), Sum()
+        self._there: set[tuple[str, Names]] = set()
+        self._relations: list[tuple[EntityLine, RelationLine, Key]] = []
+
+    def read(self, file: BinaryIO) -> None:
+        file.seek(0)
+        header = parse_header(file.readline())
+        entity: EntityLine | None = None
+        beside: list[OwnedLine | RelationLine] = []
+        for text in file:
+            line = parse_line(text, header, checked=True)
+            if isinstance(line, OwnedLine | RelationLine):
+                beside.append(line)
+                continue
+            if entity is not None:
+                self._note(entity, beside)
+            entity, beside = (line if isinstance(line, EntityLine) else None), []
+
+    def _note(self, entity: EntityLine, beside: list[OwnedLine | RelationLine]) -> None:
+        rows = [one for one in beside if isinstance(one, OwnedLine)]
+        origin = next((one for one in rows if one.kind == "origin" and one.name == SYSTEM_NAME), None)
+        if origin is None:
+            return
+        key = (entity.kind, int(origin.doc["key"]))
+        self._found.names[key] = entity.names
+        self._there.add((entity.kind, entity.names))
+        if entity.kind == "table":
+            self._found.columns[key] = _columns(entity, origin)
+        self._sum.add(of_entity(entity.names, entity.family, entity.kind, entity.in_use, entity.doc))
+        for row in rows:
+            self._found.owned.add(Owned(key, row.kind, row.name))
+            self._sum.add(of_owned(entity.names, entity.family, row.kind, row.name, row.doc))
+        self._relations += [(entity, one, key) for one in beside if isinstance(one, RelationLine)]
+
+    def finished(self) -> Contents:
+        """Return what was found. A relation counts if both ends were imported."""
+        for entity, line, key in self._relations:
+            if line.to is None or line.to_kind is None or (line.to_kind, line.to) not in self._there:
+                continue
+            self._found.related.add(Related(key, line.kind, line.to_kind, line.to, line.column, line.value))
+            self._sum.add(of_relation(entity.names, entity.family, line.kind, line.to, line.column, line.value))
+        self._found.hash = self._sum.hexdigest()
+        return self._found
+
+
+def _columns(entity: EntityLine, origin: OwnedLine) -> Columns:
+    ids = {int(theirs): ours for theirs, ours in origin.doc["values"].get("columns", {}).items()}
+    docs = {column["id"]: column for column in entity.doc["columns"]}
+    return Columns(ids, docs, entity.doc["last_column_id"])

@@ -1,0 +1,67 @@
+"""The values of Gravitino's columns: JSON texts, audits, times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from metastore.imports.gravitino.source import Row
+
+__all__ = ["audit", "comment", "json_of", "known_version", "properties"]
+
+_IN_USE: Final = "in-use"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def json_of(text: Any, default: Any = None) -> Any:
+    """Return what a JSON text says; empty or null: the default. Raises ValueError."""
+    return default if text is None or (isinstance(text, str) and not text.strip()) else json.loads(text)
+
+
+def properties(row: Row, column: str = "properties") -> tuple[dict[str, str], bool]:
+    """Return the properties of a row, and whether it is in use: Gravitino keeps that among them."""
+    found = json_of(row.get(column), {}) or {}
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{column} is no object")  # noqa: TRY004  (the row is bad, not the caller)
+    clean = {str(key): str(value) for key, value in found.items() if key and value is not None}
+    return clean, clean.pop(_IN_USE, "true") != "false"
+
+
+def comment(row: Row, column: str) -> str | None:
+    """Return a comment; Gravitino's columns have an empty one for none."""
+    return row.get(column) or None
+
+
+def audit(row: Row) -> dict[str, Any]:
+    """Return who made and changed a row, and when: as the lines of an export have it (µs since 1970)."""
+    found = json_of(row.get("audit_info"), {}) or {}
+    made, by = _micros(found.get("createTime")), found.get("creator")
+    changed, changed_by = _micros(found.get("lastModifiedTime")), found.get("lastModifier")
+    return {
+        "created_by": by,
+        "created_at": made,
+        "modified_by": changed_by or by,
+        "modified_at": max(changed, made),
+    }
+
+
+def _micros(value: Any) -> int:
+    """Return a time that Jackson wrote: a text in ISO 8601, or seconds since 1970."""
+    if value is None:
+        return 0
+    if isinstance(value, int | float):
+        return int(value * 1_000_000)
+    text = str(value).replace("Z", "+00:00")
+    head, dot, rest = text.partition(".")
+    if dot:  # Java writes nanoseconds
+        digits = len(rest) - len(rest.lstrip("0123456789"))
+        text = f"{head}.{rest[:digits][:6].ljust(6, '0')}{rest[digits:]}"
+    at = datetime.fromisoformat(text)
+    return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+def known_version(row: Row, column: str = "current_version") -> int:
+    """Return the version of a row, from 1 on."""
+    return max(1, int(row.get(column) or 1))

@@ -1,0 +1,116 @@
+"""Import any catalog of PyIceberg: its namespaces, tables and views, by their metadata files.
+
+A table keeps its metadata file: both catalogs show the same snapshots, and no data moves. It may be repeated while
+others still commit over there: a table whose metadata file is another one by then gets that. Switch writers over
+after the last repetition: two catalogs that both commit to one table lose each other's commits. Needs the extra
+[iceberg].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from metastore.errors import InvalidArgument, MetastoreError
+from metastore.imports.outcome import Outcome, Tell
+from metastore.names import Path, format_path, parse_path
+from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.store import open_store
+
+__all__ = ["import_iceberg", "open_catalog"]
+
+_READERS: Final = 8
+"""How many tables are read at once: most of the time goes into waiting for their metadata files."""
+_PRINCIPAL: Final = "import iceberg"
+Names = tuple[str, ...]
+
+
+def open_catalog(source: str, properties: Mapping[str, str]) -> Catalog:
+    """Open a catalog: the name of one that PyIceberg's configuration has, or the URI of one. Raises InvalidArgument."""
+    given = {"uri": source, **properties} if "://" in source else dict(properties)
+    name = "source" if "://" in source else source
+    try:
+        return load_catalog(name, **given)
+    except Exception as error:
+        raise InvalidArgument(f"the catalog cannot be opened by PyIceberg: {type(error).__name__}: {error}") from error
+
+
+def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Tell | None = None) -> Outcome:
+    """Import all of ``source`` below the catalog ``into``, made where it is missing. Raises InvalidArgument."""
+    root = parse_path(into)
+    if len(root) != 2:
+        raise InvalidArgument("an Iceberg catalog is imported into a catalog, such as lake.ice")
+    outcome, tell = Outcome(), progress or (lambda _step, _share: None)
+    with open_store(url, principal=_PRINCIPAL) as store:
+        store.metalakes.create((root[0],), if_exists="return")
+        store.catalogs.create(root, type="relational", provider="lakehouse-iceberg", if_exists="return")
+        target = MetastoreCatalog.of_store(store, (root[0], root[1]), source.properties)
+        wanted: list[tuple[str, Names]] = []
+        for namespace in _namespaces(source):
+            store.schemas.create((*root, *namespace), properties=_properties(source, namespace), if_exists="replace")
+            outcome.namespaces += 1
+            wanted += [("table", tuple(one)) for one in source.list_tables(namespace)]
+            wanted += [("view", tuple(one)) for one in _views(source, namespace)]
+        with ThreadPoolExecutor(_READERS, "import-iceberg") as readers:
+            done = readers.map(lambda one: _import(source, target, *one), wanted)
+            for number, ((kind, names), result) in enumerate(zip(wanted, done, strict=True), 1):
+                outcome.written += result is True
+                outcome.left += result is False
+                if isinstance(result, str):
+                    outcome.failures.append(f"{kind} {format_path(names)}: {result}")
+                tell("importing", number / len(wanted))
+    return outcome
+
+
+def _namespaces(source: Catalog, above: Names = ()) -> Iterator[Names]:
+    """Yield all namespaces, each after the one above it."""
+    for namespace in sorted(source.list_namespaces(above)):
+        found = tuple(namespace)
+        if len(found) == len(above) + 1:
+            yield found
+            yield from _namespaces(source, found)
+
+
+def _properties(source: Catalog, namespace: Names) -> dict[str, str]:
+    return {str(key): str(value) for key, value in source.load_namespace_properties(namespace).items()}
+
+
+def _views(source: Catalog, namespace: Names) -> list[Any]:
+    try:
+        return list(source.list_views(namespace))
+    except NotImplementedError:  # a catalog without views
+        return []
+
+
+def _import(source: Catalog, target: MetastoreCatalog, kind: str, names: Names) -> bool | str:
+    """Import one table or view; return whether it was written, or why it could not be."""
+    try:
+        if kind == "view":
+            if target.view_exists(names):
+                return False
+            target.register_view(names, _view_file(source, names))
+            return True
+        location = source.load_table(names).metadata_location
+        try:
+            if target.metadata_location(names) == location:
+                return False
+        except NoSuchTableError:
+            pass
+        target.register_table(names, location, overwrite=True)
+        return True
+    except MetastoreError:
+        raise
+    except Exception as error:  # noqa: BLE001  (a damaged table is named, and stops nothing)
+        return f"{type(error).__name__}: {error}"
+
+
+def _view_file(source: Catalog, names: Names) -> str:
+    view: Any = source.load_view(names)
+    location = getattr(view, "metadata_location", None)
+    if location is None:
+        raise NotImplementedError("this catalog does not say where the view's metadata file is")
+    return str(location)

@@ -1,0 +1,22 @@
+"""How an import of tables from another catalog went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+__all__ = ["Outcome", "Tell"]
+
+Tell = Callable[[str, float], None]
+"""Called with the name of the step, and the share of it that is done."""
+
+
+@dataclass
+class Outcome:
+    """Counts; ``failures`` names what could not be read, and why. Nothing else is left out."""
+
+    namespaces: int = 0
+    written: int = 0
+    left: int = 0
+    """How many were there already, as they are there."""
+    failures: list[str] = field(default_factory=list)

@@ -1,0 +1,188 @@
+"""Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
+
+The driver lists and describes, which only a session can; the executors write to the store, each a share of the tables.
+Needs the extra [spark]. It may be repeated: what is there already as it is there stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from metastore.columns.column import Column
+from metastore.errors import InvalidArgument
+from metastore.imports.outcome import Outcome, Tell
+from metastore.kinds.view.document import SQL
+from metastore.names import Path, clean_name, parse_path
+from metastore.spark.context import spark_context
+from metastore.spark.types import columns_from_spark
+from metastore.store import open_store
+
+__all__ = ["import_spark", "spark_session"]
+
+_PRINCIPAL: Final = "import spark"
+_SHARE: Final = 200
+"""How many tables one task writes."""
+_SECTIONS: Final = ("# Partition Information", "# Partitioning")
+Names = tuple[str, ...]
+
+
+class Described(NamedTuple):
+    """A table or view as Spark describes it; it can be sent to an executor."""
+
+    kind: str
+    names: Names
+    columns: tuple[Column, ...]
+    comment: str | None
+    properties: dict[str, str]
+    partitioning: tuple[str, ...]
+    location: str | None
+    format: str | None
+    text: str | None
+
+
+@contextmanager
+def spark_session(master: str, options: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Give a session with these options of Spark, the Hive metastore's too, and stop it at the end."""
+    builder = SparkSession.builder.master(master).appName("metastore import").config("spark.ui.enabled", "false")
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    if options.get("spark.sql.catalogImplementation") == "hive":
+        builder = builder.enableHiveSupport()
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell | None = None) -> Outcome:
+    """Import all catalogs of a session below the metalake ``into``, which is made where it is missing.
+
+    The executors open ``url``, so it names a place that they reach. Raises InvalidArgument.
+    """
+    lake = parse_path(into)
+    if len(lake) != 1:
+        raise InvalidArgument("Spark's catalogs are imported into a metalake, such as lake")
+    outcome, tell = Outcome(), progress or (lambda _step, _share: None)
+    found: list[Described] = []
+    with open_store(url, principal=_PRINCIPAL) as store:
+        store.metalakes.create(lake, if_exists="return")
+        for catalog in _words(session, "SHOW CATALOGS"):
+            store.catalogs.create((*lake, catalog), type="relational", provider="spark", if_exists="return")
+            for namespace in _namespaces(session, (catalog,)):
+                store.schemas.create((*lake, *namespace), if_exists="return", parents=True)
+                outcome.namespaces += 1
+                tables = _tables(session, namespace)
+                for number, name in enumerate(tables, 1):
+                    one = _described(session, (*namespace, name))
+                    if isinstance(one, Described):
+                        found.append(one)
+                    else:
+                        outcome.failures.append(f"{'.'.join((*namespace, name))}: {one}")
+                    tell(f"describing {'.'.join(namespace)}", number / len(tables))
+    if found:
+        tell("importing", 0.0)
+        shares = max(1, -(-len(found) // _SHARE))
+        with spark_context(session.sparkContext.master) as context:  # the session's own, with workers like this one
+            written = context.parallelize(found, shares).mapPartitions(_writer(url, lake)).collect()
+        outcome.written = sum(written)
+        outcome.left = len(found) - outcome.written
+        tell("importing", 1.0)
+    return outcome
+
+
+def _words(session: SparkSession, statement: str, column: int = 0) -> list[str]:
+    return [row[column] for row in session.sql(statement).collect()]
+
+
+def _quoted(names: Names) -> str:
+    return ".".join(f"`{name.replace('`', '``')}`" for name in names)
+
+
+def _namespaces(session: SparkSession, above: Names) -> Iterator[Names]:
+    """Yield the namespaces below ``above`` that Spark lists, nested ones too."""
+    for text in _words(session, f"SHOW NAMESPACES IN {_quoted(above)}"):
+        found = (above[0], *parse_path(text))
+        if len(found) > len(above):
+            yield found
+            if session.conf.get(f"spark.sql.catalog.{above[0]}", None) is not None:  # Spark's own has one level
+                yield from _namespaces(session, found)
+
+
+def _tables(session: SparkSession, namespace: Names) -> list[str]:
+    """Return the names of tables and views; a session's temporary views are in no catalog."""
+    rows = [row.asDict() for row in session.sql(f"SHOW TABLES IN {_quoted(namespace)}").collect()]
+    names = {row["tableName"] for row in rows if not row["isTemporary"]}
+    return sorted(names)
+
+
+def _described(session: SparkSession, names: Names) -> Described | str:
+    """Return what Spark says of a table; a text: why it cannot be read."""
+    try:
+        rows = [tuple(row) for row in session.sql(f"DESCRIBE TABLE EXTENDED {_quoted(names)}").collect()]
+        columns = columns_from_spark(session.table(_quoted(names)).schema)
+        said = {key: value for key, value, *_ in rows[_details(rows) :] if key and not key.startswith("#")}
+        kind = "view" if said.get("Type") == "VIEW" else "table"
+        return Described(
+            kind,
+            tuple(clean_name(name) for name in names),
+            tuple(columns),
+            said.get("Comment") or None,
+            _pairs(said.get("Table Properties") or ""),
+            tuple(_partitioning(rows)) if kind == "table" else (),
+            said.get("Location") if kind == "table" else None,
+            said.get("Provider") if kind == "table" else None,
+            said.get("View Text"),
+        )
+    except Exception as error:  # noqa: BLE001  (whatever a source raises: one table stops nothing)
+        return f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"
+
+
+def _details(rows: list[tuple[Any, ...]]) -> int:
+    """Return where the details begin: after the columns and the partitioning."""
+    heads = [at for at, row in enumerate(rows) if str(row[0]).startswith("# Detailed")]
+    return heads[0] + 1 if heads else len(rows)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Return the properties in ``[a=b,c=d]``."""
+    pairs = [part.partition("=") for part in text.strip("[]").split(",") if "=" in part]
+    return {key.strip(): value for key, _, value in pairs if key.strip()}
+
+
+def _partitioning(rows: list[tuple[Any, ...]]) -> Iterator[str]:
+    """Yield the columns, or the transforms, by which a table is partitioned."""
+    inside = False
+    for name, kind, *_ in rows:
+        if name in _SECTIONS:
+            inside = True
+        elif inside and (not name or name.startswith("# Detailed")):
+            return
+        elif inside and not name.startswith("#"):
+            yield kind if name.startswith("Part ") else f"`{name}`" if not name.isidentifier() else name
+
+
+def _writer(url: str, lake: Names) -> Any:
+    """Return what an executor runs: it writes its share, and yields how many were new or differ."""
+
+    def write(share: Iterable[Described]) -> Iterator[int]:
+        with open_store(url, principal=_PRINCIPAL) as store:
+            for one in share:
+                manager: Any = store.manager(one.kind)
+                path = (*lake, *one.names)
+                before = next(iter(manager.load_many([path])))
+                after = manager.create(path, if_exists="replace", **_fields(one))
+                yield int(before is None or before.doc != after.doc)
+
+    return write
+
+
+def _fields(one: Described) -> dict[str, Any]:
+    given = {"columns": one.columns, "comment": one.comment, "properties": one.properties}
+    if one.kind == "view":
+        return given | {"representations": [SQL("spark", one.text or "")] if one.text else []}
+    return given | {"partitioning": one.partitioning, "location": one.location, "format": one.format}

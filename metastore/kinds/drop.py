@@ -1,0 +1,81 @@
+"""The drop: a row of the root that says how far a drop in steps is, and which process has it in hand.
+
+Its name says what is being dropped, by ids, so that renames of what is above do not matter: ``17`` is an entity,
+``17/column/3`` a column of it, ``17/partition/21`` a partition. Its token grows with each take-over.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from metastore.arguments import integer, positive_seconds
+from metastore.errors import InvalidArgument
+from metastore.kinds.entity import Owned
+from metastore.kinds.field import doc_field
+from metastore.kinds.kind import OwnedKind
+from metastore.names import clean_text
+
+__all__ = ["ANNOUNCED", "DESTROYED", "DROP", "PARTS", "STARTED", "Drop", "drop_name", "part_of", "target_id"]
+
+ANNOUNCED, STARTED, DESTROYED = "announced", "started", "destroyed"
+"""The phases: nothing is destroyed yet; destruction may have begun; it is over, and only the metadata is left.
+
+A column or partition is *destroyed* while its table is not live: nothing writes to what is not live."""
+PARTS = ("column", "partition")
+"""The parts of an entity that can be dropped in steps."""
+
+
+def _clean_phase(phase: object) -> str:
+    if phase not in (ANNOUNCED, STARTED, DESTROYED):
+        raise InvalidArgument(f"a drop is {ANNOUNCED}, {STARTED} or {DESTROYED}, not {phase!r}")
+    return str(phase)
+
+
+def _clean_part(part: object) -> str | None:
+    if part is not None and part not in PARTS:
+        raise InvalidArgument(f"what is dropped of an entity is a {' or a '.join(PARTS)}, not {part!r}")
+    return None if part is None else str(part)
+
+
+def _text(value: Any) -> str:
+    return clean_text(value, "a text")
+
+
+def _optional(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+class Drop(Owned):
+    """A drop in steps, as its row has it. Its time to live counts from its last write, by the database's clock."""
+
+    phase: str = doc_field(_clean_phase)
+    operation: str = doc_field(_text)
+    """The id of the operation that announced it."""
+    target_kind: str = doc_field(_text)
+    target_path: str = doc_field(_text)
+    """The path of what is dropped, when it was announced."""
+    part: str | None = doc_field(_clean_part, default=None)
+    part_name: str | None = doc_field(_optional, default=None)
+    handler: str | None = doc_field(_optional, default=None)
+    """The handler that the process which announced it had for the kind, for people to read."""
+    token: int = doc_field(lambda token: integer(token, "a token"))
+    ttl: float = doc_field(lambda ttl: positive_seconds(ttl, "a ttl"))
+
+
+DROP = OwnedKind("drop", Drop)
+
+
+def drop_name(entity_id: int, part: Literal["column", "partition"] | None = None, part_id: int = 0) -> str:
+    """Return the name of the row of a drop."""
+    return str(entity_id) if part is None else f"{entity_id}/{part}/{part_id}"
+
+
+def part_of(name: str) -> str | None:
+    """Return which part of an entity a drop's row is about; None: the whole."""
+    _, _, rest = name.partition("/")
+    return rest.partition("/")[0] or None
+
+
+def target_id(name: str) -> int:
+    """Return the id of the entity that a drop's row is about, whole or in part."""
+    return int(name.split("/", 1)[0])

@@ -1,0 +1,115 @@
+"""Columns that are being dropped in steps: out of the columns, and beside them in the document until that is decided.
+
+    {"dropping": [{"operation": id, "place": n, "node": node}, …]}
+
+So every reader sees the table without the column, at no cost. The name stays taken, and a change that names the column
+raises DropPending. A document has the key only while it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from metastore.columns.column import Node, find
+from metastore.errors import DropPending, InvalidArgument
+from metastore.kinds.change import Doc, EntityChange, not_found
+from metastore.names import Path, format_path, parse_path
+
+__all__ = [
+    "MARKER",
+    "BeginColumnDrop",
+    "FinishColumnDrop",
+    "FinishPartitionDrop",
+    "RollBackColumnDrop",
+    "check_free",
+    "kept_dropping",
+]
+
+MARKER = "dropping"
+"""The key of a document that holds what is being dropped of it; of a partition's: the operation that drops it."""
+
+Names = tuple[str, ...]
+
+
+def check_free(doc: Mapping[str, Any], entity: Names, names: Sequence[str]) -> None:
+    """Raise DropPending if ``names``, the path of a column, leads to one that is being dropped, or below it."""
+    for one in doc.get(MARKER, ()):
+        if names and one["node"]["name"] == names[0]:
+            raise DropPending(UUID(one["operation"]), path=format_path((*entity, *names)))
+
+
+def kept_dropping(nodes: Iterable[Node], old: Mapping[str, Any]) -> Doc:
+    """Return what a replaced document keeps of ``old``. Raises DropPending if one of ``nodes`` has a pending name."""
+    if MARKER not in old:
+        return {}
+    for node in nodes:
+        check_free(old, (), (node["name"],))
+    return {MARKER: old[MARKER]}
+
+
+@dataclass(frozen=True)
+class BeginColumnDrop(EntityChange):
+    """Take a column out of the table until its drop is finished or rolled back. ``tables.begin_drop`` writes it."""
+
+    path: Path
+    operation: str
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        names = parse_path(self.path)
+        node = _column(doc, path, names)
+        place = doc["columns"].index(node)
+        doc["columns"].remove(node)
+        doc.setdefault(MARKER, []).append({"operation": self.operation, "place": place, "node": node})
+
+
+@dataclass(frozen=True)
+class RollBackColumnDrop(EntityChange):
+    """Put a column back to its place, or as near as there are columns."""
+
+    path: Path
+    column_id: int
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        one = _taken_out(doc, self.column_id)
+        if one is not None:
+            doc["columns"].insert(one["place"], one["node"])
+
+
+@dataclass(frozen=True)
+class FinishColumnDrop(EntityChange):
+    """Forget a column whose data is destroyed: nothing brings it back."""
+
+    path: Path
+    column_id: int
+
+    def apply(self, doc: Doc, path: Names) -> None:
+        _taken_out(doc, self.column_id)
+
+
+@dataclass(frozen=True)
+class FinishPartitionDrop(EntityChange):
+    """Say that the data of a partition is destroyed, in the event that ends the partition: nothing brings it back."""
+
+
+def _column(doc: Doc, entity: Names, names: Names) -> Node:
+    if len(names) != 1:
+        raise InvalidArgument(f"{format_path(names)} is a nested field; only whole columns are dropped in steps")
+    check_free(doc, entity, names)
+    node = find(doc["columns"], names)
+    if node is None:
+        raise not_found(entity, "column", format_path(names))
+    return node
+
+
+def _taken_out(doc: Doc, column_id: int) -> Doc | None:
+    """Remove and return what is noted of a column; None: nothing is."""
+    noted = doc.get(MARKER, [])
+    found: Doc | None = next((one for one in noted if one["node"]["id"] == column_id), None)
+    rest = [one for one in noted if one is not found]
+    doc.pop(MARKER, None)
+    if rest:
+        doc[MARKER] = rest
+    return found

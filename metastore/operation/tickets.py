@@ -1,0 +1,174 @@
+"""Wait in line for entities on which others write all the time: one ticket for each operation that waits.
+
+An operation that has its turn commits by a compare-and-swap, as every other one does; while its ticket stands, nobody
+else's commit passes on its entities. docs/progress.md has the protocol and the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from metastore.errors import MetastoreError
+from metastore.operation.helping import BATCH, Batch, evidence_of, plan
+from metastore.operation.session import Session
+from metastore.port.backend import Intents
+from metastore.port.commit import Commit, Help, Update
+from metastore.port.records import Pending
+from metastore.port.tickets import Line, Tickets
+from metastore.retry.runner import Conflict
+
+__all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "without_others"]
+
+_PATIENCE, _LONGEST_PATIENCE = 0.25, 5.0
+"""How long a head may stand still, at least and at most (seconds)."""
+_LONG = 0.02
+"""A longer turn leaves the others an equal gap (seconds)."""
+_SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
+"""How long a waiter sleeps between two looks; one that is next looks soon, or it would be taken for dead (seconds)."""
+
+
+class Watch:
+    """Looks at the head of a line, and removes it when it stands still: its owner has died, or sleeps."""
+
+    def __init__(self, session: Session, ids: Sequence[int]) -> None:
+        self._session, self._ids = session, ids
+        self._seen: tuple[int | None, int | None] = (None, None)
+        self._since = session.clock.monotonic()
+
+    def wait(self, line: Line, ends: float) -> None:
+        """Wait for a part of the turns before; by the waiter's own clock, a head that does not move is removed.
+
+        Raises Conflict when the call's time is over.
+        """
+        clock = self._session.clock
+        now = clock.monotonic()
+        if now >= ends:
+            raise Conflict("ticket", "other transactions are in line", 0.0)
+        if (line.head, line.moves) != self._seen:
+            self._seen, self._since = (line.head, line.moves), now
+        elif line.head is not None and now - self._since > min(max(_PATIENCE, line.patience), _LONGEST_PATIENCE):
+            self._session.backend.leave(self._ids, line.head)
+            self._since = now
+            return
+        turns = max(0.5, line.ahead - 0.5) * self._session.hot.turn
+        longest = _NEXT_WAIT if line.ahead <= 1 else _LONGEST_WAIT
+        wait = min(max(_SHORTEST_WAIT, turns, line.gap), longest, ends - now)
+        clock.sleep(wait * clock.uniform(0.75, 1.25))
+
+
+class OwnTicket:
+    """The place in line of one operation."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.ids: tuple[int, ...] = ()
+        self.number: int | None = None
+        """None: it stands nowhere."""
+        self._began = 0.0
+        self._ahead = 0
+        """How many were before it."""
+
+    def take(self, ids: Iterable[int], ends: float, run: float = 0.0) -> None:
+        """Stand in line for these entities until it is the own turn. ``run``: how long the turn will be (seconds).
+
+        Raises Conflict when the time is over; BackendUnavailable.
+        """
+        wanted = tuple(sorted(set(ids)))
+        if wanted != self.ids:
+            self.leave()  # an operation that waits for more holds nothing: each wait is for an older ticket
+        self.ids = wanted
+        watch, clock = Watch(self._session, wanted), self._session.clock
+        queued, self._ahead = clock.monotonic(), 0
+        while not self._has_turn(watch, ends, run):
+            pass
+        self._began = clock.monotonic()
+        if self._ahead:
+            self._session.hot.took_turn((self._began - queued) / self._ahead)
+
+    def _has_turn(self, watch: Watch, ends: float, run: float) -> bool:
+        backend: Tickets = self._session.backend
+        if self.number is None:
+            self.number = backend.queue(self.ids, min(max(_PATIENCE, 4 * run), _LONGEST_PATIENCE))
+        line = backend.line(self.ids, self.number)
+        if not line.held:  # it was removed: queue again
+            self.leave()
+            return False
+        if line.head is None and line.gap <= 0:
+            return True
+        self._ahead = max(self._ahead, line.ahead)
+        watch.wait(line, ends)
+        return False
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the turn was so short until now that the commit may end it."""
+        return self._session.clock.monotonic() - self._began <= _LONG
+
+    def passed(self) -> None:
+        """Note that the commit removed the ticket."""
+        if not self._ahead:
+            self._session.hot.took_turn(self._session.clock.monotonic() - self._began)
+        self.number = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody was in line before it."""
+        return self._ahead == 0
+
+    def leave(self) -> None:
+        """Leave the line; after a long turn, others have theirs. If that fails, a waiter removes the ticket."""
+        number, self.number = self.number, None
+        if number is None:
+            return
+        took = self._session.clock.monotonic() - self._began if self._began else 0.0
+        with suppress(MetastoreError):
+            self._session.backend.leave(self.ids, number, took if took > _LONG else 0.0)
+        self._began = 0.0
+
+
+Seen = Mapping[int, Pending]
+"""What one snapshot showed of an entity, by id."""
+
+
+def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Commit:
+    """Return the commit with the intents that are visible on what it writes, resolved on top of its own writes.
+
+    They are not answered yet, so that their order after the commit is one that could have been. Beside exclusive
+    updates nothing is carried: a path may lead elsewhere then. ``seen``: what one snapshot has shown already.
+    """
+    updates = {w.id: w for w in commit.writes if isinstance(w, Update)}
+    if any(w.scope_version is not None for w in updates.values()) or any(guard.bump for guard in commit.guards):
+        return commit
+    backend: Intents = session.backend
+    known, carries = seen or {}, list[Help]()
+    for entity_id, last in updates.items():
+        there = known.get(entity_id) or backend.pending(entity_id, None, BATCH)
+        carried = _carried(there, commit, last, scopes_of(backend, there))
+        carries += [] if carried is None else [carried]
+    return replace(commit, carries=tuple(carries))
+
+
+def _carried(seen: Pending, commit: Commit, last: Update, scopes: Mapping[int, int]) -> Help | None:
+    first = next(w for w in commit.writes if isinstance(w, Update) and w.id == last.id)
+    if seen.known is None or seen.known.record.version != first.version:
+        return None  # the compare-and-swap fails
+    record = seen.known.record
+    doc = next((w.doc for w in reversed(commit.writes) if isinstance(w, Update) and w.id == last.id and w.doc), None)
+    after = record._replace(version=last.version + 1, doc=record.doc if doc is None else doc)
+    on_top = seen._replace(known=seen.known._replace(record=after))
+    planned = plan(on_top, None, Batch(), scopes) if seen.intents else None
+    nothing = Help((), last.id, last.version + 1, last.event.path_after or "", ())
+    return nothing if planned is None else planned.help
+
+
+def scopes_of(backend: Intents, seen: Pending) -> Mapping[int, int]:
+    """Return the scope versions of the evidence that intents carry; without any, nothing is read."""
+    wanted = {i for intent in seen.intents if intent.fences is not None for i in evidence_of(intent)}
+    return backend.scopes(sorted(wanted)) if wanted else {}
+
+
+def without_others(commit: Commit) -> Commit:
+    """Return a commit that carries nothing: the database refuses a value, and it may be another operation's."""
+    return replace(commit, carries=tuple([replace(one, resolutions=()) for one in commit.carries]))

@@ -1,0 +1,185 @@
+"""The processes that cache under a lease, and what is announced to them: values, and what a backend does for them.
+
+docs/cache.md has the protocol. A *member* is a process that keeps what it reads. Before a commit changes something, it
+is *announced*: each member forgets what the announcement covers, and acknowledges. A member that does not answer is
+dead once its lease is over by the announcer's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from metastore.port.commit import Help, Insert, Update, Write
+
+__all__ = [
+    "NOTHING",
+    "Announcement",
+    "Announces",
+    "Covered",
+    "MemberRow",
+    "MemberRows",
+    "Membership",
+    "Wake",
+    "covered",
+    "covered_by_help",
+]
+
+
+class Covered(NamedTuple):
+    """What a commit changes, as members must know it."""
+
+    ids: frozenset[int] = frozenset()
+    """Entities whose content changes."""
+    scopes: frozenset[int] = frozenset()
+    """Entities that change with everything below them; 0: everything."""
+    parents: frozenset[int] = frozenset()
+    """Entities whose children become others."""
+
+    def within(self, other: Covered) -> bool:
+        """Whether ``other`` says all of it too."""
+        return self.ids <= other.ids and self.scopes <= other.scopes and self.parents <= other.parents
+
+    def and_(self, other: Covered) -> Covered:
+        """Return both."""
+        return Covered(self.ids | other.ids, self.scopes | other.scopes, self.parents | other.parents)
+
+
+NOTHING = Covered()
+
+
+def covered(writes: Sequence[Write]) -> Covered:
+    """Return what these writes change. The parents where entities stood before are found when it is announced.
+
+    Owned rows and relations are not cached: they change nothing here.
+    """
+    ids, scopes, parents = set[int](), set[int](), set[int]()
+    for write in writes:
+        if isinstance(write, Insert):
+            parents.add(write.parent_id)
+        elif isinstance(write, Update):
+            if write.scope_version is None:
+                ids.add(write.id)
+            else:
+                scopes.add(write.id)
+                if write.place is not None:
+                    parents.add(write.place.parent_id)
+    return Covered(frozenset(ids), frozenset(scopes), frozenset(parents))
+
+
+def covered_by_help(help_: Help) -> Covered:
+    """Return what resolving intents changes: the entity, if any of them changes something."""
+    changes = any(one.action == "alter" for one in help_.resolutions)
+    return Covered(ids=frozenset([help_.id])) if changes else NOTHING
+
+
+class Announcement(NamedTuple):
+    """An announcement, as a member sees it."""
+
+    id: int
+    xid: int
+    covered: Covered
+
+
+class Membership(NamedTuple):
+    """One registration of a member. Another one has another incarnation."""
+
+    id: int
+    incarnation: str
+
+
+class MemberRow(NamedTuple):
+    """A member, as others see it. Times are in microseconds since 1970."""
+
+    id: int
+    incarnation: str
+    renewals: int
+    ttl: int
+    """Microseconds."""
+    host: str
+    pid: int
+    joined_at: int
+    renewed_at: int
+    now: int
+    """The database's time."""
+    behind: int
+    """How many announcements it has not acknowledged."""
+    oldest: int | None
+    """When the oldest of these was made."""
+
+
+class Wake(Protocol):
+    """What a member waits with: an announcement wakes it."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait for an announcement, at most so many seconds."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait. Another thread may call it."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back."""
+        ...
+
+    @property
+    def listens(self) -> bool:
+        """Whether announcements wake it; if not, it only waits for the time to pass."""
+        ...
+
+
+class MemberRows(Protocol):
+    """What a member and an operator ask of the database. Raises BackendUnavailable where it does not answer."""
+
+    def wake(self) -> Wake:
+        """Return what to wait with, and a connection in which :meth:`look` asks."""
+        ...
+
+    def join(self, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
+        """Register; ``before``, one's own registration whose lease is over, is removed. Durable when it returns."""
+        ...
+
+    def begin(self) -> int:
+        """Let a new generation begin, which ends that of commits without announcement; return a transaction id."""
+        ...
+
+    def oldest(self) -> int:
+        """Return the oldest transaction that runs."""
+        ...
+
+    def look(
+        self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], None], *, renew: bool
+    ) -> bool:
+        """Read the announcements, let ``apply`` evict what they cover, then acknowledge them.
+
+        ``renew``: the registration is renewed as well, and durably. False: it is not there any more. What was read on
+        one connection is never acknowledged on another: after a crash, the server gives transaction ids again.
+        """
+        ...
+
+    def leave(self, member: Membership) -> None:
+        """Remove a registration whose lease is over."""
+        ...
+
+    def members(self) -> list[MemberRow]:
+        """Return all members, and how far they are."""
+        ...
+
+    def evict(self, member_id: int) -> bool:
+        """Remove a member by an operator's order, who knows that it does not serve; False: it is not there."""
+        ...
+
+    def forget(self, older: int) -> None:
+        """Remove announcements that are ``older`` microseconds: their owners are gone, or announce again."""
+        ...
+
+
+@runtime_checkable
+class Announces(Protocol):
+    """A backend whose commits are announced to members."""
+
+    @property
+    def cache_members(self) -> MemberRows:
+        """The rows of the members."""
+        ...

@@ -1,0 +1,55 @@
+"""The verdict over a change that was announced: go on, wait, or give up. Pure.
+
+The table is that of Apache IoTDB (pull request 17831):
+
+============  ============================  ===========  ======================================
+acknowledged  silent for its lease and more  budget left  verdict
+============  ============================  ===========  ======================================
+yes           either                        either       safe
+no            yes                           either       safe: it has fenced itself
+no            no                            yes          wait
+no            no                            no           fail
+error         either                        either       fail at once
+============  ============================  ===========  ======================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Literal, NamedTuple
+
+__all__ = ["Answer", "Verdict", "decide", "verdict"]
+
+
+class Verdict(Enum):
+    """What one member, or all of them, mean for the change."""
+
+    SAFE = "safe"
+    WAIT = "wait"
+    FAIL = "fail"
+
+
+class Answer(NamedTuple):
+    """What is known of one member."""
+
+    said: Literal["acknowledged", "nothing", "error"]
+    silent: bool
+    """It has not renewed for its ttl and the margin, by the clock of the process that asks."""
+
+
+def verdict(answer: Answer, *, budget_left: bool) -> Verdict:
+    """Return what one member means for the change."""
+    if answer.said == "error":
+        return Verdict.FAIL
+    if answer.said == "acknowledged" or answer.silent:
+        return Verdict.SAFE
+    return Verdict.WAIT if budget_left else Verdict.FAIL
+
+
+def decide(answers: Iterable[Answer], *, budget_left: bool) -> Verdict:
+    """Return what all members together mean: it goes on when each is safe, and fails when one fails."""
+    found = {verdict(answer, budget_left=budget_left) for answer in answers}
+    if Verdict.FAIL in found:
+        return Verdict.FAIL
+    return Verdict.WAIT if Verdict.WAIT in found else Verdict.SAFE

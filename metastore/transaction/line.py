@@ -1,0 +1,185 @@
+"""Where the runs of one function stand in line: what they learn from a loss, for the next run.
+
+The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote; so does a first run
+that meets an entity which is known to be hot. Names that were absent, and listings, have no row that a ticket could
+stand on: their scope is marked instead, so that others step aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from metastore.combine.lane import Term
+from metastore.deadlines import cleaning
+from metastore.errors import DeadlineExceeded
+from metastore.names import format_path
+from metastore.operation.helping import BATCH, leads_to
+from metastore.operation.marks import OwnMark
+from metastore.operation.session import Session
+from metastore.operation.tickets import OwnTicket, Seen
+from metastore.port.commit import (
+    ROOT_ID,
+    Absent,
+    Children,
+    Commit,
+    Committed,
+    Expect,
+    Listing,
+    Mark,
+    Newest,
+    Relations,
+    Update,
+)
+from metastore.port.records import ROOT, Lookup, Record
+from metastore.retry.runner import Conflict
+from metastore.transaction.turns import Place, place_at
+
+__all__ = ["InLine"]
+
+_MOST = 256
+"""For more entities nobody stands in line: the commit would hold all others up for too long."""
+_BARRED = 1.0
+"""How long a scope stays marked at least, if the owner of the mark has died (seconds)."""
+_LONGEST_BAR = 5.0
+_FRESH = 0.005
+"""A run that took longer looks again for what others have announced (seconds)."""
+_GRACE = 0.5
+"""How long a call tries to leave the line when its time is over (seconds)."""
+
+
+class InLine:
+    """See the module. One for all runs of a function."""
+
+    def __init__(self, session: Session, ends: float) -> None:
+        self._session = session
+        self._ids: set[int] = set()
+        self._barred: int | None = None
+        self._ends = ends
+        self._run = 0.0
+        self._seen: Seen = {}
+        self._read_at = 0.0
+        self._place: Place | None = None
+        self._ticket: OwnTicket | None = None
+        self._at: tuple[int, ...] = ()
+        self._term = Term()
+
+    def enter(self, operation_id: UUID) -> OwnMark | None:
+        """Wait for the turn of the next run; return the mark of the scope that is barred for it."""
+        self._seen = {}
+        if self._ids:
+            self._take()
+        if self._barred is None:
+            return None
+        mark, seconds = OwnMark(self._session.backend, operation_id), min(max(_BARRED, 4 * self._run), _LONGEST_BAR)
+        outcome = self._session.backend.mark(Mark(operation_id, self._barred, seconds))
+        mark.held = self._barred if isinstance(outcome, Committed) else None
+        return mark
+
+    def _take(self) -> None:
+        """Wait for the turn on all entities that are known: first in the process, then among the processes."""
+        ids = tuple(sorted(self._ids))
+        if self._at != ids:
+            self.leave()  # a transaction that waits for more holds nothing: each wait is for an older ticket
+        self._at = ids
+        if self._place is None and self._enter(place_at(self._session, ids)):
+            return
+        self._ticket = OwnTicket(self._session) if self._ticket is None else self._ticket
+        self._ticket.take(ids, self._ends, self._run)
+        if self._place is not None:
+            self._place.begin()
+
+    def _enter(self, place: Place) -> bool:
+        """Wait for other threads; True: the turn of the one before goes on. A run inside of a run passes them."""
+        term = place.enter(self._ends)
+        if term is None:
+            return False
+        self._place, self._term, self._ticket = place, term, place.follow()
+        return self._ticket is not None
+
+    @property
+    def ticket(self) -> OwnTicket | None:
+        """The ticket on which the run goes; None: it has none."""
+        return None if self._ticket is None or self._ticket.number is None else self._ticket
+
+    def leaves(self, ticket: OwnTicket) -> tuple[int, ...]:
+        """Return the entities from which the commit removes the ticket; (): the turn goes on, or needs a gap."""
+        goes_on = self._place is not None and self._place.goes_on
+        return () if goes_on or not ticket.is_short else ticket.ids
+
+    def meet(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> dict[Lookup, Record]:
+        """Take a ticket before the first read of a run, if what it reads is known to be hot.
+
+        Return what the turn began with, by the path that led there.
+        """
+        hot = self._session.hot
+        if not self._ids and self._barred is None:
+            found = [hot.find(None, _address(one)) for one in lookups] + [hot.find(one, None) for one in ids]
+            self._ids = {one for one in found if one is not None}
+            try:
+                if self._ids:
+                    self._take()
+            except Conflict as late:  # the function that reads must not see it
+                raise DeadlineExceeded(f"the transaction was not run: {late.detail}; call again") from None
+        if self.ticket is None or len(lookups) != 1 or lookups[0].start is not ROOT:
+            return {}
+        return self._begun(lookups[0], hot.find(None, _address(lookups[0])))
+
+    def _begun(self, lookup: Lookup, entity_id: int | None) -> dict[Lookup, Record]:
+        """Read an entity and its intents in one snapshot, if the path leads to it still."""
+        if self.ticket is None or entity_id is None or entity_id not in self.ticket.ids:
+            return {}
+        seen = self._session.backend.pending(entity_id, None, BATCH)
+        if (
+            seen.known is None
+            or not seen.known.live
+            or not leads_to(format_path(lookup.names), seen.known.record.chain)
+        ):
+            return {}
+        self._seen, self._read_at = {entity_id: seen}, self._session.clock.monotonic()
+        return {lookup: seen.known.record}
+
+    @property
+    def seen(self) -> Seen:
+        """What the turn began with; {}: that is too long ago, and others have announced more."""
+        return self._seen if self._session.clock.monotonic() - self._read_at < _FRESH else {}
+
+    def lost(self, commit: Commit, cause: str, addresses: dict[Lookup, int]) -> bool:
+        """Note what a run lost on; True: the next one stands in line."""
+        if cause not in ("self", "read", "pending", "ticket"):
+            return False
+        under = [r for r in commit.reads if isinstance(r, Absent | Listing | Children | Newest | Relations)]
+        if cause == "read" and under:
+            scopes = [r.id if isinstance(r, Relations) else r.parent_id for r in under]
+            self._barred = next((i for i in scopes if i != ROOT_ID), None)
+        ids = {w.id for w in commit.writes if isinstance(w, Update)}
+        ids |= {r.id for r in commit.reads if isinstance(r, Expect) and not r.owned}
+        if len(ids | self._ids) <= _MOST:
+            self._ids |= ids
+        self.note(self._ids, addresses)
+        return bool(self._ids) or self._barred is not None
+
+    def note(self, ids: set[int], addresses: dict[Lookup, int]) -> None:
+        """Note that entities are hot, and by which paths they were found."""
+        for entity_id in ids:
+            self._session.hot.note(entity_id)
+        for lookup, entity_id in addresses.items():
+            if entity_id in ids:
+                self._session.hot.note(entity_id, _address(lookup))
+
+    def took(self, seconds: float) -> None:
+        """Note how long a run of the function took."""
+        self._run = seconds
+
+    def leave(self) -> None:
+        """Leave the line: the runs are over, or an operation with a mark comes first."""
+        place, self._place, ticket, self._ticket = self._place, None, self._ticket, None
+        with cleaning(self._session.clock.monotonic() + _GRACE):
+            if place is not None:
+                place.leave(self._term, ticket)
+            elif ticket is not None:
+                ticket.leave()
+
+
+def _address(lookup: Lookup) -> tuple[str, tuple[str, ...]]:
+    return lookup.families[-1], lookup.names  # the kind and the path, where the family has one kind's name

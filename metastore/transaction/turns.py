@@ -1,0 +1,95 @@
+"""One ticket for all transactions of a process that wait for the same entities: they run one after the other.
+
+A thread *enters* a place: the first one takes the ticket and waits for the turn. Those that come meanwhile wait in the
+process. When a thread is done, one of them goes on in the same turn, with the same ticket. Those that come after the
+turn has begun wait for another ticket, so that other processes have their turns.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Final
+
+from metastore.clock import Alive, Clock
+from metastore.combine.lane import Lane, Term
+from metastore.errors import DeadlineExceeded
+from metastore.operation.session import Session
+from metastore.operation.tickets import OwnTicket
+
+__all__ = ["Place", "place_at"]
+
+_STALE: Final = 0.1
+"""A ticket that was left for longer may be gone (seconds)."""
+_PATIENCE: Final = 5.0
+"""After how long a thread goes on beside one that does not, with a ticket of its own (seconds)."""
+
+
+class Place:
+    """Where the threads of a process wait for the same entities."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lane: Lane[None, None] = Lane(("turn",), clock, 1, patience=_PATIENCE)
+        self._inside: list[Alive] = []
+        """The threads that are in: more than one where another went on beside one that did not."""
+        self._left = 0
+        """How many threads may still follow in the turn."""
+        self._handed: tuple[OwnTicket, float, int] | None = None
+        """The ticket that one thread left to the next, when, and in which process."""
+
+    def enter(self, ends: float) -> Term | None:
+        """Wait until no other thread of the process is in; the caller must ``leave``. Raises DeadlineExceeded.
+
+        None: the thread itself is in, with a transaction around this one. It must not wait for itself.
+        """
+        me = self._clock.runner()
+        if me in self._inside:
+            return None
+        term = self._lane.lead() or self._lane.elected(self._lane.submit("turn", None, ends), _expired)
+        self._inside.append(me)
+        return term
+
+    def follow(self) -> OwnTicket | None:
+        """Return the ticket on which the turn of the thread before goes on; None: another ticket is needed."""
+        handed, self._handed = self._handed, None
+        if handed is None or handed[2] != os.getpid():
+            return None
+        if self._clock.monotonic() - handed[1] > _STALE:
+            handed[0].leave()
+            return None
+        self._left -= 1
+        return handed[0]
+
+    def begin(self) -> None:
+        """Note that a turn begins: those that wait now take part in it."""
+        self._left = self._lane.waiting
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether another thread follows in this turn."""
+        return self._left > 0 and self._lane.waiting > 0
+
+    def leave(self, term: Term, ticket: OwnTicket | None) -> None:
+        """Let the next thread go on: in the same turn, if its ticket still stands."""
+        with suppress(ValueError):
+            self._inside.remove(self._clock.runner())
+        if ticket is not None and ticket.number is not None:
+            if self.goes_on:
+                self._handed = ticket, self._clock.monotonic(), os.getpid()
+            else:
+                ticket.leave()
+        self._lane.leave(term)
+
+
+def place_at(session: Session, ids: tuple[int, ...]) -> Place:
+    """Return the place for these entities. One that was forgotten costs a ticket more."""
+    place: Place | None = session.places.get(ids)
+    if place is None:
+        place = Place(session.clock)
+        session.places.set(ids, place)
+    return place
+
+
+def _expired() -> DeadlineExceeded:
+    return DeadlineExceeded("the transaction was not run: others of this process were in line before it; call again")

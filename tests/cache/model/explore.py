@@ -1,0 +1,96 @@
+"""Explore the model: every schedule of a small case, or random schedules of a large one."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from tests.cache.model.protocol import start
+from tests.cache.model.world import Setting, Stale, World
+
+__all__ = ["Explored", "every_schedule", "random_schedules"]
+
+
+class Explored(NamedTuple):
+    """What was found."""
+
+    states: int
+    found: str | None
+    """The first stale read, with its schedule; None: there is none."""
+
+
+def _replayed(setting: Setting, schedule: list[str]) -> World:
+    world = World(setting)
+    start(world)
+    for what in schedule:
+        world.happen(what)
+    return world
+
+
+def every_schedule(setting: Setting, most: int = 10_000_000) -> Explored:
+    """Visit every state that a case can reach. Raises AssertionError if there are more than ``most``."""
+    visited: set[int] = set()
+    stack: list[list[str]] = [[]]
+    while stack:
+        schedule = stack.pop()
+        try:
+            world = _replayed(setting, schedule)
+            while _is_new(world, visited):
+                # follow one choice at once, and come back for the others: a replay costs more than a step
+                choices = world.choices()
+                stack += [[*schedule, what] for what in choices[1:]]
+                if not choices:
+                    break
+                schedule = [*schedule, choices[0]]
+                world.happen(choices[0])
+        except Stale as stale:
+            return Explored(len(visited), f"{stale}: {' > '.join(schedule)}")
+        assert len(visited) <= most, "the case is too large"
+    return Explored(len(visited), None)
+
+
+def _is_new(world: World, visited: set[int]) -> bool:
+    state = hash(world.state())
+    if state in visited:
+        return False
+    visited.add(state)
+    return True
+
+
+def random_schedules(setting: Setting, count: int, seed: int, steps: int = 400) -> Explored:
+    """Follow ``count`` random schedules, each until its readers and writers are done."""
+    taken = 0
+    for n in range(count):
+        chance = random.Random(f"{seed} {n}")
+        world = World(setting, chance)
+        start(world)
+        weights = [chance.choice((0.2, 1.0, 4.0)) for _ in range(64)]
+        schedule: list[str] = []
+        try:
+            for _ in range(steps):
+                if not any(not name.startswith(("member", "timer")) for name in world.processes):
+                    break
+                choices = world.choices()
+                if not choices:
+                    break
+                what = chance.choices(choices, [_weight(c, weights) for c in choices])[0]
+                schedule.append(what)
+                world.happen(what)
+                taken += 1
+        except Stale as stale:
+            return Explored(taken, f"seed {seed} {n}: {stale}: {' > '.join(schedule)}")
+    return Explored(taken, None)
+
+
+def _weight(what: str, weights: list[float]) -> float:
+    """Return how likely a choice is: some processes are slow in a schedule, faults are rare."""
+    if what == "tick":
+        return 0.5
+    if what.startswith(("reader", "writer", "member", "timer")):
+        return weights[hash_of(what) % len(weights)]
+    return 0.05
+
+
+def hash_of(text: str) -> int:
+    """Return a number for a name, the same in each process."""
+    return sum(ord(c) * (n + 1) for n, c in enumerate(text))

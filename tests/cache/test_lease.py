@@ -1,0 +1,285 @@
+"""The lease mode as a user meets it: what is kept, what every kind of write takes away, what is refused."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import cast
+
+import psycopg
+import pytest
+
+import metastore as ms
+from metastore.cache.leased import Leased
+from tests.cache.kept import LONG, keep, lake, leased
+from tests.concurrency.raw import dsn
+
+T = "lake.c.s.t"
+
+
+@pytest.fixture
+def two(postgres_url: str) -> Iterator[tuple[ms.Store, ms.Store]]:
+    """Give a store that caches under a lease, and one that writes without a cache."""
+    lake(postgres_url)
+    with ms.open(postgres_url, cache=ms.Cache("lease")) as cached, ms.open(postgres_url) as other:
+        yield cached, other
+
+
+def _queries(store: ms.Store) -> int:
+    return store.cache.stats().misses
+
+
+def test_a_kept_entity_needs_no_database(two: tuple[ms.Store, ms.Store]) -> None:
+    cached, _ = two
+    keep(cached, lambda: cached.tables.load(T))
+    before = _queries(cached)
+    table = cached.tables.load(T)
+    assert cached.tables.load(T) is table
+    assert cached.tables.exists(T)
+    assert cached.tables.load_many([T]) == [table]
+    assert _queries(cached) == before
+    keep(cached, lambda: cached.tables.load(table))
+    assert cached.tables.load(table) is cached.tables.load(table)
+
+
+def _alter(other: ms.Store) -> None:
+    other.tables.alter(T, ms.SetComment("new"))
+
+
+def _in_transaction(other: ms.Store) -> None:
+    with other.transaction() as tx:
+        tx.tables.alter(T, ms.SetComment("new"))
+        tx.tables.create("lake.c.s.beside")
+
+
+def _exclusive(other: ms.Store) -> None:
+    with other.schemas.exclusive("lake.c.s") as tx:
+        tx.tables.alter(T, ms.SetComment("new"))
+
+
+def _replace(other: ms.Store) -> None:
+    other.tables.create(T, comment="new", if_exists="replace")
+
+
+def _combined(other: ms.Store) -> None:
+    def change(n: int) -> None:
+        other.tables.alter(T, ms.SetProperty(f"k{n}", "v"))
+
+    threads = [threading.Thread(target=change, args=(n,)) for n in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(LONG)
+    _alter(other)
+
+
+def _reverted(other: ms.Store) -> None:
+    at = other.position()
+    _alter(other)
+    other.revert(T, to=at)
+    _alter(other)
+
+
+CONTENT: dict[str, Callable[[ms.Store], None]] = {
+    "alter": _alter,
+    "transaction": _in_transaction,
+    "exclusive": _exclusive,
+    "replace": _replace,
+    "combined": _combined,
+    "revert": _reverted,
+}
+
+
+@pytest.mark.parametrize("how", CONTENT)
+def test_a_change_is_seen_at_once(two: tuple[ms.Store, ms.Store], how: str) -> None:
+    cached, other = two
+    keep(cached, lambda: cached.tables.load(T))
+    CONTENT[how](other)
+    assert cached.tables.load(T).comment == "new"
+    assert cached.tables.load(T) == other.tables.load(T)
+
+
+GONE: dict[str, Callable[[ms.Store], object]] = {
+    "rename": lambda other: other.tables.rename(T, "w"),
+    "rename above": lambda other: other.schemas.rename("lake.c.s", "r"),
+    "move": lambda other: other.tables.rename(T, "lake.c.other.t"),
+    "drop": lambda other: other.tables.drop(T),
+    "cascade": lambda other: other.schemas.drop("lake.c.s", cascade=True),
+    "purge": lambda other: other.tables.purge(T),
+}
+
+
+@pytest.mark.parametrize("how", GONE)
+def test_what_is_gone_is_gone_at_once(two: tuple[ms.Store, ms.Store], how: str) -> None:
+    cached, other = two
+    keep(cached, lambda: cached.tables.load(T))
+    GONE[how](other)
+    assert not cached.tables.exists(T)
+    with pytest.raises(ms.EntityNotFound):
+        cached.tables.load(T)
+
+
+def _restored(other: ms.Store) -> None:
+    other.tables.create("lake.c.s.new")
+    other.tables.drop("lake.c.s.new")
+    other.tables.restore("lake.c.s.new")
+
+
+COMES: dict[str, Callable[[ms.Store], object]] = {
+    "create": lambda other: other.tables.create("lake.c.s.new"),
+    "create many": lambda other: other.tables.create_many("lake.c.s", [{"name": "new"}, {"name": "more"}]),
+    "rename": lambda other: other.tables.rename("lake.c.s.u", "new"),
+    "move": lambda other: other.tables.rename("lake.c.other.u", "lake.c.s.new"),
+    "restore": _restored,
+}
+
+
+@pytest.mark.parametrize("how", COMES)
+def test_what_comes_is_there_at_once(two: tuple[ms.Store, ms.Store], how: str) -> None:
+    cached, other = two
+    keep(cached, lambda: cached.tables.exists("lake.c.s.new"))
+    keep(cached, lambda: cached.tables.names_page("lake.c.s"))
+    before = _queries(cached)
+    assert not cached.tables.exists("lake.c.s.new")
+    assert "new" not in cached.tables.names_page("lake.c.s").items
+    assert _queries(cached) == before, "both are kept"
+    COMES[how](other)
+    assert cached.tables.exists("lake.c.s.new")
+    assert "new" in cached.tables.names_page("lake.c.s").items
+
+
+def test_a_page_shows_the_newest_content(two: tuple[ms.Store, ms.Store]) -> None:
+    cached, other = two
+    keep(cached, lambda: cached.tables.page("lake.c.s", prefix="t"))
+    _alter(other)
+    assert [table.comment for table in cached.tables.page("lake.c.s", prefix="t").items] == ["new"]
+
+
+def test_its_own_writes_are_seen_at_once(two: tuple[ms.Store, ms.Store]) -> None:
+    cached, _ = two
+    keep(cached, lambda: cached.tables.load(T))
+    for n in range(5):
+        cached.tables.alter(T, ms.SetComment(str(n)))
+        assert cached.tables.load(T).comment == str(n)
+
+
+def test_what_is_not_cached_is_not_announced(two: tuple[ms.Store, ms.Store], postgres_url: str) -> None:
+    cached, other = two
+    keep(cached, lambda: cached.tables.load(T))
+    before = cached.tables.load(T)
+    other.tags.create("lake.pii")
+    keep(cached, lambda: cached.tables.load(T))
+    kept = cached.tables.load(T)
+    other.partitions.create(T, "p", values={"day": "1"})
+    with other.leases.acquire("work", ttl=5.0):
+        pass
+    assert cached.tables.load(T) is kept
+    assert kept == before
+    other.gc(retention=timedelta(0))
+
+
+def test_members_are_shown_and_leave(two: tuple[ms.Store, ms.Store]) -> None:
+    cached, other = two
+    (member,) = other.cache.members()
+    assert (member.ttl, member.behind, member.waits) == (10.0, 0, 0.0)
+    assert cached.cache.members()[0].id == member.id
+    cached.close()
+    assert other.cache.members() == ()
+    assert not other.cache.evict(member.id)
+
+
+def test_an_evicted_member_joins_again(two: tuple[ms.Store, ms.Store]) -> None:
+    cached, other = two
+    keep(cached, lambda: cached.tables.load(T))
+    (member,) = other.cache.members()
+    cast(Leased, cached._session.cache)._member.lease.end()  # it must not serve: that is the operator's promise
+    assert other.cache.evict(member.id)
+    _alter(other)
+    assert cached.tables.load(T).comment == "new"
+    keep(cached, lambda: cached.tables.load(T))
+    assert other.cache.members()[0].id != member.id
+
+
+def test_bounds_and_second_chances(postgres_url: str) -> None:
+    lake(postgres_url)
+    with ms.open(postgres_url) as other:
+        other.tables.create_many("lake.c.s", [{"name": f"n{n}"} for n in range(40)])
+    with leased(postgres_url, max_entries=20) as cached:
+        keep(cached, lambda: cached.tables.load(T))
+        for n in range(40):
+            cached.tables.load(T)  # in use: it stays
+            cached.tables.load(f"lake.c.s.n{n}")
+        before = _queries(cached)
+        cached.tables.load(T)
+        assert _queries(cached) == before
+        stats = cached.cache.stats()
+        assert stats.entries <= 20
+        assert stats.evictions >= 20
+        assert cached.metrics().cache == stats
+
+
+# --- the rule of the schema: what does not announce is refused
+
+OLD = """WITH altered AS (UPDATE entity SET version = version + 1, doc = doc WHERE id = {id} RETURNING *)
+INSERT INTO operation (operation_id, ordinal, seq, entity_id, version, kind, action, time, path_before, path_after,
+  changes, scope_version, in_use, doc, parent_id, name, fold, state)
+SELECT gen_random_uuid(), 0, nextval('change_seq'), id, version, 'table', 'alter', 0, '{path}', '{path}', '[]',
+  1, true, doc, {parent}, 't', false, 0 FROM altered"""
+
+
+def test_a_program_that_does_not_announce_is_refused_while_there_are_members(
+    two: tuple[ms.Store, ms.Store], postgres_url: str
+) -> None:
+    cached, other = two
+    table = other.tables.load(T)
+    sql = OLD.format(id=table.id, path=T, parent=table.record.chain[-2].id)
+    with psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
+        with pytest.raises(psycopg.Error) as refused:
+            raw.execute(sql.encode())
+        assert refused.value.sqlstate == "53M01"
+        assert other.tables.load(T).version == table.version
+        cached.close()
+        raw.execute(sql.encode())
+    assert other.tables.load(T).version == table.version + 1
+
+
+def test_an_announcement_must_cover_what_is_written(two: tuple[ms.Store, ms.Store], postgres_url: str) -> None:
+    """Negative control of the rule: an announcement of another entity does not let the change pass."""
+    cached, other = two
+    keep(cached, lambda: cached.tables.load(T))
+    table, beside = other.tables.load(T), other.tables.load("lake.c.s.u")
+    sql = OLD.format(id=table.id, path=T, parent=table.record.chain[-2].id)
+    announce = """INSERT INTO cache_announcement
+      SELECT nextval('entity_id_seq'), pg_current_xact_id()::text::bigint, ARRAY[{}]::bigint[], '{{}}', '{{}}',
+        (extract(epoch FROM now()) * 1e6)::bigint RETURNING id, xid"""
+    with psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
+        for entity_id, passes in ((beside.id, False), (table.id, True)):
+            ((announcement, xid),) = raw.execute(announce.format(entity_id).encode()).fetchall()
+            sent = f"SELECT set_config('metastore.announcement', '{announcement}', true); {sql}"
+            seen = "SELECT bool_and(pg_visible_in_snapshot('{}'::xid8, seen::pg_snapshot)) FROM cache_member"
+            ends = time.monotonic() + LONG
+            while not raw.execute(seen.format(xid).encode()).fetchall()[0][0]:
+                assert time.monotonic() < ends
+            if passes:
+                raw.execute(sent.encode())
+            else:
+                with pytest.raises(psycopg.Error, match="not announced"):
+                    raw.execute(sent.encode())
+    assert cached.tables.load(T).version == table.version + 1
+
+
+def test_no_members_no_announcement(postgres_url: str) -> None:
+    lake(postgres_url)
+    with ms.open(postgres_url) as store, psycopg.connect(dsn(postgres_url), autocommit=True) as raw:
+        with leased(postgres_url):
+            store.tables.alter(T, ms.SetComment("announced"))
+        store.tables.alter(T, ms.SetComment("the look that finds nobody"))
+        before = raw.execute("SELECT last_value FROM entity_id_seq").fetchall()
+        for n in range(3):
+            store.tables.alter(T, ms.SetComment(str(n)))
+        assert raw.execute("SELECT last_value FROM entity_id_seq").fetchall() == before
+        rows = raw.execute("SELECT generation IS NULL FROM operation ORDER BY seq DESC LIMIT 3").fetchall()
+        assert rows == [(False,)] * 3
+        assert raw.execute("SELECT count(*) FROM cache_announcement").fetchall() == [(0,)]

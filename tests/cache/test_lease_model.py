@@ -1,0 +1,114 @@
+"""The protocol in a model: every schedule of small cases, random ones of larger cases, and each broken rule found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.cache.model.explore import every_schedule, random_schedules
+from tests.cache.model.protocol import MUTANTS
+from tests.cache.model.world import Faults, Setting
+
+SMALL = {
+    "one member, one writer": Setting(reads=2),
+    "two readers": Setting(readers=2, reads=1),
+    "a member joins beside a writer": Setting(reads=2, settled=0),
+    "announced twice": Setting(reads=2, announce_again=True),
+}
+LARGE = Setting(
+    members=3,
+    readers=2,
+    reads=5,
+    writers=2,
+    writes=3,
+    settled=0,
+    ttl=4,
+    drift=0.2,
+    ticks=40,
+    faults=Faults(kills=1, crashes=1, cuts=2, suspensions=2),
+)
+CASES = {
+    "all": LARGE,
+    "jumps": replace(LARGE, faults=Faults(kills=1, cuts=2, jumps=2), members=2),
+    "crashes": replace(LARGE, members=1, settled=99, reads=10, faults=Faults(crashes=2, cuts=1)),
+    "slow": Setting(reads=12, writes=2, ttl=4, drift=0.3, ticks=40),
+    "joins": Setting(members=2, reads=3, writers=2, writes=2, settled=0),
+}
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_every_schedule_of_a_small_case(case: str) -> None:
+    explored = every_schedule(SMALL[case])
+    assert explored.found is None
+    assert explored.states > 500
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_random_schedules(case: str) -> None:
+    assert random_schedules(CASES[case], 300, seed=1).found is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+def test_many_random_schedules(case: str) -> None:
+    assert random_schedules(CASES[case], 200_000, seed=2).found is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "case",
+    [
+        Setting(readers=2, reads=2),
+        Setting(writers=2, reads=2),
+        Setting(members=2, reads=1),
+        Setting(members=2, reads=1, settled=0),
+        Setting(reads=1, ticks=3, ttl=2),
+        Setting(reads=2, faults=Faults(cuts=1)),
+    ],
+    ids=str,
+)
+def test_every_schedule_of_a_larger_case(case: Setting) -> None:
+    assert every_schedule(case).found is None
+
+
+FINDS: dict[str, tuple[Setting, int]] = {
+    # the case in which a rule decides, and how many random schedules find it; 0: every schedule is tried
+    "invalidate_after_commit": (Setting(), 0),
+    "fill_without_check": (Setting(), 0),
+    "ack_before_evict": (Setting(), 0),
+    "announce_same_id": (Setting(announce_again=True, reads=3), 0),
+    "fill_before_oldest": (Setting(reads=2, settled=0), 0),
+    "generation_with_insert": (Setting(reads=2, settled=0), 0),
+    "members_in_lookahead": (Setting(reads=2, settled=0), 0),
+    "no_gate": (Setting(reads=2, writes=2, settled=0), 0),
+    "lease_from_receipt": (Setting(reads=8, writes=2, ticks=20), 3000),
+    "no_margin": (Setting(reads=12, writes=2, ttl=4, drift=0.3, ticks=40), 3000),
+    "flag_by_timer": (replace(LARGE, settled=99), 3000),
+    "renew_without_registration": (Setting(reads=14, writes=3, ttl=2, ticks=20), 3000),
+    "reused_lease": (Setting(readers=3, reads=8, writes=3, ttl=1, ticks=24), 3000),
+    "monotonic_only": (Setting(reads=12, writes=2, ttl=2, ticks=20, faults=Faults(suspensions=6)), 3000),
+}
+"""Rules whose breaking the suite finds in seconds. The long tests find the others."""
+RARE: dict[str, Setting] = {
+    "evict_whatever": Setting(reads=16, writers=2, writes=3, ttl=2, ticks=16),
+    "old_snapshot": CASES["crashes"],
+}
+
+
+@pytest.mark.parametrize("mutant", FINDS)
+def test_a_broken_rule_is_found(mutant: str) -> None:
+    setting, schedules = FINDS[mutant]
+    broken = replace(setting, mutant=mutant)
+    explored = random_schedules(broken, schedules, seed=7) if schedules else every_schedule(broken)
+    assert explored.found is not None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutant", RARE)
+def test_a_broken_rule_is_found_among_many(mutant: str) -> None:
+    assert random_schedules(replace(RARE[mutant], mutant=mutant), 1_000_000, seed=7).found is not None
+
+
+def test_every_rule_has_a_test() -> None:
+    assert set(FINDS) | set(RARE) == set(MUTANTS)

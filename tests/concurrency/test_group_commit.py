@@ -1,0 +1,201 @@
+"""Threads that write to SQLite at the same time share a transaction; what fails in it hurts no other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import metastore as ms
+from metastore.backends.sqlite.connect import DRIVER
+from metastore.backends.sqlite.group import MOST
+from metastore.deadlines import until
+from tests.contract.intents import eventually
+
+Change = Callable[[Any, int], Any]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ms.Store]:
+    with ms.open(f"sqlite:///{tmp_path}/x.db") as opened:
+        opened.metalakes.create("m")
+        opened.catalogs.create("m.c", type="relational")
+        yield opened
+
+
+class Crowd:
+    """Threads that wait in the queue behind one that writes."""
+
+    def __init__(self, store: ms.Store) -> None:
+        self.store = store
+        backend: Any = store._session.backend
+        self.group, self.pool = backend._group, backend.pool
+        self.begun = 0
+        begin = self.pool.begin
+
+        def counted(connection: Any) -> None:
+            self.begun += 1
+            begin(connection)
+
+        self.pool.begin = counted
+
+    @contextmanager
+    def behind(self, threads: ThreadPoolExecutor) -> Iterator[None]:
+        """Let a thread write until the block ends; then count from 0 how often a transaction begins."""
+        go, inside = threading.Event(), threading.Event()
+
+        def change(connection: Any, _: int) -> None:
+            inside.set()
+            assert go.wait(20.0)
+
+        first = threads.submit(self.group.run, change)
+        assert inside.wait(20.0)
+        self.begun = 0
+        try:
+            yield
+        finally:
+            go.set()
+            first.result(20.0)
+
+    def waiting(self, count: int) -> None:
+        """Wait until so many threads are in the queue."""
+        eventually(lambda: len(self.group._queue) == count)
+
+
+@pytest.fixture
+def crowd(store: ms.Store) -> Crowd:
+    return Crowd(store)
+
+
+def inserted(name: str, error: Exception | None = None) -> Change:
+    """Return a change that writes a row, and then perhaps fails."""
+
+    def change(connection: Any, _: int) -> str:
+        connection.execute("INSERT INTO pin (name, seq, created_at) VALUES (?, 1, 1)", (name,))
+        if error is not None:
+            raise error
+        return name
+
+    return change
+
+
+def names(store: ms.Store) -> set[str]:
+    return {pin.name for pin in store.pins()}
+
+
+def test_those_that_wait_share_a_transaction_and_one_that_fails_hurts_no_other(crowd: Crowd) -> None:
+    with ThreadPoolExecutor(10) as threads:
+        with crowd.behind(threads):
+            good = [threads.submit(crowd.group.run, inserted(f"n{n}")) for n in range(4)]
+            crowd.waiting(4)
+            bad = [threads.submit(crowd.group.run, inserted("own", ValueError("mine")))]
+            bad += [threads.submit(crowd.group.run, inserted("n0"))]  # its own primary key is taken in the group
+            crowd.waiting(6)
+        assert [one.result(20.0) for one in good] == [f"n{n}" for n in range(4)]
+        with pytest.raises(ValueError, match="mine"):
+            bad[0].result(20.0)
+        with pytest.raises(DRIVER.IntegrityError):
+            bad[1].result(20.0)
+    assert crowd.begun == 1
+    assert names(crowd.store) == {"n0", "n1", "n2", "n3"}
+
+
+def test_more_than_fit_make_another_transaction(crowd: Crowd) -> None:
+    with ThreadPoolExecutor(MOST + 7) as threads:
+        with crowd.behind(threads):
+            done = [threads.submit(crowd.group.run, inserted(f"n{n}")) for n in range(MOST + 5)]
+            crowd.waiting(MOST + 5)
+        assert len({one.result(20.0) for one in done}) == MOST + 5
+    assert crowd.begun == 2
+
+
+def test_nobody_is_told_before_the_commit_and_its_error_is_told_to_all(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is taken away from SQLite while the group is made: a deferred constraint fails at the COMMIT."""
+
+    def breaks(connection: Any, _: int) -> None:
+        connection.execute("CREATE TABLE IF NOT EXISTS up (id INTEGER PRIMARY KEY)")
+        connection.execute("CREATE TABLE down (up INTEGER REFERENCES up (id) DEFERRABLE INITIALLY DEFERRED)")
+        connection.execute("INSERT INTO down VALUES (7)")
+
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            done: list[Future[Any]] = [threads.submit(crowd.group.run, inserted("a"))]
+            crowd.waiting(1)
+            done.append(threads.submit(crowd.group.run, breaks))
+            crowd.waiting(2)
+        for one in done:
+            with pytest.raises(DRIVER.IntegrityError):
+                one.result(20.0)
+    assert names(crowd.store) == set()
+
+
+def test_a_transaction_that_is_lost_as_a_whole_is_made_again_one_by_one(crowd: Crowd) -> None:
+    def rolls_back(connection: Any, _: int) -> None:
+        connection.execute("ROLLBACK")  # as SQLite does by itself when the disk is full
+        raise DRIVER.OperationalError("full")
+
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            first = threads.submit(crowd.group.run, inserted("a"))
+            crowd.waiting(1)
+            lost = threads.submit(crowd.group.run, rolls_back)
+            crowd.waiting(2)
+        assert first.result(20.0) == "a"
+        with pytest.raises(DRIVER.OperationalError, match="full"):
+            lost.result(20.0)
+    assert names(crowd.store) == {"a"}
+
+
+def test_an_interrupt_of_the_leader_leaves_the_others_alone(crowd: Crowd) -> None:
+    def interrupted(connection: Any, _: int) -> None:
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            leader = threads.submit(crowd.group.run, interrupted)
+            crowd.waiting(1)
+            other = threads.submit(crowd.group.run, inserted("a"))
+            crowd.waiting(2)
+        with suppress(KeyboardInterrupt):
+            leader.result(20.0)
+        assert other.result(20.0) == "a"
+    assert names(crowd.store) == {"a"}
+
+
+def test_a_deadline_in_the_queue_is_the_callers_own(crowd: Crowd) -> None:
+    def impatient() -> Any:
+        with until(crowd.store._session.clock.monotonic() + 0.2):
+            return crowd.group.run(inserted("late"))
+
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            late = threads.submit(impatient)
+            with pytest.raises(DRIVER.OperationalError):
+                late.result(20.0)
+            patient = threads.submit(crowd.group.run, inserted("a"))
+            crowd.waiting(1)
+        assert patient.result(20.0) == "a"
+    assert names(crowd.store) == {"a"}
+
+
+def test_many_threads_alter_and_all_of_it_is_there(store: ms.Store) -> None:
+    store.schemas.create("m.c.s")
+    tables = [store.tables.create(f"m.c.s.t{n}") for n in range(8)]
+
+    def work(n: int) -> None:
+        for number in range(20):
+            store.tables.alter(tables[n].path, ms.SetProperty("x", str(number)))
+            store.metalakes.alter("m", ms.SetProperty(f"k{n}", str(number)))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
+    assert {store.tables.load(t.path).version for t in tables} == {21}
+    assert store.metalakes.load("m").version == 161
+    assert store.verify() == []

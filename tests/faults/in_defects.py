@@ -1,0 +1,170 @@
+"""The mends of the reviews' findings, taken out again one by one: the issue's lines, in their order."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+__all__ = ["IN_DEFECTS"]
+
+_TRUST = "tests/contract/test_trust_contract.py"
+
+_CORRECTNESS = (
+    Fault(
+        "an entity of another database is taken for one of this",
+        "metastore/operation",
+        "if origin.database != here.database and origin.database != backend.identify().database:",
+        "if False:",
+        f"{_TRUST} -k 'memory or sqlite'",
+    ),
+    Fault(
+        "a container that create_many replaces does not guard itself",
+        "metastore/managers",
+        "guards |= {guard.id: guard for guard in decided.guards}",
+        "guards |= {}",
+        "tests/contract/test_freeze_contract.py tests/contract/test_own_guards_contract.py -k 'memory or sqlite'",
+    ),
+    Fault(
+        "a restore does not look whether its entity is still the newest",
+        "metastore/managers",
+        "return replace(proposal, guards=guards, reads=(newest,))",
+        "return proposal",
+        "tests/concurrency/test_restores.py -k 'newest and sqlite'",
+    ),
+    Fault(
+        "what gc forgot under a clock that was ahead stays forgotten",
+        "metastore/backends/postgres",
+        "OR forgotten > {NOW} + {MOST_AHEAD} RETURNING 1",
+        "RETURNING 1",
+        "tests/contract/test_clocks_contract.py -k postgres",
+    ),
+    Fault(
+        "an error may rest on two instants",
+        "metastore/managers",
+        "if not view.guessed and not view.backend.hold(",
+        "if False and not view.backend.hold(",
+        "tests/contract/test_one_instant_contract.py -k 'memory or sqlite'",
+    ),
+    Fault(
+        "a repeat invents who created what it returns",
+        "metastore/operation",
+        "if step.created_at is not None or step.seq is None or step.entity_id is None or made_here:",
+        "if True:",
+        "tests/contract/test_exactly_once_contract.py tests/contract/test_models_contract.py -k 'memory or sqlite'",
+    ),
+    Fault(
+        "nobody notices a sequence that hands out several numbers",
+        "metastore/backends/postgres",
+        "AND seqcache <> 1",
+        "AND seqcache < 1",
+        "tests/bad_input/test_sessions.py",
+    ),
+)
+
+_SECURITY = (
+    Fault(
+        "array_nulls is left as it is",
+        "metastore/backends/postgres/settings.py",
+        '"array_nulls": "on",',
+        "",
+        "tests/bad_input/test_sessions.py",
+    ),
+    Fault(
+        "client_encoding may stand in the URL",
+        "metastore/backends/postgres/settings.py",
+        "if key in _REFUSED:",
+        "if False:",
+        "tests/bad_input/test_urls.py tests/bad_input/test_sessions.py",
+    ),
+    Fault(
+        "a circle of parents is followed for ever by a search",
+        "metastore/backends/sql/find.py",
+        "WHERE up.parent_id <> 0 AND up.height < {DEEPEST}",
+        "WHERE up.parent_id <> 0",
+        "tests/bad_input/test_damaged_rows.py -k circle --timeout 60",
+    ),
+    Fault(
+        "an export is written over the file that is there",
+        "metastore/transfer/files.py",
+        "beside = path.with_name(path.name + PARTIAL)",
+        "beside = path",
+        "tests/transfer",
+    ),
+    Fault(
+        "a principal has no limit",
+        "metastore/operation",
+        "if len(text) > MAX_PRINCIPAL:",
+        "if False:",
+        "tests/bad_input",
+    ),
+    Fault(
+        "a crawl follows links out of the lake",
+        "metastore/crawl/files",
+        "inside = None if follow_links else [",
+        "inside = None if True else [",
+        "tests/crawl/test_discover.py",
+    ),
+    Fault(
+        "an ORC footer has no limit",
+        "metastore/crawl/read",
+        "unpacked > _FOOTER:",
+        "False:",
+        "tests/crawl/test_more_formats.py -k unpacks",
+    ),
+    Fault(
+        "--json prints what a terminal obeys",
+        "metastore/cli/output.py",
+        '_OBEYED = re.compile("[\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")',
+        '_OBEYED = re.compile("[\\ud800-\\udfff]")',
+        "tests/cli/test_cli.py -k json",
+    ),
+    Fault(
+        "an integer of any length reaches a database",
+        "metastore/arguments.py",
+        "if number is None or abs(number) > _LARGEST:",
+        "if number is None:",
+        "tests/bad_input/test_numbers.py",
+    ),
+)
+
+_USERS = (
+    Fault(
+        "a change leaves a declared field with a wrong type",
+        "metastore/kinds/declared.py",
+        "check_doc=lambda doc, before: _check_doc(name, own, doc, before),",
+        "check_doc=None,",
+        "tests/contract/test_declared_kinds_contract.py -k memory",
+    ),
+    Fault(
+        "a refused permission is tried again",
+        "retry",
+        '"42501": Verdict.REFUSED,',
+        '"42501": Verdict.UNAVAILABLE,',
+        "tests/retry/test_classify.py",
+    ),
+    Fault(
+        "a search below a catalog that folds case is exact",
+        "metastore/managers/find.py",
+        "return Search(scope, looked_for.kind, glob, fold(glob),",
+        "return Search(scope, looked_for.kind, glob, glob,",
+        "tests/contract/test_search_contract.py -k 'folds and memory'",
+    ),
+)
+
+_CHECKER = (
+    Fault(
+        "the checker overlooks a document that loses a commit",
+        "metastore/checker",
+        "if event.wrong is not None:",
+        "if False:",
+        "tests/checker/test_originals.py",
+    ),
+    Fault(
+        "the checker overlooks a write inside of a freeze",
+        "metastore/checker",
+        "if scope is not None and scope in self._above(event):",
+        "if False:",
+        "tests/checker/test_originals.py",
+    ),
+)
+
+IN_DEFECTS: tuple[Fault, ...] = (*_CORRECTNESS, *_SECURITY, *_USERS, *_CHECKER)

@@ -1,0 +1,1 @@
+"""Imports from other systems: Gravitino, PyIceberg, Spark."""

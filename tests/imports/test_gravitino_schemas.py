@@ -1,0 +1,118 @@
+"""Databases of Gravitino's own schemas, of several versions, on PostgreSQL, MySQL's successor, and as scripts of H2.
+
+The schemas are Gravitino's published files: ``GRAVITINO_SCRIPTS=/path/to/gravitino/scripts`` names their folder.
+Without it the tests of this file are left out; test_gravitino.py has tables of the same shape that it makes itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the extra [serve]")
+
+import sqlalchemy as sa
+
+import metastore as ms
+from metastore.imports.gravitino import import_gravitino
+from tests.imports.gravitino_world import World
+from tests.servers.process import free_port, server_user, wait_until
+
+SCRIPTS = Path(os.environ.get("GRAVITINO_SCRIPTS", "/nowhere"))
+VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "2.0.0")
+pytestmark = pytest.mark.skipif(not SCRIPTS.exists(), reason="needs Gravitino's schemas: GRAVITINO_SCRIPTS=folder")
+
+
+def statements(backend: str, version: str) -> list[str]:
+    """Return the statements of a schema; comments on columns of PostgreSQL are of no use here."""
+    text = (SCRIPTS / backend / f"schema-{version}-{backend}.sql").read_text()
+    bare = re.sub(r"--[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    quoted = re.split(r";(?=(?:[^']*'[^']*')*[^']*$)", bare)
+    return [one for one in quoted if one.strip() and not one.strip().startswith("COMMENT ON")]
+
+
+def imported(source: str, tmp_path: Path, planted: dict[str, int]) -> None:
+    """Import twice, and check what comes over."""
+    target = f"sqlite:///{tmp_path}/store.db"
+    report = import_gravitino(target, source, file=tmp_path / "import.jsonl")
+    assert report.same
+    assert report.problems() == planted, report.findings
+    again = import_gravitino(target, source, file=tmp_path / "import.jsonl")
+    assert (again.same, again.written, again.dropped) == (True, 0, 0)
+    with ms.open(target) as store:
+        assert [c.name for c in store.tables.load("lake.sales.eu.orders").columns] == ["id", "address"]
+        assert list(store.verify()) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_on_postgresql(postgres_url: str, tmp_path: Path, version: str) -> None:
+    engine = sa.create_engine(postgres_url)
+    with engine.begin() as connection:
+        for one in statements("postgresql", version):
+            connection.exec_driver_sql(one)
+    with engine.begin() as connection:
+        there = World(connection)
+        there.fill()
+        planted = there.spoil()
+    engine.dispose()
+    imported(postgres_url.replace("postgresql+psycopg", "postgresql"), tmp_path, planted)
+
+
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[str]:
+    """Give the address of a MariaDB server that runs for this module."""
+    if shutil.which("mariadbd") is None or shutil.which("mariadb-install-db") is None:
+        pytest.skip("needs MariaDB: apt-get install mariadb-server")
+    pytest.importorskip("pymysql", reason="needs the extra [mysql]")
+    data, port = Path(tempfile.mkdtemp(prefix="metastore-test-")), free_port()  # a short path: it has a socket
+    user = "mysql" if server_user() else None
+    if user is not None:
+        shutil.chown(data, user)
+    as_user = [f"--user={user}"] if user else []
+    install = ["mariadb-install-db", f"--datadir={data}", "--auth-root-authentication-method=normal", *as_user]
+    subprocess.run([*install, "--skip-test-db"], check=True, capture_output=True)
+    command = ["mariadbd", "--no-defaults", f"--datadir={data}", f"--port={port}", f"--socket={data}/s", *as_user]
+    with subprocess.Popen([*command, "--bind-address=127.0.0.1"], stderr=subprocess.DEVNULL) as process:
+        try:
+            engine = sa.create_engine(f"mysql+pymysql://root@127.0.0.1:{port}")
+            assert wait_until(lambda: _answers(engine), 30.0)
+            engine.dispose()
+            yield f"mysql://root@127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait()
+            shutil.rmtree(data, ignore_errors=True)
+
+
+def _answers(engine: sa.Engine) -> bool:
+    try:
+        with engine.connect():
+            return True
+    except sa.exc.OperationalError:
+        return False
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_on_mariadb(mariadb: str, tmp_path: Path, version: str) -> None:
+    name = f"g{version.replace('.', '_')}"
+    engine = sa.create_engine(mariadb.replace("mysql://", "mysql+pymysql://"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        connection.exec_driver_sql(f"USE {name}")
+        for one in statements("mysql", version):
+            connection.exec_driver_sql(one.replace("%", "%%"))
+    engine.dispose()
+    engine = sa.create_engine(f"{mariadb.replace('mysql://', 'mysql+pymysql://')}/{name}")
+    with engine.begin() as connection:
+        there = World(connection)
+        there.fill()
+        planted = there.spoil()
+    engine.dispose()
+    imported(f"{mariadb}/{name}", tmp_path, planted)

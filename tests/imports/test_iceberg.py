@@ -1,0 +1,61 @@
+"""Import from a catalog of PyIceberg: namespaces, tables by their metadata files, again and again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyiceberg", reason="needs the extra [iceberg]")
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+
+import metastore as ms
+from metastore.imports.iceberg import import_iceberg, open_catalog
+from metastore.pyiceberg import MetastoreCatalog
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Catalog:
+    properties = {"uri": f"sqlite:///{tmp_path}/ice.db", "warehouse": f"file://{tmp_path}/data", "type": "sql"}
+    catalog = load_catalog("source", **properties)
+    catalog.create_namespace("eu", {"owner": "ann"})
+    catalog.create_namespace(("eu", "deep"))
+    rows = pa.table({"id": [1, 2], "name": ["a", "b"]})
+    for name in (("eu", "orders"), ("eu", "deep", "items")):
+        catalog.create_table(name, schema=rows.schema).append(rows)
+    return catalog
+
+
+def test_tables_keep_their_snapshots_and_follow_new_ones(url: str, source: Catalog, tmp_path: Path) -> None:
+    done = import_iceberg(url, source, "lake.ice")
+    assert (done.namespaces, done.written, done.left, done.failures) == (2, 2, 0, [])
+    again = import_iceberg(url, source, "lake.ice")
+    assert (again.written, again.left) == (0, 2)
+    source.load_table(("eu", "orders")).append(pa.table({"id": [3], "name": ["c"]}))
+    assert import_iceberg(url, source, "lake.ice").written == 1
+    here = MetastoreCatalog("ice", uri=url, warehouse=f"file://{tmp_path}/data")
+    try:
+        assert here.load_table(("eu", "orders")).scan().to_arrow().num_rows == 3
+        assert here.load_table(("eu", "deep", "items")).scan().to_arrow().num_rows == 2
+        assert here.load_namespace_properties("eu")["owner"] == "ann"
+        assert here.store.tables.load("lake.ice.eu.orders").columns[1].type == "string"
+        assert list(here.store.verify()) == []
+    finally:
+        here.close()
+
+
+def test_a_damaged_table_is_named_and_stops_nothing(url: str, source: Catalog) -> None:
+    Path(source.load_table(("eu", "orders")).metadata_location.removeprefix("file://")).unlink()
+    done = import_iceberg(url, source, "lake.ice")
+    assert (done.written, len(done.failures)) == (1, 1)
+    assert done.failures[0].startswith("table eu.orders: ")
+
+
+def test_wrong_arguments_are_refused(url: str, source: Catalog) -> None:
+    with pytest.raises(ms.InvalidArgument):
+        import_iceberg(url, source, "lake")
+    with pytest.raises(ms.InvalidArgument):
+        open_catalog("no-such-catalog", {})
