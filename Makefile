@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client iceberg-spark run test test-long planted-faults check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client iceberg-spark iceberg-spec run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql soak soak-leases clean
@@ -58,6 +58,15 @@ build/iceberg-spark/bin/python:
 	{ $@ -m pip install --quiet --disable-pip-version-check "pyspark==4.1.*" && mvn --quiet dependency:copy \
 		-Dartifact=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 -DoutputDirectory=build/iceberg-spark; } \
 		|| { rm -rf build/iceberg-spark; exit 1; }
+
+iceberg-spec: build/iceberg-spec/env/bin/st ## fetch Iceberg's REST specification, and schemathesis in an environment of its own
+
+build/iceberg-spec/env/bin/st:
+	$(PYTHON) -m venv build/iceberg-spec/env
+	{ build/iceberg-spec/env/bin/python -m pip install --quiet --disable-pip-version-check "schemathesis>=4.32,<5" && \
+		curl --fail --silent --show-error --location --output build/iceberg-spec/rest-catalog-open-api.yaml \
+		https://raw.githubusercontent.com/apache/iceberg/main/open-api/rest-catalog-open-api.yaml; } \
+		|| { rm -rf build/iceberg-spec; exit 1; }
 
 run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
 	$(SPARK) $(BIN)/python -m tests.sample.run build/run

@@ -32,6 +32,15 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    credential: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--credential",
+            metavar="METALAKE.CATALOG:KEY=VALUE",
+            help="What clients get that ask, and the server uses, for a warehouse's files. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option("--token-file", help="Who may ask: a user and a bearer token on each line.", show_default=False),
@@ -73,11 +82,17 @@ def serve(
         raise InvalidArgument("serve needs more: pip install 'versioned-metastore[serve]'") from None
     settings: Settings = ctx.obj
     places = dict(_place(text) for text in warehouse or [])
+    credentials = _credentials(credential or [])
     with settings.open() as store:
         principals = serving.Principals(serving.tokens_of(token_file) if token_file else {}, proxy_header)
         workers = (0 if principals.authenticates else _WORKERS) if job_workers is None else job_workers
         app = serving.application(
-            store, warehouses=places, principals=principals, job_workers=workers, reveals=reveal or ()
+            store,
+            warehouses=places,
+            principals=principals,
+            job_workers=workers,
+            reveals=reveal or (),
+            credentials=credentials,
         )
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
         write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
@@ -89,6 +104,18 @@ def _place(text: str) -> tuple[str, str]:
     if not name or not place:
         raise InvalidArgument(f"a warehouse is written metalake.catalog=place, not {text!r}")
     return name, place
+
+
+def _credentials(texts: list[str]) -> dict[str, dict[str, str]]:
+    """Return the credentials of each warehouse. A message repeats no value: it may be a secret."""
+    found: dict[str, dict[str, str]] = {}
+    for text in texts:
+        place, _, value = text.partition("=")
+        name, _, key = place.rpartition(":")
+        if not name or not key or not value:
+            raise InvalidArgument(f"a credential is written metalake.catalog:key=value, not {place[:80]!r}=…")
+        found.setdefault(name, {})[key] = value
+    return found
 
 
 def register(app: typer.Typer) -> None:

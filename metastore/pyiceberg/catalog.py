@@ -15,11 +15,9 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
@@ -30,7 +28,7 @@ from pyiceberg.view.metadata import ViewVersion
 import metastore
 from metastore.errors import EntityAlreadyExists, MigrationNeeded
 from metastore.kinds.table.kind import Table as StoredTable
-from metastore.pyiceberg.commits import Commits, Current, TableCommit, updated
+from metastore.pyiceberg.commits import Commits, Current, TableCommit, TableCreation, updated
 from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, fresh_columns, pointer_changes, pointer_of
 from metastore.pyiceberg.files import delete_table_files, deleted_if_refused, read_metadata, write_metadata
 from metastore.pyiceberg.namespaces import Namespaces
@@ -45,6 +43,7 @@ from metastore.pyiceberg.naming import (
     shown,
 )
 from metastore.pyiceberg.once import Once
+from metastore.pyiceberg.places import Places
 from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate
 from metastore.pyiceberg.views import Views, new_view_metadata
 
@@ -79,29 +78,32 @@ class MetastoreCatalog(_PyIcebergBase):
         with errors_of_iceberg():
             root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
             store = _opened(uri)
-            self._stand_on(store, root, Once(store))
+            self._stand_on(store, root, Once(store), trusting=True)
             self._make_root()
 
     @classmethod
     def of_store(
         cls, store: Store, root: tuple[str, str], properties: Properties, once: Once | None = None
     ) -> MetastoreCatalog:
-        """Return the catalog ``root`` (metalake, catalog) of an open store; nothing is read or made.
+        """Return the catalog ``root`` (metalake, catalog) of an open store, for a server; nothing is read or made.
 
-        ``once``: the idempotency key of the one request that the catalog is for.
+        ``once``: the idempotency key of the one request that the catalog is for. The properties of a table name no
+        code and no endpoint here.
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
-        catalog._stand_on(store, root, once or Once(store))  # noqa: SLF001  (the same class)
+        catalog._stand_on(store, root, once or Once(store), trusting=False)  # noqa: SLF001  (the same class)
         return catalog
 
-    def _stand_on(self, store: Store, root: tuple[str, str], once: Once) -> None:
+    def _stand_on(self, store: Store, root: tuple[str, str], once: Once, *, trusting: bool) -> None:
         self._store = store
         self._root = root
         self._once = once
         self._namespaces = Namespaces(store, root, once)
+        self._places = Places(self.properties, trusting=trusting)
+        self._io = self._places.io
         self._views = Views(store, root, self._io, once)
-        self._commits = Commits(store, self._io, once)
+        self._commits = Commits(store, self._places, once)
 
     def create_tables(self) -> None:
         """Make the database's schema, where PyIceberg's SQL catalog has this method. It does nothing if it is there."""
@@ -199,7 +201,7 @@ class MetastoreCatalog(_PyIcebergBase):
             sort_order=sort_order,
             properties=properties,
         )
-        file = load_location_provider(place, properties).new_table_metadata_file_location()
+        file = self._places.locations(place, properties).new_table_metadata_file_location()
         return StagedTable(names, metadata, file, self._io(properties, file), self)
 
     def _create_staged_table(self, *arguments: Any) -> StagedTable:  # what create_table_transaction calls
@@ -363,16 +365,34 @@ class MetastoreCatalog(_PyIcebergBase):
     def commit_tables(
         self, commits: Sequence[tuple[str | Identifier, tuple[TableRequirement, ...], tuple[TableUpdate, ...]]]
     ) -> list[CommitTableResponse]:
-        """Commit to several tables at once: all of the commits happen, or none. Raises as ``commit_table`` does."""
+        """Commit to several tables at once: all of the commits happen, or none. Raises as ``commit_table`` does.
+
+        A commit with the requirement ``AssertCreate`` creates its table.
+        """
         wanted = [
-            TableCommit(_Loader(self, parts(identifier)), requirements, updates)
-            for identifier, requirements, updates in commits
+            self._wanted(parts(identifier), requirements, updates) for identifier, requirements, updates in commits
         ]
         if len({parts(identifier) for identifier, _, _ in commits}) < len(wanted):
             raise ValueError("a table is named twice; put all of its requirements and updates into one change")
-        with errors_of_iceberg():
+        with errors_of_iceberg(), _taken_raises(*(parts(identifier) for identifier, _, _ in commits)):
             done = self._commits.commit(wanted)
         return [_response(one.metadata, one.location) for one in done]
+
+    def _wanted(
+        self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> TableCommit | TableCreation:
+        load = _Loader(self, names)
+        if not any(isinstance(one, AssertCreate) for one in requirements):
+            return TableCommit(load, requirements, updates)
+
+        def absent() -> None:
+            found = load().metadata if self.table_exists(names) else None
+            for requirement in requirements:
+                requirement.validate(found)
+            if not self.namespace_exists(names[:-1]):
+                raise no_namespace(names[:-1])
+
+        return TableCreation((*self._root, *names), load, absent, updated(self._empty_table_metadata(), updates, None))
 
     def create_staged(
         self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -383,7 +403,7 @@ class MetastoreCatalog(_PyIcebergBase):
             for requirement in requirements:
                 requirement.validate(None)
             metadata = updated(self._empty_table_metadata(), updates, None)
-            provider = load_location_provider(metadata.location, metadata.properties)
+            provider = self._places.locations(metadata.location, metadata.properties)
             location = provider.new_table_metadata_file_location()
             self._create(names, metadata, location, options)
             return _response(metadata, location)
@@ -477,18 +497,13 @@ class MetastoreCatalog(_PyIcebergBase):
     def _table(self, names: Identifier, metadata: TableMetadata, location: str) -> Table:
         return Table(names, metadata, location, self._io(metadata.properties, location), self)
 
-    def _io(self, properties: Properties, location: str) -> FileIO:
-        """Return the file system of a location. The store's URI, which may have a password, stays here."""
-        own = {key: value for key, value in self.properties.items() if key != URI}
-        return load_file_io({**own, **properties}, location)
-
 
 @contextmanager
-def _taken_raises(names: Identifier) -> Iterator[None]:
+def _taken_raises(*names: Identifier) -> Iterator[None]:
     try:
         yield
     except EntityAlreadyExists as error:
-        raise TableAlreadyExistsError(f"Table {shown(names)} already exists") from error
+        raise TableAlreadyExistsError(f"Table {', '.join(map(shown, names))} already exists") from error
 
 
 class _Loader:

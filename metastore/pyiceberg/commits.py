@@ -17,7 +17,6 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate, update_table_metadata
-from pyiceberg.typedef import Properties
 
 from metastore.clock import SYSTEM
 from metastore.errors import (
@@ -36,15 +35,17 @@ from metastore.errors import (
 from metastore.kinds.change import EntityChange
 from metastore.kinds.table.kind import Table
 from metastore.pyiceberg.columns import columns_of
-from metastore.pyiceberg.entities import fresh_columns, pointer_changes, pointer_of, schema_changes
+from metastore.pyiceberg.entities import fields_of, fresh_columns, pointer_changes, pointer_of, schema_changes
 from metastore.pyiceberg.files import delete_quietly, next_location, write_metadata
 from metastore.pyiceberg.once import Once
+from metastore.pyiceberg.places import Places
 from metastore.pyiceberg.rebase import rebase
 
 if TYPE_CHECKING:
     from metastore.store import Store
+    from metastore.transaction.transaction import Transaction
 
-__all__ = ["Commits", "Committed", "Current", "TableCommit", "updated"]
+__all__ = ["Commits", "Committed", "Current", "TableCommit", "TableCreation", "updated"]
 
 _PATIENCE = 600.0
 """How long a commit tries to win (seconds): far longer than its place in the queue takes."""
@@ -68,6 +69,16 @@ class TableCommit:
     load: Callable[[], Current]
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
+
+
+@dataclass(frozen=True)
+class TableCreation:
+    """A table that a commit creates: ``absent`` raises if it is there already, or cannot be."""
+
+    path: tuple[str, ...]
+    load: Callable[[], Current]
+    absent: Callable[[], None]
+    metadata: TableMetadata
 
 
 @dataclass(frozen=True)
@@ -104,16 +115,50 @@ class _Prepared:
             columns = fresh_columns(entity, after)  # others altered the columns in the store; those of the file hold
         return (*swap, *columns)
 
+    @property
+    def queue(self) -> str:
+        """The name of the lease that orders the writers of the table."""
+        return f"iceberg/{self.current.entity.id}"
+
+    def apply(self, tx: Transaction) -> None:
+        """Swap the pointer. A table that does not change must be what its requirements were checked against."""
+        if self.is_change:
+            tx.tables.alter(self.current.entity, *self.changes)
+        else:
+            _require_same(self, tx.tables.load(self.current.entity))
+
+
+@dataclass(frozen=True)
+class _Created:
+    """One attempt at a new table, whose metadata file is written."""
+
+    load: Callable[[], Current]
+    path: tuple[str, ...]
+    io: FileIO
+    metadata: TableMetadata
+    location: str
+    replaced: tuple[str, ...] = ()
+    is_change: bool = True
+    queue: str | None = None
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return (self.location,)
+
+    def apply(self, tx: Transaction) -> None:
+        """Create the table."""
+        tx.tables.create(self.path, **fields_of(self.metadata, self.location))
+
 
 class Commits:
-    """Commits to the Iceberg tables of one store. ``io_of`` opens the file system of a table."""
+    """Commits to the Iceberg tables of one store."""
 
-    def __init__(self, store: Store, io_of: Callable[[Properties, str], FileIO], once: Once) -> None:
+    def __init__(self, store: Store, places: Places, once: Once) -> None:
         self._store = store
-        self._io_of = io_of
+        self._places = places
         self._once = once
 
-    def commit(self, commits: Sequence[TableCommit]) -> list[Committed]:
+    def commit(self, commits: Sequence[TableCommit | TableCreation]) -> list[Committed]:
         """Commit to one table, or to several at once: all or none.
 
         Raises CommitFailedException if a requirement fails that an append cannot be rebased over,
@@ -121,7 +166,7 @@ class Commits:
         """
         return self._once.guard(lambda: self._committed(commits), lambda: [_as_it_is(one.load()) for one in commits])
 
-    def _committed(self, commits: Sequence[TableCommit]) -> list[Committed]:
+    def _committed(self, commits: Sequence[TableCommit | TableCreation]) -> list[Committed]:
         ends = SYSTEM.monotonic() + _PATIENCE
         lost = 0
         with ExitStack() as queue:
@@ -134,35 +179,45 @@ class Commits:
                 self._wait_in_line(queue, attempts, ends - SYSTEM.monotonic())
         raise CommitFailedException(f"the table did not stand still for {_PATIENCE:.0f} seconds; try again later")
 
-    def _prepare(self, commits: Sequence[TableCommit]) -> list[_Prepared]:
-        attempts: list[_Prepared] = []
+    def _prepare(self, commits: Sequence[TableCommit | TableCreation]) -> list[_Prepared | _Created]:
+        attempts: list[_Prepared | _Created] = []
         try:
             for commit in commits:
-                attempts.append(self._attempt(commit))  # noqa: PERF401  (those before a failing one have files to delete)
+                attempt = self._created(commit) if isinstance(commit, TableCreation) else self._attempt(commit)
+                attempts.append(attempt)  # one by one: those before a failing one have files to delete
         except BaseException:
             _discard(attempts)
             raise
         return attempts
 
+    def _created(self, commit: TableCreation) -> _Created:
+        commit.absent()
+        after = commit.metadata
+        location = next_location(self._places.locations(after.location, after.properties), None)
+        io = self._places.io(after.properties, location)
+        write_metadata(io, after, location)
+        return _Created(commit.load, commit.path, io, after, location)
+
     def _attempt(self, commit: TableCommit) -> _Prepared:
         current = commit.load()
-        io = self._io_of(current.metadata.properties, current.location)
+        io = self._places.io(current.metadata.properties, current.location)
         if _is_there(commit.updates, current.metadata):
             return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
-        rebased = rebase(io, current.metadata, commit.requirements, commit.updates)
+        locations = self._places.locations(current.metadata.location, current.metadata.properties)
+        rebased = rebase(io, locations, current.metadata, commit.requirements, commit.updates)
         written = list(rebased.written)
         try:
             after = updated(current.metadata, rebased.updates, current.location)
             if after == current.metadata:
                 return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
-            location = next_location(after, current.location)
+            location = next_location(self._places.locations(after.location, after.properties), current.location)
             write_metadata(io, after, location)
         except BaseException:
             delete_quietly(io, written)
             raise
         return _Prepared(commit.load, current, io, after, location, (*written, location), rebased.replaced)
 
-    def _swapped(self, attempts: list[_Prepared], lost: int) -> list[Committed] | None:
+    def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[Committed] | None:
         """Swap the pointers in one commit. None: another commit was first, and the files are deleted."""
         options = self._once.begin()
         if options is None:  # by an earlier attempt under the same key
@@ -192,18 +247,16 @@ class Commits:
             delete_quietly(attempt.io, list(attempt.replaced))
         return [Committed(attempt.metadata, attempt.location) for attempt in attempts]
 
-    def _swap(self, attempts: list[_Prepared], options: dict[str, Any]) -> None:
+    def _swap(self, attempts: list[_Prepared | _Created], options: dict[str, Any]) -> None:
         if not any(attempt.is_change for attempt in attempts):
             return
-        if len(attempts) == 1:
-            self._store.tables.alter(attempts[0].current.entity, *attempts[0].changes, **options)
-            return
-        with self._store.transaction(**options) as tx:
-            for attempt in attempts:
-                if attempt.is_change:
-                    tx.tables.alter(attempt.current.entity, *attempt.changes)
-                else:
-                    _require_same(attempt, tx.tables.load(attempt.current.entity))
+        match attempts:
+            case [_Prepared() as only]:
+                self._store.tables.alter(only.current.entity, *only.changes, **options)
+            case _:
+                with self._store.transaction(**options) as tx:
+                    for attempt in attempts:
+                        attempt.apply(tx)
 
     def _settled(self, unknown: OutcomeUnknown) -> bool:
         """Find out what became of a swap whose answer was lost; its operation id tells, whatever came after it."""
@@ -219,8 +272,10 @@ class Commits:
             f"the commit has the state {state}; the files are kept; load the table to see whether it happened"
         ) from unknown
 
-    def _wait_in_line(self, queue: ExitStack, attempts: list[_Prepared], patience: float) -> None:
-        names = sorted(f"iceberg/{attempt.current.entity.id}" for attempt in attempts)
+    def _wait_in_line(self, queue: ExitStack, attempts: list[_Prepared | _Created], patience: float) -> None:
+        names = sorted(attempt.queue for attempt in attempts if attempt.queue is not None)
+        if not names:
+            return
         try:
             queue.enter_context(self._store.leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
         except LeaseHeld as error:
@@ -258,7 +313,7 @@ def _require_same(attempt: _Prepared, now: Table) -> None:
         raise VersionConflict(now.path, attempt.location, found)
 
 
-def _discard(attempts: Sequence[_Prepared]) -> None:
+def _discard(attempts: Sequence[_Prepared | _Created]) -> None:
     """Delete the files of attempts that did not commit. The client's own files stay: it may use them again."""
     for attempt in attempts:
         delete_quietly(attempt.io, list(attempt.written))

@@ -14,7 +14,7 @@ from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile, ToOutputFile
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
 
 from metastore.errors import MetastoreError, OutcomeUnknown
@@ -36,9 +36,8 @@ _KNOWN_LOCK = Lock()
 _LOG = logging.getLogger("metastore.pyiceberg")
 
 
-def next_location(metadata: TableMetadata, current: str | None) -> str:
+def next_location(provider: LocationProvider, current: str | None) -> str:
     """Return where the next metadata file of a table goes. Its number is one more than that of ``current``."""
-    provider = load_location_provider(metadata.location, metadata.properties)
     return provider.new_table_metadata_file_location(0 if current is None else _number(current) + 1)
 
 

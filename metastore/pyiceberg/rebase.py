@@ -19,7 +19,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.table import TableProperties
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 from pyiceberg.table.update import (
@@ -48,7 +48,11 @@ class Rebased:
 
 
 def rebase(
-    io: FileIO, metadata: TableMetadata, requirements: Sequence[TableRequirement], updates: tuple[TableUpdate, ...]
+    io: FileIO,
+    locations: LocationProvider,
+    metadata: TableMetadata,
+    requirements: Sequence[TableRequirement],
+    updates: tuple[TableUpdate, ...],
 ) -> Rebased:
     """Return updates that fit ``metadata``. Raises CommitFailedException if a requirement fails that is no append's."""
     moved = [requirement for requirement in requirements if not _holds(requirement, metadata, updates)]
@@ -59,7 +63,7 @@ def rebase(
     own = [_own_manifests(io, snapshot) for snapshot in added]
     if branch is None or metadata.format_version not in _WRITABLE_FORMATS or any(part is None for part in own):
         raise _refused(moved, metadata)
-    return _stacked(io, metadata, branch, updates, [part for part in own if part is not None])
+    return _stacked(io, locations, metadata, branch, updates, [part for part in own if part is not None])
 
 
 def _holds(requirement: TableRequirement, metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> bool:
@@ -111,7 +115,12 @@ def _only_adds(manifest: ManifestFile) -> bool:
 
 
 def _stacked(
-    io: FileIO, metadata: TableMetadata, branch: str, updates: tuple[TableUpdate, ...], own: list[list[ManifestFile]]
+    io: FileIO,
+    locations: LocationProvider,
+    metadata: TableMetadata,
+    branch: str,
+    updates: tuple[TableUpdate, ...],
+    own: list[list[ManifestFile]],
 ) -> Rebased:
     head = metadata.snapshot_by_name(branch)
     number = metadata.next_sequence_number()
@@ -124,7 +133,7 @@ def _stacked(
             stacked.append(update)
             continue
         replaced.append(update.snapshot.manifest_list)
-        head = _on_top(io, metadata, update.snapshot, head, number, next(manifests))
+        head = _on_top(io, locations, metadata, update.snapshot, head, number, next(manifests))
         written.append(head.manifest_list)
         stacked.append(AddSnapshotUpdate(snapshot=head))
         number += 1
@@ -133,6 +142,7 @@ def _stacked(
 
 def _on_top(
     io: FileIO,
+    locations: LocationProvider,
     metadata: TableMetadata,
     snapshot: Snapshot,
     head: Snapshot | None,
@@ -141,8 +151,7 @@ def _on_top(
 ) -> Snapshot:
     """Return ``snapshot`` with ``head`` as its parent, and write its manifest list."""
     below = [] if head is None else [m for m in head.manifests(io) if m.has_added_files() or m.has_existing_files()]
-    provider = load_location_provider(metadata.location, metadata.properties)
-    location = provider.new_metadata_location(f"snap-{snapshot.snapshot_id}-{number}-{SYSTEM.operation_id()}.avro")
+    location = locations.new_metadata_location(f"snap-{snapshot.snapshot_id}-{number}-{SYSTEM.operation_id()}.avro")
     parent = None if head is None else head.snapshot_id
     codec: Any = metadata.properties.get(
         TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT

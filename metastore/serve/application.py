@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 from metastore.errors import MetastoreError
 from metastore.jobs import WorkerPool
 from metastore.serve.gravitino.protocol import gravitino_protocol
+from metastore.serve.iceberg.credentials import Vendor
 from metastore.serve.iceberg.protocol import iceberg_protocol
 from metastore.serve.iceberg.warehouses import Warehouses
 from metastore.serve.principals import Principals
@@ -35,15 +36,18 @@ def application(
     principals: Principals | None = None,
     job_workers: int = 0,
     reveals: Sequence[str] = (),
+    credentials: Mapping[str, Mapping[str, str] | Vendor] | None = None,
 ) -> Starlette:
     """Return the application of an open store. It closes the store when the server stops.
 
     ``warehouses``: from ``metalake.catalog`` to the folder or bucket of its tables; metalake and catalog are made where
     they are missing. ``properties`` are those of PyIceberg's file systems. ``principals`` says who a client is; without
     it nothing is checked. ``job_workers``: how many jobs this server runs at once, with its own rights. ``reveals``:
-    how references to secrets begin that clients get as credentials, such as ``env:LAKE_``. Raises InvalidArgument.
+    how references to secrets begin that clients get as credentials, such as ``env:LAKE_``. ``credentials``: from
+    ``metalake.catalog`` to what its Iceberg clients get for its files: properties of file systems, which this server
+    uses too, with references such as ``secret:env:NAME``; or a ``Vendor``, which makes them. Raises InvalidArgument.
     """
-    catalogs = Warehouses(store, warehouses or {}, properties or {})
+    catalogs = Warehouses(store, warehouses or {}, properties or {}, credentials)
     asked_by = principals or Principals()
 
     async def health(_: Request) -> Response:

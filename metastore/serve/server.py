@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 
 import uvicorn
@@ -29,6 +30,8 @@ def serve_application(
             f"{host} is reached from other machines, and nothing checks there who a client is; give a --token-file, or "
             "a --proxy-header that a proxy before the server sets, or serve on 127.0.0.1"
         )
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("metastore.serve").setLevel(logging.INFO)  # the access log
     uvicorn.run(
         application, host=host, port=port, timeout_graceful_shutdown=_GRACE, access_log=False, log_level="warning"
     )

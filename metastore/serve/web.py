@@ -51,6 +51,11 @@ class Call:
     operation: str
     """Its method and path."""
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it changes nothing."""
+        return self.operation.startswith(_READS)
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 
 import metastore as ms
-from metastore.serve import Principals, application
+from metastore.serve import Principals, Vendor, application
 from tests.servers.process import wait_until
 
 __all__ = ["served"]
 
 
 @contextmanager
-def served(url: str, warehouse: Path, principals: Principals | None = None) -> Iterator[str]:
+def served(
+    url: str,
+    warehouse: Path | str,
+    principals: Principals | None = None,
+    *,
+    properties: Mapping[str, str] | None = None,
+    credentials: Mapping[str, str] | Vendor | None = None,
+) -> Iterator[str]:
     """Serve the catalog ``lake.ice`` of a store; give the address of the protocol."""
-    app = application(ms.open(url), warehouses={"lake.ice": f"file://{warehouse}"}, principals=principals)
+    store = ms.open(url)
+    try:
+        app = application(
+            store,
+            warehouses={"lake.ice": warehouse if isinstance(warehouse, str) else f"file://{warehouse}"},
+            properties=properties,
+            principals=principals,
+            credentials=None if credentials is None else {"lake.ice": credentials},
+        )
+    except BaseException:
+        store.close()
+        raise
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=5))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pyarrow as pa
@@ -131,6 +132,60 @@ def test_several_tables_in_one_transaction(client: httpx.Client) -> None:
     assert client.post("/transactions/commit", json=right).status_code == 204
     for name in uuids:
         assert client.get(f"/namespaces/a/tables/{name}").json()["metadata"]["properties"]["k"] == "v"
+
+
+def _creation(name: str, location: str) -> dict[str, Any]:
+    return {
+        "identifier": {"namespace": ["a"], "name": name},
+        "requirements": [{"type": "assert-create"}],
+        "updates": [
+            {"action": "assign-uuid", "uuid": str(uuid4())},
+            {"action": "upgrade-format-version", "format-version": 2},
+            {"action": "add-schema", "schema": SCHEMA, "last-column-id": 1},
+            {"action": "set-current-schema", "schema-id": -1},
+            {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+            {"action": "set-default-spec", "spec-id": -1},
+            {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+            {"action": "set-default-sort-order", "sort-order-id": -1},
+            {"action": "set-location", "location": location},
+        ],
+    }
+
+
+def test_a_transaction_creates_tables_and_changes_others(client: httpx.Client, tmp_path: Path) -> None:
+    """All or none: a table that is there already, or a requirement that fails, leaves no table and no file."""
+    _make(client, "t")
+    uuid = client.get("/namespaces/a/tables/t").json()["metadata"]["table-uuid"]
+    change = {
+        "identifier": {"namespace": ["a"], "name": "t"},
+        "requirements": [{"type": "assert-table-uuid", "uuid": uuid}],
+        "updates": [{"action": "set-properties", "updates": {"k": "v"}}],
+    }
+    new = [_creation(name, f"file://{tmp_path}/warehouse/a/{name}") for name in ("u", "w")]
+
+    def commit(*changes: dict[str, Any]) -> httpx.Response:
+        return client.post("/transactions/commit", json={"table-changes": changes})
+
+    def files_of_new() -> list[Path]:
+        return [file for name in "uw" for file in (tmp_path / "warehouse/a" / name).rglob("*.json")]
+
+    stale = {**change, "requirements": [{"type": "assert-table-uuid", "uuid": str(uuid4())}]}
+    taken = {**new[1], "identifier": {"namespace": ["a"], "name": "t"}}
+    nowhere = {**new[1], "identifier": {"namespace": ["none"], "name": "w"}}
+    for changes, status in (([*new, stale], 409), ([new[0], taken], 409), ([change, new[0], nowhere], 404)):
+        refused = commit(*changes)
+        assert refused.status_code == status, refused.text
+        assert client.head("/namespaces/a/tables/u").status_code == 404
+        assert files_of_new() == []
+    assert "k" not in client.get("/namespaces/a/tables/t").json()["metadata"].get("properties", {})
+
+    done = commit(new[0], change, new[1])
+    assert done.status_code == 204, done.text
+    assert client.get("/namespaces/a/tables/t").json()["metadata"]["properties"]["k"] == "v"
+    for name in ("u", "w"):
+        assert client.get(f"/namespaces/a/tables/{name}").json()["metadata"]["last-column-id"] == 1
+    assert commit(new[0]).status_code == 409
+    assert len(files_of_new()) == 2
 
 
 def test_a_view_is_created_and_replaced(client: httpx.Client) -> None:
@@ -260,6 +315,9 @@ _SNAPSHOT = {
     "manifest-list": "x",
     "summary": {"operation": "append"},
 }
+_MAP = {"type": "map", "key-id": 2, "key": "string", "value-id": 3, "value": "long", "value-required": False}
+_WRONG_DEFAULT = {"id": 1, "name": "n", "type": _MAP, "required": False, "initial-default": True}
+_WRONG_SCHEMA = {"type": "struct", "schema-id": 0, "fields": [_WRONG_DEFAULT]}
 _TWICE = {"identifier": {"namespace": ["a"], "name": "t"}, "requirements": [], "updates": []}
 
 
@@ -279,6 +337,13 @@ BAD = [
     ("POST", "/namespaces/a/tables/t", _update("remove-snapshots", **{"snapshot-ids": [1]}), 400, "1"),
     ("POST", "/namespaces", {"namespace": "a"}, 400, "namespace"),
     ("POST", "/namespaces", {}, 400, "namespace"),
+    ("POST", "/namespaces", {"namespace": ["a", " "]}, 400, "namespace"),
+    ("POST", "/namespaces/a/tables", {"name": "u", "schema": _WRONG_SCHEMA}, 400, "schema"),
+    ("POST", "/namespaces/a/tables/t", _update("add-schema", schema=_WRONG_SCHEMA), 400, "updates"),
+    ("POST", "/namespaces/a/register", {"name": "u", "metadata-location": ""}, 400, "metadata-location"),
+    ("POST", "/namespaces/a/register", {"name": "u", "metadata-location": "/dev"}, 400, "metadata-location"),
+    ("POST", "/namespaces/a/register", {"name": "u", "metadata-location": "/none/such"}, 400, "metadata-location"),
+    ("POST", "/namespaces/a/register-view", {"name": "u", "metadata-location": "/dev"}, 400, "metadata-location"),
     ("POST", "/namespaces", [1], 400, "object"),
     ("POST", "/namespaces", {"namespace": ["a"], "properties": {"k": 1}}, 400, "properties.k"),
     ("POST", "/namespaces/a/tables", {"name": "u"}, 400, "schema"),
@@ -309,8 +374,12 @@ def test_bad_requests_name_what_is_wrong_and_write_nothing(client: httpx.Client,
         assert torn.status_code == 400
         infinite = client.post("/namespaces", content=b'{"namespace": ["b"], "x": Infinity}')
         assert infinite.status_code == 400
-        large = client.post("/namespaces", content=b" " * (17 << 20))
-        assert large.status_code == 413
+        for size in (17 << 20, 100 << 20):
+            large = client.post("/namespaces", content=b" " * size)
+            assert large.status_code == 413
+        for missing in ("/namespaces/none", "/namespaces/a/tables/none", "/namespaces/a/views/none"):
+            head = client.head(missing)
+            assert (head.status_code, head.headers["content-type"]) == (404, "application/json")
         assert [change.position for change in store.changes()] == before
 
 

@@ -7,9 +7,10 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.pyiceberg.naming import no_namespace
 from metastore.serve.iceberg import reading
 from metastore.serve.iceberg.errors import Overlap
-from metastore.serve.web import Answer, Call
+from metastore.serve.web import Answer, BadRequest, Call
 
 __all__ = ["create", "drop", "exists", "load", "page", "update"]
 
@@ -42,6 +43,8 @@ def create(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Create a namespace."""
     wanted = reading.body(call, _CREATE)
     names = tuple(wanted.namespace)
+    if not all(name.strip() for name in names):
+        raise BadRequest("namespace: a name is empty, or has only white space")
     catalog.create_namespace(names, wanted.properties)
     return Answer({"namespace": list(names), "properties": wanted.properties})
 
@@ -54,7 +57,9 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer:
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Say whether there is such a namespace."""
-    return Answer(status=204 if catalog.namespace_exists(reading.namespace(call.names["namespace"])) else 404)
+    if not catalog.namespace_exists(names := reading.namespace(call.names["namespace"])):
+        raise no_namespace(names)
+    return Answer(status=204)
 
 
 def drop(catalog: MetastoreCatalog, call: Call) -> Answer:

@@ -14,10 +14,11 @@ from metastore.serve.web import Answer, Call, Protocol, Route, route
 
 __all__ = ["iceberg_protocol"]
 
-OfCatalog = Callable[[MetastoreCatalog, Call], Answer]
+OfCatalog = Callable[[MetastoreCatalog, Call], Answer | tables.Loaded]
 
 _NAMESPACE: Final = "/namespaces/{namespace}"
 _TABLE: Final = f"{_NAMESPACE}/tables/{{table}}"
+_CREDENTIALS: Final = f"{_TABLE}/credentials"
 _VIEW: Final = f"{_NAMESPACE}/views/{{view}}"
 _ROUTES: Final[tuple[tuple[str, str, OfCatalog], ...]] = (
     ("GET", "/namespaces", namespaces.page),
@@ -33,7 +34,6 @@ _ROUTES: Final[tuple[tuple[str, str, OfCatalog], ...]] = (
     ("POST", _TABLE, tables.commit),
     ("HEAD", _TABLE, tables.exists),
     ("DELETE", _TABLE, tables.drop),
-    ("GET", f"{_TABLE}/credentials", tables.credentials),
     ("POST", f"{_TABLE}/metrics", tables.metrics),
     ("POST", "/tables/rename", tables.rename),
     ("POST", "/transactions/commit", tables.commit_several),
@@ -60,10 +60,19 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals) -> Protocol
     """Return the protocol of these warehouses."""
 
     def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
-        return lambda call: handler(warehouses.catalog(call), call)
+        def answer(call: Call) -> Answer:
+            found = handler(warehouses.catalog(call), call)
+            return found if isinstance(found, Answer) else found.answer(warehouses.vended(call, found.place))
+
+        return answer
+
+    def credentials(call: Call) -> Answer:
+        place = tables.place(warehouses.catalog(call), call)
+        return tables.credentials(warehouses.vended(call, place))
 
     routes: list[Route] = [route("GET", "/v1/config", lambda call: _config(warehouses, call))]
     routes += [route(method, f"/v1/{{prefix}}{path}", bound(handler)) for method, path, handler in _ROUTES]
+    routes.append(route("GET", f"/v1/{{prefix}}{_CREDENTIALS}", credentials))
     routes += [route(method, f"/v1/{{prefix}}{path}", _plan) for method, path in _PLANS]
     return Protocol(routes, failed, unknown_route, principals)
 
@@ -71,6 +80,7 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals) -> Protocol
 def _config(warehouses: Warehouses, call: Call) -> Answer:
     """Tell a client its prefix, and which endpoints there are."""
     endpoints = [f"{method} /v1/{{prefix}}{path}" for method, path, _ in _ROUTES]
+    endpoints.append(f"GET /v1/{{prefix}}{_CREDENTIALS}")
     prefix = warehouses.prefix(call.query.get("warehouse"))
     overrides = {"prefix": prefix}
     return Answer(

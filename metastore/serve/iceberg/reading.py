@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pyiceberg.typedef import Identifier
 
 from metastore.serve.web import BadRequest, Call
 
-__all__ = ["RENAME", "Name", "Rename", "body", "namespace", "page_size", "table", "token", "view", "with_token"]
+__all__ = [
+    "REGISTER",
+    "RENAME",
+    "Name",
+    "Register",
+    "Rename",
+    "body",
+    "namespace",
+    "page_size",
+    "read_from",
+    "table",
+    "token",
+    "view",
+    "with_token",
+]
 
 T = TypeVar("T")
+_ESCAPED: Final = (ArithmeticError, AttributeError, LookupError, TypeError)
+"""What PyIceberg's readers of a value raise that is of another type; pydantic turns only ValueError into its own."""
 _SEPARATOR: Final = "\x1f"
 _LARGEST_PAGE: Final = 1000
 
@@ -29,6 +47,14 @@ class Name(BaseModel):
         return (*self.namespace, self.name)
 
 
+class Register(BaseModel):
+    """The body that makes a table or a view of a metadata file."""
+
+    name: str = Field(min_length=1)
+    metadata_location: str = Field(alias="metadata-location", min_length=1)
+    overwrite: bool = False
+
+
 class Rename(BaseModel):
     """The body that renames a table or a view."""
 
@@ -36,6 +62,7 @@ class Rename(BaseModel):
     destination: Name
 
 
+REGISTER: Final = TypeAdapter(Register)
 RENAME: Final = TypeAdapter(Rename)
 
 
@@ -60,7 +87,32 @@ def body(call: Call, shape: TypeAdapter[T]) -> T:
     """Return the body as ``shape``. Raises pydantic's ValidationError, which names the field."""
     if not isinstance(call.body, dict):
         raise BadRequest("the request needs a JSON object as its body")
-    return shape.validate_python(call.body)
+    try:
+        return shape.validate_python(call.body)
+    except _ESCAPED as error:
+        field = next((key for key, value in call.body.items() if _escapes(shape, {key: value})), "body")
+        raise BadRequest(f"{field}: a value does not fit its type: {error}") from None
+
+
+def _escapes(shape: TypeAdapter[T], part: dict[str, Any]) -> bool:
+    try:
+        shape.validate_python(part)
+    except ValidationError:
+        return False
+    except _ESCAPED:
+        return True
+    return False
+
+
+@contextmanager
+def read_from(location: str) -> Iterator[None]:
+    """Read a metadata file that the client names. If a local one cannot be read, the name is wrong: BadRequest."""
+    try:
+        yield
+    except OSError as error:
+        if urlsplit(location).scheme not in ("", "file"):
+            raise  # object storage that does not answer now
+        raise BadRequest(f"metadata-location: the file cannot be read: {error}") from None
 
 
 def page_size(call: Call) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
 
@@ -19,10 +20,13 @@ from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.files import make_folders, never_changes
+from metastore.pyiceberg.naming import no_table
 from metastore.serve.iceberg import reading
+from metastore.serve.iceberg.credentials import Vended
 from metastore.serve.web import Answer, BadRequest, Call
 
 __all__ = [
+    "Loaded",
     "commit",
     "commit_several",
     "create",
@@ -32,6 +36,7 @@ __all__ = [
     "load",
     "metrics",
     "page",
+    "place",
     "register",
     "rename",
 ]
@@ -51,12 +56,6 @@ class _Create(_Body):
     properties: dict[str, str] | None = None
 
 
-class _Register(_Body):
-    name: str = Field(min_length=1)
-    metadata_location: str = Field(alias="metadata-location")
-    overwrite: bool = False
-
-
 class _Commit(_Body):
     identifier: reading.Name | None = None
     requirements: tuple[TableRequirement, ...]
@@ -67,12 +66,36 @@ class _Transaction(_Body):
     table_changes: list[_Commit] = Field(alias="table-changes", min_length=1)
 
 
-_ANSWERS: LRUCache[tuple[str, str], bytes] = LRUCache(64 << 20, getsizeof=len)
+@dataclass(frozen=True)
+class Loaded:
+    """The answer of a load but for its end, ``config``, which a client's credentials are in.
+
+    ``text``: its JSON without the closing brace. ``place``: the table's location. ``tag``: its entity tag.
+    """
+
+    text: bytes
+    place: str
+    tag: str | None = None
+
+    def answer(self, vended: Vended | None) -> Answer:
+        """Return the whole answer. One with credentials is kept by nobody."""
+        headers = {} if self.tag is None else {"ETag": self.tag}
+        if vended is None:
+            return Answer(self.text + b',"config":{}}', headers=headers)
+        config = dict(vended.config)
+        end = json.dumps({"config": config, "storage-credentials": [{"prefix": vended.prefix, "config": config}]})
+        return Answer(self.text + b"," + end[1:].encode(), headers={**headers, "Cache-Control": "no-store"})
+
+
+def _size(one: Loaded) -> int:
+    return len(one.text)
+
+
+_ANSWERS: LRUCache[tuple[str, str], Loaded] = LRUCache(64 << 20, getsizeof=_size)
 """The answers of loads that were sent last (bytes), by metadata file and snapshot mode."""
 _ANSWERS_LOCK: Final = Lock()
 
 _CREATE: Final = TypeAdapter(_Create)
-_REGISTER: Final = TypeAdapter(_Register)
 _COMMIT: Final = TypeAdapter(_Commit)
 _TRANSACTION: Final = TypeAdapter(_Transaction)
 
@@ -85,7 +108,7 @@ def page(catalog: MetastoreCatalog, call: Call) -> Answer:
     return Answer(reading.with_token({"identifiers": found}, following))
 
 
-def create(catalog: MetastoreCatalog, call: Call) -> Answer:
+def create(catalog: MetastoreCatalog, call: Call) -> Loaded:
     """Create a table; with ``stage-create``, return its metadata and write no file."""
     wanted = reading.body(call, _CREATE)
     names = (*reading.namespace(call.names["namespace"]), wanted.name)
@@ -99,18 +122,19 @@ def create(catalog: MetastoreCatalog, call: Call) -> Answer:
     if wanted.stage_create:
         metadata = catalog.stage_table(names, **arguments).metadata
         make_folders(metadata.location)
-        return Answer(_loaded(metadata, None))
+        return _loaded(metadata, None)
     return _table(catalog.create_table(names, **arguments))
 
 
-def register(catalog: MetastoreCatalog, call: Call) -> Answer:
+def register(catalog: MetastoreCatalog, call: Call) -> Loaded:
     """Create a table from a metadata file."""
-    wanted = reading.body(call, _REGISTER)
+    wanted = reading.body(call, reading.REGISTER)
     names = (*reading.namespace(call.names["namespace"]), wanted.name)
-    return _table(catalog.register_table(names, wanted.metadata_location, wanted.overwrite))
+    with reading.read_from(wanted.metadata_location):
+        return _table(catalog.register_table(names, wanted.metadata_location, wanted.overwrite))
 
 
-def load(catalog: MetastoreCatalog, call: Call) -> Answer:
+def load(catalog: MetastoreCatalog, call: Call) -> Answer | Loaded:
     """Return a table's metadata; 304 if the client has it already."""
     names = reading.table(call)
     mode = call.query.get("snapshots", "all")
@@ -121,13 +145,15 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer:
     if etag in _tags(call.headers.get("if-none-match", "")):
         return Answer(status=304, headers={"ETag": etag})
     with _ANSWERS_LOCK:
-        text = _ANSWERS.get((location, mode))
-    return _table(catalog.load_table(names), mode) if text is None else Answer(text, headers={"ETag": etag})
+        known = _ANSWERS.get((location, mode))
+    return known or _table(catalog.load_table(names), mode)
 
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Say whether there is such a table."""
-    return Answer(status=204 if catalog.table_exists(reading.table(call)) else 404)
+    if not catalog.table_exists(names := reading.table(call)):
+        raise no_table(names)
+    return Answer(status=204)
 
 
 def drop(catalog: MetastoreCatalog, call: Call) -> Answer:
@@ -155,7 +181,7 @@ def commit(catalog: MetastoreCatalog, call: Call) -> Answer:
         done = catalog.create_staged(names, wanted.requirements, wanted.updates)
     else:
         (done,) = catalog.commit_tables([(names, wanted.requirements, wanted.updates)])
-    return Answer(_loaded(done.metadata, done.metadata_location))
+    return _loaded(done.metadata, done.metadata_location).answer(None)
 
 
 def commit_several(catalog: MetastoreCatalog, call: Call) -> Answer:
@@ -170,10 +196,15 @@ def commit_several(catalog: MetastoreCatalog, call: Call) -> Answer:
     return Answer(status=204)
 
 
-def credentials(catalog: MetastoreCatalog, call: Call) -> Answer:
-    """Return the credentials for a table's files: clients bring their own."""
-    catalog.metadata_location(reading.table(call))
-    return Answer({"storage-credentials": []})
+def place(catalog: MetastoreCatalog, call: Call) -> str:
+    """Return a table's location."""
+    return catalog.load_table(reading.table(call)).metadata.location
+
+
+def credentials(vended: Vended | None) -> Answer:
+    """Return the credentials for a table's files; without any, clients bring their own."""
+    found = [] if vended is None else [{"prefix": vended.prefix, "config": dict(vended.config)}]
+    return Answer({"storage-credentials": found}, headers={"Cache-Control": "no-store"})
 
 
 def metrics(_: MetastoreCatalog, call: Call) -> Answer:
@@ -183,13 +214,13 @@ def metrics(_: MetastoreCatalog, call: Call) -> Answer:
     return Answer(status=204)
 
 
-def _table(table: Table, mode: str = "all") -> Answer:
+def _table(table: Table, mode: str = "all") -> Loaded:
     location = table.metadata_location
-    text = _loaded(_shown(table.metadata, mode), location)
+    found = _loaded(_shown(table.metadata, mode), location, _etag(location, mode))
     if never_changes(location):
         with _ANSWERS_LOCK, suppress(ValueError):  # it is larger than all that is kept
-            _ANSWERS[location, mode] = text
-    return Answer(text, headers={"ETag": _etag(location, mode)})
+            _ANSWERS[location, mode] = found
+    return found
 
 
 def _shown(metadata: TableMetadata, mode: str) -> TableMetadata:
@@ -200,11 +231,11 @@ def _shown(metadata: TableMetadata, mode: str) -> TableMetadata:
     return metadata.model_copy(update={"snapshots": [s for s in metadata.snapshots if s.snapshot_id in named]})
 
 
-def _loaded(metadata: TableMetadata, location: str | None) -> bytes:
+def _loaded(metadata: TableMetadata, location: str | None, tag: str | None = None) -> Loaded:
     """Return the answer of a load: the metadata is written to JSON once."""
     text = metadata.model_dump_json(by_alias=True, exclude_none=True)
-    place = "" if location is None else f'"metadata-location":{json.dumps(location)},'
-    return f'{{{place}"metadata":{text},"config":{{}}}}'.encode()
+    start = "" if location is None else f'"metadata-location":{json.dumps(location)},'
+    return Loaded(f'{{{start}"metadata":{text}'.encode(), metadata.location, tag)
 
 
 def _tags(header: str) -> list[str]:

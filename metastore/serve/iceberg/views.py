@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pydantic import BaseModel, Field, TypeAdapter
+from pyiceberg.exceptions import NoSuchViewError
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Identifier
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
+from metastore.pyiceberg.naming import shown
 from metastore.pyiceberg.view_updates import ViewRequirement, ViewUpdate
 from metastore.serve.iceberg import reading
 from metastore.serve.web import Answer, Call
@@ -26,18 +28,12 @@ class _Create(BaseModel):
     properties: dict[str, str] = Field(default_factory=dict)
 
 
-class _Register(BaseModel):
-    name: str = Field(min_length=1)
-    metadata_location: str = Field(alias="metadata-location")
-
-
 class _Replace(BaseModel):
     requirements: tuple[ViewRequirement, ...] = ()
     updates: tuple[ViewUpdate, ...]
 
 
 _CREATE: Final = TypeAdapter(_Create)
-_REGISTER: Final = TypeAdapter(_Register)
 _REPLACE: Final = TypeAdapter(_Replace)
 
 
@@ -59,9 +55,10 @@ def create(catalog: MetastoreCatalog, call: Call) -> Answer:
 
 def register(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Create a view from its metadata file."""
-    wanted = reading.body(call, _REGISTER)
+    wanted = reading.body(call, reading.REGISTER)
     names = (*reading.namespace(call.names["namespace"]), wanted.name)
-    catalog.register_view(names, wanted.metadata_location)
+    with reading.read_from(wanted.metadata_location):
+        catalog.register_view(names, wanted.metadata_location)
     return _answer(catalog, names)
 
 
@@ -79,7 +76,9 @@ def replace(catalog: MetastoreCatalog, call: Call) -> Answer:
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Say whether there is such a view."""
-    return Answer(status=204 if catalog.view_exists(reading.view(call)) else 404)
+    if not catalog.view_exists(names := reading.view(call)):
+        raise NoSuchViewError(f"View does not exist: {shown(names)}")
+    return Answer(status=204)
 
 
 def drop(catalog: MetastoreCatalog, call: Call) -> Answer:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+from cachetools import LRUCache
+from pyiceberg.exceptions import ServiceUnavailableError
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.names import format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.once import Once
+from metastore.serve.iceberg.credentials import Static, Vended, Vendor, asks_for_credentials, is_below
 from metastore.serve.web import BadRequest, Call
 
 if TYPE_CHECKING:
@@ -17,17 +23,59 @@ if TYPE_CHECKING:
 
 __all__ = ["Warehouses"]
 
+_LOG: Final = logging.getLogger("metastore.serve")
+
 
 class Warehouses:
-    """The catalogs of a store that clients may name, with the folder of each."""
+    """The catalogs of a store that clients may name, with the folder of each, and the credentials for its files."""
 
-    def __init__(self, store: Store, places: Mapping[str, str], properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        places: Mapping[str, str],
+        properties: Mapping[str, str],
+        credentials: Mapping[str, Mapping[str, str] | Vendor] | None = None,
+    ) -> None:
         self._store = store
         self._properties = dict(properties)
+        self._users: LRUCache[str, Store] = LRUCache(1000)
+        self._users_lock = Lock()
         self._places = {_root(name): place for name, place in places.items()}
+        self._vendors = {_root(name): self._vendor(_root(name), one) for name, one in (credentials or {}).items()}
         for root in self._places:
             store.metalakes.create((root[0],), if_exists="return")
             store.catalogs.create(root, type="relational", if_exists="return")
+
+    def _bound(self, principal: str) -> Store:
+        """Return the store in a principal's name. It has a manager for each kind, which a load need not make again."""
+        with self._users_lock:
+            if (known := self._users.get(principal)) is None:
+                known = self._users[principal] = self._store.bind(principal=principal)
+        return known
+
+    def _vendor(self, root: tuple[str, str], given: Mapping[str, str] | Vendor) -> Vendor:
+        if root not in self._places:
+            raise InvalidArgument(f"credentials are those of a warehouse's folder; name it: {format_path(root)}=s3://…")
+        return Static(self._places[root], given) if isinstance(given, Mapping) else given
+
+    def vended(self, call: Call, location: str) -> Vended | None:
+        """Return the credentials for a table's files; None: the client takes none, or there are none for them.
+
+        A table that is not below the warehouse's folder has none: whoever creates a table chooses its location.
+        Raises ServiceUnavailableError if they cannot be made; but not for a table that the request has created.
+        """
+        root = _root(call.names["prefix"])
+        vendor = self._vendors.get(root)
+        if vendor is None or not asks_for_credentials(call.headers) or not is_below(location, self._places[root]):
+            return None
+        try:
+            return vendor.vend(location, call.principal)
+        except Exception as error:  # noqa: BLE001  (a deployment's code)
+            # its message may show a secret, and it is not known whose error it is
+            _LOG.warning("credentials for %s cannot be made: %s", format_path(root), type(error).__name__)
+            if call.is_read:
+                raise ServiceUnavailableError("the credentials for the table's files cannot be made now") from None
+            return None
 
     def prefix(self, warehouse: str | None) -> str:
         """Return the prefix of a warehouse's paths; None: that of the first one.
@@ -49,7 +97,9 @@ class Warehouses:
         properties = dict(self._properties)
         if place := self._places.get(root):
             properties["warehouse"] = place
-        store = self._store.bind(principal=call.principal)
+        if isinstance(vendor := self._vendors.get(root), Static):
+            properties |= vendor.properties()
+        store = self._bound(call.principal)
         once = Once(store, _idempotency_key(call), f"{call.principal} {call.operation}")
         return MetastoreCatalog.of_store(store, root, properties, once)
 

@@ -1,0 +1,111 @@
+"""Credentials for the files of a warehouse: what clients get that ask for them, and what the server itself uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from posixpath import normpath
+from typing import Final, Protocol
+from urllib.parse import unquote
+
+from metastore.clock import SYSTEM
+from metastore.errors import InvalidArgument
+from metastore.kinds.secret import PREFIX, Secret, read, secret
+
+__all__ = ["Static", "Vended", "Vendor", "asks_for_credentials", "is_below"]
+
+_REREAD: Final = 60.0
+"""For how long a secret is remembered that was read (seconds)."""
+_HEADER: Final = "x-iceberg-access-delegation"
+_VENDED: Final = "vended-credentials"
+_SECRETS: Final = frozenset(
+    {
+        "s3.access-key-id",
+        "s3.secret-access-key",
+        "s3.session-token",
+        "client.access-key-id",
+        "client.secret-access-key",
+        "client.session-token",
+        "adls.account-key",
+        "adls.client-secret",
+        "adls.connection-string",
+        "adls.sas-token",
+        "gcs.oauth2.token",
+        "hf.token",
+        "token",
+    }
+)
+"""Properties of file systems that are secrets: a command line, which every user of a machine sees, never holds one."""
+
+
+@dataclass(frozen=True)
+class Vended:
+    """Properties of a file system that hold for the files below ``prefix``, such as those of an S3 session."""
+
+    prefix: str
+    config: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Vended({self.prefix!r}, {sorted(self.config)})"
+
+
+class Vendor(Protocol):
+    """What makes credentials for clients. A deployment implements it, with sessions of its cloud for example.
+
+    It is called by several threads at once, for each load that asks for credentials. If it raises an error, a load
+    is answered with 503, and the client tries again; a table that was just created is answered without credentials.
+    """
+
+    def vend(self, location: str, principal: str) -> Vended:
+        """Return credentials for the files below ``location``, which is a table's, for one user."""
+        ...
+
+
+class Static:
+    """The same credentials for all files of a warehouse. Values may be references: ``secret:env:NAME``.
+
+    A secret is read when it is needed, and again after a minute: a file that is replaced needs no restart.
+    """
+
+    def __init__(self, place: str, properties: Mapping[str, str]) -> None:
+        """Check the properties, and read the secrets once. Raises InvalidArgument for a secret that is no reference."""
+        self._place = place
+        self._properties = {key: _checked(key, value) for key, value in properties.items()}
+        self._read: tuple[float, dict[str, str]] = (float("-inf"), {})
+        self.properties()
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties with their secrets. Raises InvalidArgument if one cannot be read."""
+        when, known = self._read
+        if SYSTEM.monotonic() - when < _REREAD:
+            return known
+        found = {
+            key: read(value, f"the credential {key}") if isinstance(value, Secret) else value
+            for key, value in self._properties.items()
+        }
+        self._read = (SYSTEM.monotonic(), found)
+        return found
+
+    def vend(self, location: str, principal: str) -> Vended:
+        """Return the credentials of the warehouse."""
+        return Vended(self._place.rstrip("/") + "/", self.properties())
+
+
+def _checked(key: str, value: str) -> str:
+    if value.startswith(PREFIX):
+        return secret(value.removeprefix(PREFIX))
+    if key in _SECRETS:
+        raise InvalidArgument(f"{key} is a secret; refer to it: {key}=secret:env:NAME or {key}=secret:file:/path")
+    return value
+
+
+def asks_for_credentials(headers: Mapping[str, str]) -> bool:
+    """Whether a request's client takes credentials from the catalog."""
+    return _VENDED in [one.strip().lower() for one in headers.get(_HEADER, "").split(",")]
+
+
+def is_below(location: str, place: str) -> bool:
+    """Whether a location is below a warehouse's folder: no ``..`` leads out of it, encoded or not."""
+    scheme, _, path = unquote(location).partition("://")
+    whole = f"{scheme}://{normpath(path)}"
+    return whole.startswith(unquote(place).rstrip("/") + "/")
