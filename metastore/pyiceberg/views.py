@@ -187,13 +187,25 @@ def new_view_metadata(location: str, schema: Schema, version: ViewVersion, prope
         "version-log": [entry],
         "properties": properties,
     }
-    return ViewMetadata(**fields)
+    metadata = ViewMetadata(**fields)
+    _current(metadata)  # before a file is written
+    return metadata
+
+
+def _current(metadata: ViewMetadata) -> tuple[ViewVersion, Schema]:
+    """Return a view's current version and its schema. Raises ValueError if the metadata lacks one of them."""
+    version = next((v for v in metadata.versions if v.version_id == metadata.current_version_id), None)
+    if version is None:
+        raise ValueError(f"current-version-id: the view has no version {metadata.current_version_id}")
+    schema = next((s for s in metadata.schemas if s.schema_id == version.schema_id), None)
+    if schema is None:
+        raise ValueError(f"schema-id: the view has no schema {version.schema_id}")
+    return version, schema
 
 
 def _fields(metadata: ViewMetadata, location: str) -> dict[str, Any]:
     """Return what ``views.create`` needs to show an Iceberg view."""
-    version = next(v for v in metadata.versions if v.version_id == metadata.current_version_id)
-    schema = next(s for s in metadata.schemas if s.schema_id == version.schema_id)
+    version, schema = _current(metadata)
     return {
         "columns": columns_of(schema),
         "representations": [SQL(one.root.dialect, one.root.sql) for one in version.representations],

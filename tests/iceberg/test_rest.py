@@ -318,6 +318,15 @@ _SNAPSHOT = {
 _MAP = {"type": "map", "key-id": 2, "key": "string", "value-id": 3, "value": "long", "value-required": False}
 _WRONG_DEFAULT = {"id": 1, "name": "n", "type": _MAP, "required": False, "initial-default": True}
 _WRONG_SCHEMA = {"type": "struct", "schema-id": 0, "fields": [_WRONG_DEFAULT]}
+_OTHER_SCHEMA = {
+    "version-id": 1,
+    "schema-id": 7,
+    "timestamp-ms": 1,
+    "summary": {},
+    "representations": [],
+    "default-namespace": [],
+}
+_VIEW = {"name": "v", "schema": SCHEMA, "view-version": _OTHER_SCHEMA, "properties": {}}
 _TWICE = {"identifier": {"namespace": ["a"], "name": "t"}, "requirements": [], "updates": []}
 
 
@@ -343,6 +352,7 @@ BAD = [
     ("POST", "/namespaces/a/register", {"name": "u", "metadata-location": ""}, 400, "metadata-location"),
     ("POST", "/namespaces/a/register", {"name": "u", "metadata-location": "/dev"}, 400, "metadata-location"),
     ("POST", "/namespaces/a/register", {"name": "u", "metadata-location": "/none/such"}, 400, "metadata-location"),
+    ("POST", "/namespaces/a/views", _VIEW, 400, "schema-id"),
     ("POST", "/namespaces/a/register-view", {"name": "u", "metadata-location": "/dev"}, 400, "metadata-location"),
     ("POST", "/namespaces", [1], 400, "object"),
     ("POST", "/namespaces", {"namespace": ["a"], "properties": {"k": 1}}, 400, "properties.k"),
