@@ -103,7 +103,9 @@ def as_secret(value: str) -> Secret | None:
 
 def sealed_parts(value: object) -> tuple[int, str] | None:
     """Return the number of the data key and the ciphertext of a sealed value; None: it is something else."""
-    found = _CIPHER.fullmatch(value) if isinstance(value, str) else None
+    if not isinstance(value, str) or not issubclass(type(value), str):  # an object may claim to be of any class
+        return None
+    found = _CIPHER.fullmatch(value)
     return None if found is None else (int(found[1]), found[2])
 
 
@@ -126,7 +128,7 @@ def _fingerprint(ciphertext: str) -> str:
 
 def masked(text: str) -> str:
     """Return JSON text with the handle of each sealed value in its place."""
-    if SEALED not in text:
+    if not isinstance(text, str) or SEALED not in text:  # SQLite gives bytes that are not UTF-8 as they are
         return text
     return _IN_JSON.sub(lambda found: f"{found[1]}{SEALED}{found[2]}:{_fingerprint(found[3])}{found[1]}", text)
 

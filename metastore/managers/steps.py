@@ -128,7 +128,8 @@ def _announce_partition(view: View, record: Record, begin: Begin, name: str) -> 
 
 def marked_by(row: OwnedRecord) -> UUID | None:
     """Return the operation that is dropping a partition in steps; None: it is there."""
-    if f'"{MARKER}"' not in row.doc:  # the text says so at once, for all but a few
+    # the text says so at once, for all but a few; SQLite gives bytes that are not UTF-8 as they are
+    if not isinstance(row.doc, str) or f'"{MARKER}"' not in row.doc:
         return None
     operation = json.loads(row.doc).get(MARKER)
     return None if operation is None else UUID(operation)

@@ -129,7 +129,7 @@ OPERATION_COLUMNS = """generation, operation_id, ordinal, seq, entity_id, versio
 # older transactions are over. So a commit that reads the old value in the row that it logs, which is after its last
 # lock, is over before the member keeps anything. Without a generation the commit was announced: the trigger checks it.
 # get_byte with an offset that is out of range raises GENERATION_CHANGED.
-GENERATION = """%(generation)s::bigint + get_byte('\\x00'::bytea,
+GENERATION = """%(generation)s::bigint + get_byte(decode('00', 'hex'),
     (pg_sequence_last_value('cache_generation'::regclass) <> %(generation)s::bigint)::int)"""
 """The generation under which there are no members of the cache; fails if another one has begun."""
 
