@@ -37,7 +37,7 @@ def members(ctx: typer.Context, json: Json = False) -> None:
 
 
 def evict(ctx: typer.Context, member: Member, json: Json = False) -> None:
-    """Stop waiting for a member that is known to be down.
+    """Stop waiting for a member that is down.
 
     Only for a process that does not run any more: one that still serves would answer what is old until its lease is
     over. The exit code is 1 if there is no such member.
