@@ -339,6 +339,7 @@ class Operation(Generic[T]):
             return proposal.finish(outcome.results)
         if outcome.cause == "busy":
             self._again = proposal
+        self._check_name(outcome, commit)
         return self._refused(outcome, commit)
 
     def _committed(self, commit: Commit) -> Outcome:

@@ -153,6 +153,8 @@ def test_no_command_breaks_a_word_or_a_line(
     assert list(shown) == [*(str(n) for n in range(len(COMMANDS))), "end 0"]
     for number, (_, line) in enumerate(COMMANDS):
         here, there = (as_words(one[str(number)]) for one in (shown, piped))
+        if line == "secrets new-key":  # another word each time, and one that fits
+            continue
         # what tmux wraps is a word that no line has room for
         assert {word for word in there - here if len(word) < columns - 20} == set(), line
         for row in shown[str(number)].splitlines():
@@ -170,7 +172,8 @@ def test_every_command_is_tried() -> None:
     tried = {
         next(n for n in (words[:2], words[:1]) if n in known) for _, line in COMMANDS if (words := tuple(line.split()))
     }
-    assert tried | {("lease",)} == known, "commands that no line of every_command has"
+    groups = {words[:1] for words in known if len(words) > 1}
+    assert tried | groups == known, "commands that no line of every_command has"
 
 
 def test_a_row_that_does_not_fit_is_written_as_facts(filled: str) -> None:
