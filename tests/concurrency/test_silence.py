@@ -10,7 +10,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -99,12 +99,19 @@ def together(operate: Callable[[str], None], names: Collection[str] = ALL) -> No
             done.result()
 
 
+def warm(stores: Mapping[str, ms.Store]) -> None:
+    """Let each store commit once: the first commit of a store asks whether caches are to be told of it."""
+    for name, store in stores.items():
+        store.metalakes.create(f"of_{name}")
+
+
 @pytest.mark.parametrize("fresh", [False, True], ids=["warm", "fresh"])
 def test_a_stopped_server(server: PostgresServer, own_url: str, fresh: bool) -> None:
     """Nothing was sent where the connection has to be opened first."""
     with contextlib.ExitStack() as stack:
         stores = {name: stack.enter_context(ms.open(own_url, deadline=DEADLINE)) for name in ALL}
         table = seed(stores["load"])
+        warm(stores)
         for store in stores.values():
             if fresh:
                 store._session.backend.pool.forget()  # type: ignore[attr-defined]
@@ -125,6 +132,7 @@ def test_a_proxy_that_swallows_everything(swallower: Swallower, own_url: str) ->
         url = swallower.url_for(own_url)
         stores = {name: stack.enter_context(ms.open(url, deadline=DEADLINE)) for name in ALL}
         table = seed(stores["load"])
+        warm(stores)
         swallower.swallow("there", "back")
 
         def operate(name: str) -> None:

@@ -50,6 +50,8 @@ def set_back(url: str) -> SetBack:
     def embedded(ground: Ground, by: int) -> None:
         backend: Any = ground.backend
         backend._clock = _Shifted(backend._clock.by - by if isinstance(backend._clock, _Shifted) else -by)
+        if url.startswith("sqlite"):
+            backend._group._clock = backend._clock  # of those whose changes share a transaction
 
     def server(_: Ground, by: int) -> None:
         with psycopg.connect(url.replace("+psycopg", "")) as connection:
