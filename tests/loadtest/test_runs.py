@@ -133,7 +133,7 @@ def test_more_clients_than_room(spark: SparkSession, sqlite_url: str, tmp_path: 
     """The Spark that is there has room for two."""
     words = ["loadtest", "--scenario", "siblings", "--clients", "3", "--out", str(tmp_path / "out")]
     assert run(["--url", sqlite_url, *words]) == 1
-    assert "local[2] runs 2 of 3 clients at once: --master local[3]" in capsys.readouterr().err
+    assert "local[2, 2] runs 2 of 3 clients at once: --master local[3]" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
