@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from tests.cache.windows import Seen, not_linear
 from tests.concurrency.raw import dsn
 from tests.concurrency.workers import FORKSERVER
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
 
 T, TTL = "lake.c.s.t", 1.5
 
@@ -165,10 +166,11 @@ def test_no_read_is_old_after_a_fault(disturb: Callable[[PostgresServer, str], N
         writes: list[Seen] = []
         with ms.open(url, deadline=25.0) as store, _readers(url, 2) as readers:
             _write(store, 0.5, writes)
-            disturbing = threading.Timer(0.3, disturb, (server, url))
-            disturbing.start()
-            _write(store, 2.0, writes)
-            disturbing.join(LONG)
+            with ThreadPoolExecutor(1) as writer:
+                writing, before = writer.submit(_write, store, 2.0, writes), len(writes)
+                assert wait_until(lambda: len(writes) > before + 3, LONG)
+                disturb(server, url)  # here: a server ends with the thread that started it
+                writing.result()
             _write(store, 0.5, writes)
             assert _wrong(readers, writes) == []
             assert store.verify() == []
