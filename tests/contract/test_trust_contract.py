@@ -170,6 +170,7 @@ def reads(ground: Ground, monkeypatch: pytest.MonkeyPatch, use: Callable[[], obj
 class TestTrusted:
     def test_what_a_committed_transaction_returned(self, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
         store = ground.store
+        store.schemas.alter("m.c.two", OURS)  # the first change of properties reads what the catalog declares secret
         with store.transaction() as tx:
             table = tx.tables.alter(ground.table, OURS)
             made = tx.schemas.create("m.c.new")
