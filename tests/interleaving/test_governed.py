@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from metastore.operation import authorized, helping, intent
+from metastore.operation import authorized, helping
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Outcome, Relate
 from tests.interleaving.checks import explore
@@ -56,7 +56,7 @@ def _unguarded() -> Iterator[None]:
 
 @contextmanager
 def _heedless() -> Iterator[None]:
-    with patch.object(helping, "evidence_of", lambda _: {}), patch.object(intent, "evidence_of", lambda _: {}):
+    with patch.object(helping, "evidence_of", lambda _: {}):
         yield
 
 
