@@ -35,4 +35,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Remove the data keys. Every encrypted property is lost."""
     op.drop_table("secret_key")
-    op.execute("UPDATE info SET format = 9, compatible_from = 9")
+    op.execute("UPDATE info SET format = 9, compatible_from = 7")

@@ -26,7 +26,10 @@ NEW_COLUMNS = {
     "info": {"forgotten"},
 }
 LATER = {
-    "operation": {"parent_id", "name", "fold", "state", "family", "key", "through", "other_id", "other_path"},
+    "operation": {
+        *("parent_id", "name", "fold", "state", "family", "key", "through", "other_id", "other_path"),
+        "generation",
+    },
     "info": {"past_from"},
 }
 """Columns that a later revision adds, and fills."""
