@@ -10,7 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.operation import helping, intent
+from metastore.operation import helping, tickets
 from metastore.port.noted import read_note
 from tests.contract.authorized import Lake, prepare
 from tests.progress.hooks import CAS, Lost, before
@@ -114,7 +114,7 @@ def test_evidence_that_a_helper_ignores_is_found(url: str, lake: Lake, monkeypat
     def revoke() -> None:
         lake.store.roles.revoke("lake.writer", "modify_table", lake.orders)
         with monkeypatch.context() as patch:
-            for module in (helping, intent):
+            for module in (helping, tickets):
                 patch.setattr(module, "evidence_of", lambda _: {})
             _other(lake.store, itertools.count(10))
 
