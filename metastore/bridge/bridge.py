@@ -29,8 +29,12 @@ _RUNS_AT_ONCE = 1e6
 """No bound on runs of a section for reading but its timeout: each loses to a change that is there."""
 
 
-class _Changed(VersionConflict):
+class _Changed(Exception):
     """What a section for reading rests on changed while it ran."""
+
+    def __init__(self, conflict: VersionConflict) -> None:
+        super().__init__(str(conflict))
+        self.conflict = conflict
 
 
 class Bridge:
@@ -82,6 +86,17 @@ class Bridge:
         run it again, or use :func:`do_with_tree_lock`, which does. LeaseLost, from the store's commits, once another
         process took the section over: nothing of them was applied. Raises InvalidArgument, and BackendUnavailable.
         """
+        where = caller(__package__) if site is None else site
+        try:
+            with self._section(path, mode, changes, where, stage, timeout) as section:
+                yield section
+        except _Changed as changed:
+            raise changed.conflict from changed.__cause__
+
+    def _section(
+        self, path: Path, mode: Mode, changes: Path | None, where: str, stage: Stage | None, timeout: float
+    ) -> AbstractContextManager[Section]:
+        """Return the section of one call. At the end of one for reading it may raise _Changed."""
         names = parse_path(path) if path not in ((), "") else ()
         if mode not in ("read", "write"):
             raise InvalidArgument(f"a lock is taken for 'read' or for 'write', not {shown(mode)}")
@@ -89,14 +104,10 @@ class Bridge:
         timeout = positive_seconds(timeout, "a timeout")
         now = self._stage if stage is None else self._known(stage)
         if now == "bridged":
-            section = self._written(names, timeout) if mode == "write" else self._validated(names)
-        elif now == "shadow":
-            where = caller(__package__) if site is None else site
-            section = self._shadowed(names, mode, target, where, timeout)
-        else:
-            section = self._locked(names, mode, timeout)
-        with section as entered:
-            yield entered
+            return self._written(names, timeout) if mode == "write" else self._validated(names)
+        if now == "shadow":
+            return self._shadowed(names, mode, target, where, timeout)
+        return self._locked(names, mode, timeout)
 
     @contextmanager
     def _locked(self, names: tuple[str, ...], mode: Mode, timeout: float) -> Iterator[Section]:
@@ -162,7 +173,7 @@ class Bridge:
 
         def attempt(_: int) -> R:
             try:
-                with self.tree_lock(path, mode, changes=changes, site=where, stage=stage, timeout=timeout) as section:
+                with self._section(path, mode, changes, where, stage, timeout) as section:
                     return function(section)
             except _Changed as changed:
                 raise Conflict("read", str(changed)) from None
@@ -180,7 +191,7 @@ def _check(watch: Watch | None, names: tuple[str, ...], error: Exception | None 
     if watch is not None and (found := watch.changes()):
         path = format_path(names) or "the root"
         message = f"{path}: {found} changes committed at or below it during the read; run the block again"
-        raise _Changed(path, None, None, message) from error
+        raise _Changed(VersionConflict(path, None, None, message)) from error
 
 
 _installed = Bridge()
