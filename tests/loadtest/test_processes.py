@@ -75,6 +75,7 @@ def partial(process: subprocess.Popen[str], out: Path) -> tuple[str, str]:
     return text, errors
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_a_partial_result_and_no_process(java: Path, sqlite_url: str, tmp_path: Path) -> None:
     """As a terminal sends it: to the whole group. No operation is cut off."""
     out = tmp_path / "out"

@@ -80,6 +80,7 @@ def agree(out: Path, operations: list[dict[str, Any]]) -> None:
     assert commits["transaction"] == len(counted)
 
 
+@pytest.mark.long
 def test_a_ramp_of_siblings(spark: SparkSession, sqlite_url: str, tmp_path: Path, capsys: Output) -> None:
     """Each number of clients in a folder of its own, in the same database; none conflicts."""
     out = tmp_path / "out"
@@ -94,6 +95,7 @@ def test_a_ramp_of_siblings(spark: SparkSession, sqlite_url: str, tmp_path: Path
     assert json.loads((out / "run.json").read_text())["clients"] == [1, 2]
 
 
+@pytest.mark.long
 def test_a_mix_of_ones_own(spark: SparkSession, postgres_url: str, tmp_path: Path) -> None:
     """All kinds of operations at once; the checker finds nothing in what they saw."""
     from metastore.loadtest.job import run as start

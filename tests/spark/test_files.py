@@ -209,6 +209,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.long
 def test_real_parquet(reader: Reader, shared_data: Path) -> None:
     """Whatever Arrow reads of these files of all writers, Spark reads too, but for a few."""
     refused = set()

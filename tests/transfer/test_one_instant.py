@@ -133,6 +133,7 @@ def growth(what: str, url: str, file: Path) -> float:
     return float(done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_memory_is_bounded(new_url: NewUrl, tmp_path: Path) -> None:
     """From 2,000 to 10,000 tables, which are 15 MB of lines, neither side grows by more than a few megabytes."""
