@@ -151,6 +151,37 @@ def test_no_relation_has_a_dead_end(url: str, team: Team, case: str) -> None:
             assert there <= live.keys()
 
 
+def move_about(turn: Turn, drops: bool) -> int:
+    """Rename the table there and back, or drop and restore it at either name; return how often that was done."""
+    tables, done = turn.store.tables, 0
+    turn.meet()
+    for _ in range(ROUNDS):
+        for here, other in ((TABLE, f"{TABLE}2"), (f"{TABLE}2", TABLE)):
+            if drops:
+                done += outcome(tables.drop, here) == "ok"
+                done += outcome(tables.restore, here) == "ok"
+            else:
+                done += outcome(tables.rename, here, other.rpartition(".")[2]) == "ok"
+    return done
+
+
+def test_case_4_what_survives_a_rename_and_a_drop_keeps_owner_and_tags(url: str, team: Team) -> None:
+    prepare(url)
+    with ms.open(url) as store:
+        table = store.tables.load(TABLE)
+        store.owners.set(table, USERS[0])
+        store.tags.attach(table, "lake.tag", value="x")
+        assert all(team.run(url, [Job(move_about, drops) for drops in (False, True)]))
+        for path in (TABLE, f"{TABLE}2"):
+            if list(store.tables.names("lake.cat.s")) == []:
+                outcome(store.tables.restore, path)
+        owner = store.owners.of(table)
+        assert owner is not None
+        assert owner.name == USERS[0][1]
+        assert [(one.name, one.value) for one in store.tags.on(table)] == [("tag", "x")]
+        assert store.verify() == []
+
+
 def _slots(store: ms.Store) -> list[tuple[int, int]]:
     tables = [e.id for e in store.find("lake", kind="table")]
     return [(table, tag.id) for table in tables for tag in store.tags.list("lake")]
