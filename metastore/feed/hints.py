@@ -38,9 +38,10 @@ class Hints:
         _begin()
 
     def close(self) -> None:
-        """Send no more."""
+        """Send no more. The thread ends soon if that was the last store."""
         with _lock:
             _open.discard(self)
+        _wake.set()
 
     def look(self) -> float:
         """Send a hint if one is due; return after how many seconds to look again."""
@@ -62,6 +63,7 @@ class Hints:
 _lock = threading.Lock()
 _open: WeakSet[Hints] = WeakSet()
 _thread: threading.Thread | None = None
+_wake = threading.Event()
 
 
 def _begin() -> None:
@@ -82,13 +84,14 @@ def _send() -> None:
                 return
         pause = min(store.look() for store in stores)
         del stores  # a store that nobody has must not stay for the thread
-        SYSTEM.sleep(pause)
+        _wake.wait(pause)
+        _wake.clear()
 
 
 def _in_child() -> None:
     """Begin again: a forked child has the stores, and not the thread."""
-    global _lock, _thread
-    _lock, _thread = threading.Lock(), None
+    global _lock, _thread, _wake
+    _lock, _thread, _wake = threading.Lock(), None, threading.Event()
     _begin()
 
 

@@ -175,7 +175,7 @@ def test_closing_while_tasks_are_busy(url: str) -> None:
 
     before = threading.active_count()
     asyncio.run(main())
-    left = [t for t in threading.enumerate() if t.name.startswith("metastore-async") and t.is_alive()]
+    left = [t for t in threading.enumerate() if t.name.startswith("metastore") and t.is_alive()]
     for thread in left:
         thread.join(5)
     assert threading.active_count() <= before
