@@ -157,6 +157,19 @@ def test_show_a_table(run: Run) -> None:
     assert "\x1b" not in out
 
 
+@pytest.mark.parametrize("obeyed", ["\x7f", "\x9b", "\u202e", "\u2066", "\u200f"])
+def test_json_holds_nothing_that_a_terminal_obeys(sqlite_url: str, obeyed: str) -> None:
+    """DEL, C1 and bidi controls stand there as escapes, and mean the same to a program."""
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m", comment=f"a{obeyed}b", properties={f"k{obeyed}": "v"})
+    for words in (("show", "m"), ("ls",), ("changes",), ("history", "m")):
+        done = here(sqlite_url, *words, "--json")
+        assert done.returncode == 0
+        assert obeyed not in done.stdout
+    shown = document(here(sqlite_url, "show", "m", "--json"))
+    assert (shown["comment"], shown["properties"]) == (f"a{obeyed}b", {f"k{obeyed}": "v"})
+
+
 def test_show_as_json(run: Run) -> None:
     found = document(run("show", "lake.c.s.t", "--kind", "table", "--json"))
     assert [c["name"] for c in found["columns"]] == ["id", "tags", RED, "é"]
