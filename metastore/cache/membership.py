@@ -32,6 +32,7 @@ _BLIND_POLLS: Final = 0.2
 """How often it looks where nothing wakes it, without a change lately."""
 _ABANDONED: Final = 2.0
 """After how many ttls an announcement is taken away: its owner is gone, or announces again."""
+_WHY: Final = "its registration was removed while it joined"
 _log = logging.getLogger("metastore")
 
 
@@ -94,7 +95,7 @@ class Member:
                 self._join()
                 wait = 0.05
                 self._serve()
-            except MetastoreError as error:
+            except (MetastoreError, OSError, _Gone) as error:
                 _log.warning("the lease cache does not serve: %s; it joins again", error)
                 self._disconnect()
                 self._closed.wait(wait)
@@ -131,11 +132,11 @@ class Member:
                 if self._clock.monotonic() - renewed > self._ttl / 3:
                     since, renewed = Instant.now(self._clock), self._clock.monotonic()
                     if not self._looked(lease, renew=True):
-                        raise _Gone
+                        raise _Gone(_WHY)
             self._wake.wait(0.005)
         with until(self._in_time()):
             if not self._looked(lease, renew=False):
-                raise _Gone
+                raise _Gone(_WHY)
         lease.last(since, self._ttl)
         lease.serving = True
         self.lease = lease
@@ -203,5 +204,5 @@ class Member:
                 wake.close()
 
 
-class _Gone(MetastoreError):
+class _Gone(Exception):
     """The registration was removed while it joined."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from uuid import UUID
 
 from metastore.backends.postgres import members as sql
@@ -68,6 +69,14 @@ class Pass(NamedTuple):
         ]
 
 
+class _Seen(NamedTuple):
+    """A member as it was judged. What another thread has seen of it since then does not count."""
+
+    id: int
+    incarnation: str
+    renewals: int
+
+
 class _Kept(NamedTuple):
     """An announcement that a commit which lost has left."""
 
@@ -90,10 +99,15 @@ class Announcing:
         self._silent: dict[tuple[int, str], tuple[int, float]] = {}
         """Of each member: the renewals that were seen last, and since when (monotonic)."""
         self._wrote = 0.0
-        self._watching = 0
+        self._watching = False
         self._stop = threading.Event()
         self._gone: list[int] = []
         """Announcements of calls that gave up."""
+        _ALL.add(self)
+
+    def fork(self) -> None:
+        """Begin again in a forked child: a thread of the parent may hold the lock, and watches for the parent only."""
+        self._lock, self._watching = threading.Lock(), False
 
     # --- sending
 
@@ -159,9 +173,9 @@ class Announcing:
             now = clock.monotonic()
             answers = self._noted(members, now)
             found = decide(answers.values(), budget_left=now < ends)
-            for member in [m for m, answer in answers.items() if answer.said != "acknowledged" and answer.silent]:
-                self._give_up(*member)
-            if found is Verdict.SAFE:
+            silent = [m for m, answer in answers.items() if answer.said != "acknowledged" and answer.silent]
+            given_up = [self._give_up(member) for member in silent]
+            if all(given_up) and found is Verdict.SAFE:
                 return
             if found is Verdict.FAIL:
                 break
@@ -172,28 +186,31 @@ class Announcing:
             "lease is not over; call again later (metastore cache says which process it is)"
         )
 
-    def _noted(self, members: Sequence[Row], now: float) -> dict[tuple[int, str], Answer]:
+    def _noted(self, members: Sequence[Row], now: float) -> dict[_Seen, Answer]:
         """Return what is known of each member; note since when its renewals are what they are."""
-        answers: dict[tuple[int, str], Answer] = {}
+        answers: dict[_Seen, Answer] = {}
         with self._lock:
-            seen = self._silent
+            seen, there = self._silent, set[tuple[int, str]]()
             for member_id, incarnation, renewals, ttl, acknowledged in members:
                 key = (member_id, incarnation)
+                there.add(key)
                 known = seen.get(key)
                 if known is None or known[0] != renewals:
                     known = seen[key] = (renewals, now)
                 # this clock may be fast, and the member's slow
                 proceed = ttl / 1e6 * (1 + 2 * DRIFT)
-                answers[key] = Answer("acknowledged" if acknowledged else "nothing", now - known[1] >= proceed)
-            for key in [key for key in seen if key not in answers]:
+                said: Literal["acknowledged", "nothing"] = "acknowledged" if acknowledged else "nothing"
+                answers[_Seen(*key, renewals)] = Answer(said, now - known[1] >= proceed)
+            for key in seen.keys() - there:
                 del seen[key]
         return answers
 
-    def _give_up(self, member_id: int, incarnation: str) -> None:
-        """Remove a member whose lease is over, unless it has renewed since then."""
-        renewals, _ = self._silent.get((member_id, incarnation), (-1, 0.0))
-        if self._ask(sql.EVICT, {"id": member_id, "incarnation": incarnation, "renewals": renewals}):
-            _log.warning("the cache's member %d did not renew for its ttl: it is not waited for any more", member_id)
+    def _give_up(self, member: _Seen) -> bool:
+        """Remove a member whose lease is over; return whether that was done: not if it has renewed since then."""
+        gone = bool(self._ask(sql.EVICT, member._asdict()))
+        if gone:
+            _log.warning("the cache's member %d did not renew for its ttl: it is not waited for any more", member.id)
+        return gone
 
     # --- announcements of attempts that lost
 
@@ -220,9 +237,9 @@ class Announcing:
         """Let a thread look at the members for a while."""
         self._wrote = self._clock.monotonic()
         with self._lock:
-            if self._watching == os.getpid():
+            if self._watching:
                 return
-            self._watching = os.getpid()
+            self._watching = True
         threading.Thread(target=self._look_on, name="metastore cache members", daemon=True).start()
 
     def _look_on(self) -> None:
@@ -235,7 +252,7 @@ class Announcing:
                     if not members:
                         return
         finally:
-            self._watching = 0
+            self._watching = False
 
     def close(self) -> None:
         """Let the thread that looks at the members end."""
@@ -251,3 +268,14 @@ class Announcing:
             given_up, self._gone = self._gone, []
         for announcement in [*given_up, *[one for _, one in gone]]:
             self._withdraw(announcement)
+
+
+_ALL: weakref.WeakSet[Announcing] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for one in list(_ALL):
+        one.fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -8,7 +8,7 @@ takes one back makes its owner announce again, or wait for the member's next ren
 from __future__ import annotations
 
 import os
-import select
+import selectors
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -223,7 +223,10 @@ class _Listening:
         # One that came with another answer lies in libpq's queue, and not on the socket.
         connection = self.connection.pgconn
         if not self._drained():
-            ready, _, _ = select.select([connection.socket, self._woken], [], [], seconds)
+            with selectors.DefaultSelector() as selector:  # select() knows no descriptor above 1,023
+                for source in (connection.socket, self._woken):
+                    selector.register(source, selectors.EVENT_READ)
+                ready = {key.fd for key, _ in selector.select(seconds)}
             if self._woken in ready:
                 os.read(self._woken, 4096)
             if connection.socket in ready:
