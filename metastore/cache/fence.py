@@ -1,4 +1,4 @@
-"""The fence: what a member may still answer from memory is decided by the clocks, at the time of the read.
+"""Decide by the clocks, at the time of each read, what a member may still answer from memory: the fence.
 
 A lease is over when any of three clocks says so. The monotonic clock stands still while a machine sleeps. Boottime is
 not available everywhere. Only the wall clock goes on in a virtual machine that was stopped and copied; if it goes back

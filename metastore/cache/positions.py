@@ -50,7 +50,7 @@ class Positions:
         return len(self.missing) <= MOST
 
     def _give_up(self, oldest: int) -> None:
-        """Forget what is missing and can not come any more: the answer would show it."""
+        """Forget what is missing and cannot come any more: the answer would show it."""
         watermark = self.watermark
         if watermark is not None and oldest > watermark.transaction:
             self.missing = {seq for seq in self.missing if seq > watermark.position}

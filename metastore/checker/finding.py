@@ -14,7 +14,7 @@ Rule = Literal["chain", "once", "order", "read", "cycle", "conflict", "name", "o
 * ``once``: the outcome that a client saw contradicts what its operation wrote, or the operation wrote twice;
 * ``order``: an operation that began after another had returned stands before it in the feed;
 * ``read``: an operation read a state that did not exist between its call and its return;
-* ``cycle``: another commit overwrote what a transaction had read, before the transaction's position (write skew), or
+* ``cycle``: another commit overwrote what a transaction had read, before the transaction's position (write skew). Or
   something was written inside of a freeze, or an error rests on reads that were not true together;
 * ``conflict``: an attempt lost, and no operation had won;
 * ``name``: two live entities have one name, or one entity has two relations of an exclusive kind;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -13,15 +13,13 @@ from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from metastore.imports.gravitino import Report
-    from metastore.imports.outcome import Outcome
+    from metastore.imports.outcome import Outcome, Tell
 
 __all__ = ["SYSTEMS", "import_system"]
 
 SYSTEMS: Final = ("gravitino", "iceberg", "spark")
 _MOST: Final = 40
 """How many findings are shown; ``--json`` shows all."""
-
-Tell = Callable[[str, float], None]
 
 
 def import_system(

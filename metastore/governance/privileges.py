@@ -115,7 +115,7 @@ RELATIONS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What it takes to write a relation: tags and policies need it at the tag or policy, and that the object is seen;
-memberships of a role need it at the metalake, grants at the metalake unless the object is one's own; an owner is set
+memberships of a role need it at the metalake, grants at the metalake unless the user owns the object; an owner is set
 by an owner. The membership in a group needs ``manage_groups``."""
 
 _ANYWHERE = ("metalake", "catalog", "schema")

@@ -1,7 +1,8 @@
 """Take plain values of secret properties out of history: the one change of what is written already.
 
-A value is replaced by ``secret:redacted`` in the documents, changes and results of all steps of an entity whose present
-document does not have it as plain text any more. A step's other fields stay, so that history and feed stay whole.
+``secret:redacted`` replaces a value in the documents, changes and results of all steps of an entity. Before that, the
+entity's present document must not have it as plain text any more. A step's other fields stay, so that history and feed
+stay whole.
 """
 
 from __future__ import annotations

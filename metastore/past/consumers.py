@@ -105,7 +105,7 @@ class Consumer:
     def commit(self, position: str) -> None:
         """Move on to a position, which is not read again; an earlier one reads changes again.
 
-        Raises VersionConflict if another instance has moved it meanwhile: what was read since then is not this one's.
+        Raises VersionConflict if another instance has moved it meanwhile: what was read since then is the other's.
         This instance then knows the new position. Raises EntityNotFound if the consumer was dropped, HistoryGone.
         """
         to = _readable(self._session, position)
@@ -121,7 +121,7 @@ class Consumer:
         Return how many changes that were; 0: there are none now, and ``fn`` is not called. ``fn`` may run several
         times, as in ``store.run``. The changes that it makes are in the feed, too. With a ``lease``, of several
         instances the one that holds it works. Raises LeaseLost if it holds it no more; VersionConflict if another
-        instance was faster: nothing of this one's is written. Raises as ``read`` does, and what ``fn`` raises.
+        instance was faster: nothing of this call is written. Raises as ``read`` does, and what ``fn`` raises.
         """
         call = Call(lease=lease)
         batch = self.read(limit)

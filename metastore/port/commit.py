@@ -65,7 +65,7 @@ ROOT_ID = 0
 """The id of the root's guard row, the parent of all metalakes."""
 
 LIVE, DROPPED, PURGING, DROPPING = 0, 1, 2, 3
-"""The states of a guard row. What is purging can not be restored and is deleted by gc.
+"""The states of a guard row. What is purging cannot be restored and is deleted by gc.
 
 What is dropping is being dropped in steps: it is not live, and no path leads to it, but it keeps its name, and its
 parent is not empty. It becomes live again, or purging."""
@@ -82,7 +82,7 @@ class Guard:
     """The scope version of ``id`` is ``scope_version`` and stays so until this has committed.
 
     Shared, unless ``exclusive``: then it waits for all sharers and makes new ones wait, so that
-    what is looked at afterwards (absent names, listings) can not change before the commit. It
+    what is looked at afterwards (absent names, listings) cannot change before the commit. It
     does not bump the scope version: a commit that waited for it may go on.
     """
 
@@ -463,16 +463,16 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Conflicted:
-    """Nothing was applied. ``cause`` says which precondition failed:
+    """Nothing was applied. ``cause`` says which precondition failed; ``found`` is the version found, where known.
 
-    ancestor (a guard), self (the version of what is written), name (taken), not_empty, read (a
-    validated read), serialization (the database gave up: a deadlock), operation (the operation
-    id is known already), pending (intents that the commit does not resolve), marked (another
-    operation is announced on a scope, or has just had its turn), busy (a lock was not to be had
-    within the patience), stale_id (a caller's operation id that is too old, or from the future),
-    claim (the operation's row is not ours any more), lease (a lease has another token by now), ticket (another
-    transaction is in line for what is written).
-    ``found`` is the version found, where known.
+    * ``ancestor``: a guard; ``self``: the version of what is written; ``read``: a validated read;
+    * ``name``: it is taken; ``not_empty``: it has children;
+    * ``operation``: the operation id is known already; ``stale_id``: the caller's is too old, or from the future;
+    * ``claim``: the operation's row is not ours any more; ``lease``: a lease has another token by now;
+    * ``pending``: there are intents that the commit does not resolve;
+    * ``ticket``: another transaction is in line for what is written;
+    * ``marked``: another operation is announced on a scope, or has just had its turn;
+    * ``busy``: a lock could not be acquired within the patience; ``serialization``: the database found a deadlock.
     """
 
     cause: Cause

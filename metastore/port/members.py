@@ -137,7 +137,7 @@ class MemberRows(Protocol):
         ...
 
     def join(self, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
-        """Register; ``before``, one's own registration whose lease is over, is removed. Durable when it returns."""
+        """Register, and remove ``before``, a registration of this process whose lease is over. Durable at the return."""
         ...
 
     def begin(self) -> int:
@@ -167,7 +167,7 @@ class MemberRows(Protocol):
         ...
 
     def evict(self, member_id: int) -> bool:
-        """Remove a member by an operator's order, who knows that it does not serve; False: it is not there."""
+        """Remove a member that an operator knows not to serve any more; False: it is not there."""
         ...
 
     def forget(self, older: int) -> None:

@@ -1,1 +1,1 @@
-"""Several operations as one commit, and a schema to oneself."""
+"""Several operations as one commit, and a schema for one process alone."""

@@ -66,9 +66,9 @@ def _problems(row: _Row) -> Iterator[tuple[int, str]]:
     if row.action == PENDING:
         needed = ("entity_id", "kind", "changes", "format", "deadline")
         if missing := [name for name in needed if getattr(row, name) is None]:
-            yield 7, f"can not be applied, and does not end: it has no {', no '.join(missing)}"
+            yield 7, f"cannot be applied, and does not end: it has no {', no '.join(missing)}"
         elif (row.format or 0) <= FORMAT and not _can_be_read(row.changes):
-            yield 7, "can not be applied: its changes cannot be read"
+            yield 7, "cannot be applied: its changes cannot be read"
 
 
 def _unreadable(row: _Row) -> Iterator[tuple[int, str]]:

@@ -1,13 +1,17 @@
 """Check the invariants of the design over a whole database.
 
-It checks the invariants that the content can show: 1 (version chains), 2 (no orphans, at no position of the feed), 3
-(unique and well-formed names), 4 (an operation by path commits while the path leads to its entity, as far as the feed
-shows it), 6 (an operation was applied, or its one row says why not), 7 (an intent can be applied or expires; a mark
-expires), 8 (a replay of the feed gives the tables), 9 (each commit under a lease has the token that the lease had
-then), 13 (both ends of a relation are live when it is written, and an exclusive one stands alone), 14 (no commit of a
-user rests on a right that was taken away before it), 17 (what a catalog declares secret is no plain text), and that
-documents can be read. The feed is replayed only if gc has removed nothing from it. The other invariants say how things
-happen, which the content does not show.
+It checks that documents can be read, and the invariants that the content can show:
+
+1. version chains; 2. no orphans, at no position of the feed; 3. unique and well-formed names;
+4. an operation by path commits while the path leads to its entity, as far as the feed shows it;
+6. an operation was applied, or its one row says why not; 7. an intent can be applied or expires, a mark expires;
+8. a replay of the feed gives the tables; 9. each commit under a lease has the token that the lease had then;
+13. both ends of a relation are live when it is written, and an exclusive one stands alone;
+14. no commit of a user rests on a right that was taken away before it;
+17. what a catalog declares secret is no plain text.
+
+The feed is replayed only if gc has removed nothing from it. The other invariants say how things happen, which the
+content does not show.
 
 Everything is read from one snapshot, so that concurrent writes cause no false alarm. The streams are ordered by key,
 and merged. Memory: about 24 bytes for each entity, about 1 KB for each that can have children, and the violations;

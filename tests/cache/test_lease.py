@@ -121,6 +121,18 @@ def test_what_is_gone_is_gone_at_once(two: tuple[ms.Store, ms.Store], how: str) 
         cached.tables.load(T)
 
 
+@pytest.mark.parametrize("what", ["table", "schema"])
+def test_a_drop_in_steps_is_seen_at_once(two: tuple[ms.Store, ms.Store], what: str) -> None:
+    cached, other = two
+    keep(cached, lambda: cached.tables.load(T))
+    pending = other.tables.begin_drop(T) if what == "table" else other.schemas.begin_drop("lake.c.s")
+    assert not cached.tables.exists(T)
+    with pytest.raises(ms.DropPending):
+        cached.tables.load(T)
+    pending.roll_back()
+    assert cached.tables.load(T) == other.tables.load(T)
+
+
 def _restored(other: ms.Store) -> None:
     other.tables.create("lake.c.s.new")
     other.tables.drop("lake.c.s.new")

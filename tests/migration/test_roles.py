@@ -14,6 +14,8 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore.secrets.declared import PATTERNS
+from metastore.secrets.keyring import VARIABLE, new_key
 from tests.servers.postgres import PostgresServer, database_of
 from tests.verify.planting import build
 
@@ -164,6 +166,19 @@ def test_the_reader_does_not_write(roles: Roles) -> None:
         assert store.tables.load("lake.c.s.a").version == 3
 
 
+def test_only_the_writer_has_the_keys_of_secrets(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, new_key())
+    with ms.open(roles.writer, principal="writer") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational", properties={PATTERNS: "*.token", "a.token": "s3cr3t"})
+        store.secrets.rotate(reencrypt=True)
+        assert store.reveal("lake.c", "a.token") == "s3cr3t"
+    with ms.open(roles.reader) as store:
+        assert store.catalogs.load("lake.c").properties["a.token"].startswith("sealed:")
+        with pytest.raises(ms.BackendRefused, match="permission denied"):
+            store.reveal("lake.c", "a.token")
+
+
 def test_nobody_but_the_migrator_migrates(postgres_server: PostgresServer, roles: Roles) -> None:
     empty = postgres_server.create_database()
     roles._replace(owner=empty).admin("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
@@ -175,18 +190,20 @@ def test_nobody_but_the_migrator_migrates(postgres_server: PostgresServer, roles
 
 def test_no_role_has_more(roles: Roles) -> None:
     """As the catalog says: what is granted is what the documentation grants."""
-    data = set(TABLES) - {"info", "alembic_version"}
+    tables = [*TABLES, "pin", "consumer", "cache_member", "cache_announcement", "secret_key"]
+    data = set(tables) - {"info", "alembic_version"}
     expected = {
-        "writer": {(t, p) for t in data for p in ("SELECT", "INSERT", "UPDATE", "DELETE")} - {("lease", "DELETE")}
+        "writer": {(t, p) for t in data for p in ("SELECT", "INSERT", "UPDATE", "DELETE")}
+        - {("lease", "DELETE"), ("secret_key", "DELETE")}
         | {("info", "SELECT"), ("info", "UPDATE")},
-        "reader": {(t, "SELECT") for t in data} | {("info", "SELECT")},
+        "reader": {(t, "SELECT") for t in data - {"secret_key"}} | {("info", "SELECT")},
     }
     with psycopg.connect(dsn(roles.owner)) as connection:
         for role, wanted in expected.items():
             name = f"metastore_{role}_{roles.suffix}"
             rows = connection.execute(
                 "SELECT t, p FROM unnest(%s::text[]) t, unnest(%s::text[]) p WHERE has_table_privilege(%s, t, p)",
-                (list(TABLES), list(PRIVILEGES), name),
+                (tables, list(PRIVILEGES), name),
             ).fetchall()
             assert set(rows) == wanted
             ((creates, sets, draws),) = connection.execute(

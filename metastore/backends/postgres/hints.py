@@ -1,4 +1,4 @@
-"""Hints that there are new changes: sent after a commit by whoever made it, heard by those that follow the feed.
+"""Hear hints that there are new changes; a process that has committed sends one, for those that follow the feed.
 
 Nothing rests on a hint: a follower asks once a second without any. So a hint is no part of a commit, where NOTIFY would
 make commits wait for each other. A follower has a session of its own, whose name says that it follows. Behind a pooler

@@ -2,7 +2,7 @@
 
 A prepared statement keeps its plan, which may have been made while the tables were all but
 empty: then scanning every guard of a family costs no more than looking one up, and stays the
-plan until the next ANALYZE. A lateral sub-select that can not be merged into its query (OFFSET 0)
+plan until the next ANALYZE. A lateral sub-select that cannot be merged into its query (OFFSET 0)
 leaves the planner one choice: to look up, by its whole condition, for each row on its left.
 """
 

@@ -104,7 +104,7 @@ guard = Table(
         postgresql_where=text("state <> 0"),
         sqlite_where=text("state <> 0"),
     ),
-    # where names are looked for, whatever is above them. Without the root: so PostgreSQL can not prefer it for a path
+    # where names are looked for, whatever is above them. Without the root: so PostgreSQL cannot prefer it for a path
     Index(
         "guard_name",
         "name",
@@ -291,7 +291,9 @@ ticket = Table(
     "ticket",
     metadata,
     Column("entity_id", _Id, nullable=False),
-    Column("number", _Id, nullable=False),  # in the order of arrival, the same on all of one's entities; 0: no ticket
+    Column(
+        "number", _Id, nullable=False
+    ),  # in the order of arrival, one number for all entities of a ticket; 0: no ticket
     Column("time", _Id, nullable=False),
     Column("patience", _Id, nullable=False),  # how long it may stand still at the head (µs)
     Column("since", _Id, nullable=False),  # when it counts; of the number 0: until then it is the others' turn

@@ -1,8 +1,8 @@
 """Group commit: threads that write at the same time share one transaction, and one wait for the disk.
 
 The first thread *leads*: it begins to write at once. What comes meanwhile waits in a queue. When the leader has
-SQLite's one lock for writers, it takes what waits by then, makes all of it one after the other in its own transaction,
-and commits once. Then one of those that came too late leads.
+SQLite's one lock for writers, it takes what waits until now. It makes all of it one after the other in its own
+transaction, and commits once. Then one of those that came too late leads.
 
 Each change stands behind a savepoint: one that fails is rolled back by itself, and hurts no other. It runs with the
 deadline of the thread that asked for it. Nobody gets an answer before the COMMIT, so that a group means what its

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -13,18 +12,16 @@ from metastore.imports.gravitino.lines import write_file
 from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.source import open_source
 from metastore.imports.gravitino.target import Contents, contents, contents_of_store
+from metastore.imports.outcome import Tell
 from metastore.store import Store, open_store, restore
 
 __all__ = ["import_gravitino"]
-
-Progress = Callable[[str, float], None]
-"""Called with the name of the step, and the share of it that is done."""
 
 _PRINCIPAL: Final = "import gravitino"
 
 
 def import_gravitino(
-    url: str | None, source: str, *, file: str | Path = "gravitino-import.jsonl", progress: Progress | None = None
+    url: str | None, source: str, *, file: str | Path = "gravitino-import.jsonl", progress: Tell | None = None
 ) -> Report:
     """Import Gravitino's database at ``source`` into the store at ``url``; return what was found and done.
 
@@ -54,7 +51,7 @@ def import_gravitino(
     return report
 
 
-def _finish_what_was_killed(url: str | None, place: Path, tell: Progress) -> None:
+def _finish_what_was_killed(url: str | None, place: Path, tell: Tell) -> None:
     """Finish a restore that was killed: until then no store can be opened."""
     if not place.exists():
         return
@@ -66,7 +63,7 @@ def _finish_what_was_killed(url: str | None, place: Path, tell: Progress) -> Non
         restore(url, place, progress=lambda share: tell("restoring", share))
 
 
-def _read(source: str, place: Path, target: Contents, tell: Progress, *, ids: bool) -> Report:
+def _read(source: str, place: Path, target: Contents, tell: Tell, *, ids: bool) -> Report:
     report = Report()
     tell("reading", 0.0)
     beside = place.with_name(place.name + ".reading")
@@ -76,7 +73,7 @@ def _read(source: str, place: Path, target: Contents, tell: Progress, *, ids: bo
     return report
 
 
-def _follow(store: Store, source: str, place: Path, tell: Progress) -> Report:
+def _follow(store: Store, source: str, place: Path, tell: Tell) -> Report:
     target = contents_of_store(store, store.metalakes.names())
     report = _read(source, place, target, tell, ids=False)
     with place.open("rb") as stream:

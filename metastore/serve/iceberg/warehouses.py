@@ -61,7 +61,7 @@ class Warehouses:
     def vended(self, call: Call, location: str) -> Vended | None:
         """Return the credentials for a table's files; None: the client takes none, or there are none for them.
 
-        A table that is not below the warehouse's folder has none: whoever creates a table chooses its location.
+        A table that is not below the warehouse's folder has none: the client that creates a table chooses its location.
         Raises ServiceUnavailableError if they cannot be made; but not for a table that the request has created.
         """
         root = _root(call.names["prefix"])
