@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import metastore as ms
 from metastore import bridge
+from metastore.bridge.shadow import Recorder
 from metastore.bridge.tree import Tree
 from metastore.clock import SYSTEM
 
@@ -22,11 +24,7 @@ def _free(tree: Tree, names: tuple[str, ...], mode: bridge.Mode) -> bool:
     got: list[bool] = []
 
     def ask() -> None:
-        try:
-            with tree.locked(names, mode, SHORT):
-                got.append(True)
-        except ms.DeadlineExceeded:
-            got.append(False)
+        got.append(_taken(tree, names, mode, SHORT))
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -97,6 +95,52 @@ def test_a_writer_is_not_overtaken_for_ever() -> None:
     done.set()
     for reader in readers:
         reader.join()
+
+
+def test_a_new_reader_waits_behind_a_writer_and_one_that_reads_does_not() -> None:
+    tree = Tree(SYSTEM)
+    writer = threading.Thread(target=lambda: _taken(tree, ("a",), "write", LONG))
+    with tree.locked(("a",), "read", LONG):
+        writer.start()
+        while not tree._nodes["a",].waiting:
+            pass
+        assert not _free(tree, ("a",), "read")
+        with tree.locked(("a",), "read", SHORT):
+            pass
+    writer.join()
+
+
+def test_a_writer_that_gives_up_lets_readers_in() -> None:
+    """At the root, where nothing above it is given back at the same time."""
+    tree, limit = Tree(SYSTEM), 0.5
+    writer = threading.Thread(target=lambda: _taken(tree, (), "write", limit))
+    with tree.locked((), "read", LONG), ThreadPoolExecutor(1) as pool:
+        writer.start()
+        while writer.is_alive() and not tree._nodes[()].waiting:
+            pass
+        assert pool.submit(_taken, tree, (), "read", 20 * limit).result(LONG)
+    writer.join()
+
+
+def _taken(tree: Tree, names: tuple[str, ...], mode: bridge.Mode, limit: float) -> bool:
+    """Take a lock and give it back; return whether it was free in time."""
+    try:
+        with tree.locked(names, mode, limit):
+            return True
+    except ms.DeadlineExceeded:
+        return False
+
+
+def test_a_report_adds_up_and_begins_with_the_longest_waits() -> None:
+    recorder = Recorder()
+    recorder.add("short", "write", 0.0001, 1.0, 0)
+    recorder.add("long", "write", 0.5, 1.0, 0)
+    recorder.add("long", "write", 0.25, 1.0, 3)
+    long, short = recorder.report().sites
+    assert (long.where, long.sections, long.waited, long.held) == ("long", 2, 2, 2.0)
+    assert (long.wait, long.longest_wait, long.wait_saved) == (0.75, 0.5, 0.5)
+    assert (long.conflicts, long.retries) == (1, 3)
+    assert (short.where, short.sections, short.waited) == ("short", 1, 0)
 
 
 def _beside(

@@ -106,11 +106,11 @@ def test_those_that_wait_share_a_transaction_and_one_that_fails_hurts_no_other(c
 
 
 def test_more_than_fit_make_another_transaction(crowd: Crowd) -> None:
-    with ThreadPoolExecutor(MOST + 7) as threads:
+    with ThreadPoolExecutor(MOST + 3) as threads:
         with crowd.behind(threads):
-            done = [threads.submit(crowd.group.run, inserted(f"n{n}")) for n in range(MOST + 5)]
-            crowd.waiting(MOST + 5)
-        assert len({one.result(20.0) for one in done}) == MOST + 5
+            done = [threads.submit(crowd.group.run, inserted(f"n{n}")) for n in range(MOST + 1)]
+            crowd.waiting(MOST + 1)
+        assert len({one.result(20.0) for one in done}) == MOST + 1
     assert crowd.begun == 2
 
 
@@ -160,6 +160,45 @@ def test_an_interrupt_of_the_leader_leaves_the_others_alone(crowd: Crowd) -> Non
     with ThreadPoolExecutor(5) as threads:
         with crowd.behind(threads):
             leader = threads.submit(crowd.group.run, interrupted)
+            crowd.waiting(1)
+            other = threads.submit(crowd.group.run, inserted("a"))
+            crowd.waiting(2)
+        with suppress(KeyboardInterrupt):
+            leader.result(20.0)
+        assert other.result(20.0) == "a"
+    assert names(crowd.store) == {"a"}
+
+
+class _Interrupted:
+    """A connection whose COMMIT is interrupted before SQLite sees it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, text: str, *parameters: Any) -> Any:
+        if text == "COMMIT":
+            raise KeyboardInterrupt
+        return self._connection.execute(text, *parameters)
+
+
+def test_an_interrupt_before_the_commit_leaves_nobody_with_an_answer(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lend, lent = crowd.pool.connection, list[Any]()
+
+    @contextmanager
+    def connection() -> Iterator[Any]:
+        with lend() as one:
+            lent.append(_Interrupted(one) if not lent else one)
+            yield lent[-1]
+
+    with ThreadPoolExecutor(5) as threads:
+        with crowd.behind(threads):
+            monkeypatch.setattr(crowd.pool, "connection", connection)
+            leader = threads.submit(crowd.group.run, inserted("leader"))
             crowd.waiting(1)
             other = threads.submit(crowd.group.run, inserted("a"))
             crowd.waiting(2)

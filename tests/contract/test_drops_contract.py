@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.port.backend import Backend
+from metastore.kinds.drop import drop_name
+from metastore.managers.steps import read_drop, take_over
+from metastore.port.backend import MOST_AHEAD, Backend
 from metastore.port.commit import DROPPING, LIVE, PURGING
 from tests.contract.ground import Ground, behind
 
@@ -346,6 +349,17 @@ class TestAColumn:
         assert list(store.drops.pending()) == []
         assert store.verify() == []
 
+    def test_destroyed_and_purged(self, store: Store, table: ms.Table) -> None:
+        pending = store.tables.begin_drop(T, column="b", ttl=SOON)
+        store.tables.drop(T)
+        pending.finish()
+        pending.started()
+        assert [one.phase for one in store.drops.pending()] == ["destroyed"], "it is not destroyed again"
+        store.tables.purge(table)
+        assert store.drops.resume(lambda pending: pytest.fail("its data is destroyed")) == 1
+        assert list(store.drops.pending()) == []
+        assert store.verify() == []
+
 
 class TestAPartition:
     def test_out_of_sight(self, store: Store, table: ms.Table) -> None:
@@ -388,6 +402,17 @@ class TestTakeOver:
             _refused(step, mine)
         assert store.drops.resume(lambda pending: pytest.fail("it is in hand")) == 0
         mine.roll_back()
+
+    def test_at_once_if_the_clock_was_set_back(self, store: Store, table: ms.Table) -> None:
+        store.tables.begin_drop(T)
+        name = drop_name(table.id)
+        row = read_drop(behind(store), name)
+        assert row is not None
+        view: Any = SimpleNamespace(backend=behind(store))
+        now = row.record.modified_at - MOST_AHEAD
+        with pytest.raises(ms.DropPending, match="in hand for another"):
+            take_over(view, name, now, T)
+        assert take_over(view, name, now - 1, T).writes
 
     def test_the_old_holder_is_fenced(self, store: Store, table: ms.Table) -> None:
         old = store.tables.begin_drop(T, ttl=SOON)
@@ -491,6 +516,14 @@ class TestUsers:
             eve.tables.load(T)
         hidden.roll_back()
         assert store.verify() == []
+
+
+def test_more_than_a_page_is_pending(store: Store, table: ms.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metastore.managers.steps._PAGE", 2)
+    paths = [f"m.c.one.u{n}" for n in range(5)]
+    for path in paths:
+        store.tables.begin_drop(store.tables.create(path))
+    assert sorted(one.path for one in store.drops.pending()) == paths
 
 
 def _taken_over(store: Store) -> ms.PendingDrop:

@@ -347,6 +347,28 @@ def test_an_old_entity_in_hand_may_have_moved_below_a_declaring_catalog(store: S
     assert SECRETS[2] not in repr(dump(store._session.backend))
 
 
+def test_a_call_that_changes_nothing_finds_out_that_its_path_leads_below_another_catalog(
+    store: Store, table: Entity
+) -> None:
+    plain = store.tables.create("m.c.s.plain", properties={"pin": SECRETS[2]})
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "pin"))
+    before = store.catalogs.create("m.before", type="relational")
+    while before.record.chain[-1].scope_version < store.catalogs.load("m.c").record.chain[-1].scope_version:
+        before = store.catalogs.alter("m.before", ms.SetProperty(PATTERNS, f"x{before.version}"))
+    store.tables.create("m.before.s.t", parents=True, properties={"color": "red"})
+    seals = store._session.seals
+    assert seals is not None
+    seals._ids.set(("m", "c"), before.id)  # as if this catalog had had the name before
+    store.tables.alter(plain.path, ms.SetProperty("pin", SECRETS[2]))
+    assert store.reveal(plain, "pin") == SECRETS[2]
+
+
+@pytest.mark.parametrize("key", ["PassWord", "A.TOKEN"])
+def test_patterns_are_of_any_case(store: Store, table: Entity, key: str) -> None:
+    store.tables.alter(table, ms.SetProperty(key, SECRETS[2]))
+    assert SECRETS[2] not in repr(dump(store._session.backend))
+
+
 def test_a_hot_entity_is_announced_under_the_settings_of_now(store: Store, table: Entity) -> None:
     """What was remembered of a catalog that has changed meanwhile is found out before anything is written down."""
     seals, session = store._session.seals, store._session
