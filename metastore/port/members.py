@@ -137,7 +137,7 @@ class MemberRows(Protocol):
         ...
 
     def join(self, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
-        """Register, and remove ``before``, a registration of this process whose lease is over. Durable at the return."""
+        """Register; remove ``before``, a registration of this process whose lease is over. Durable at the return."""
         ...
 
     def begin(self) -> int:

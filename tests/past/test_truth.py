@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import metastore as ms
 from metastore.errors import MetastoreError
 from metastore.names import parse_path
+from metastore.past.pins import Pin
 from tests.concurrency.workers import Job, Team, Turn
 from tests.past.trees import tree
 from tests.traces.test_traces import CATALOG, apply, names_of, read_trace
@@ -118,12 +120,19 @@ def test_pins_beside_writers_show_a_replay_of_the_feed(postgres_url: str) -> Non
         for writer in writers:
             writer.start()
         try:
-            pins = [store.pin(f"pin {n}") for n in range(12)]
+            pins = [_pin_after_changes(store, n) for n in range(12)]
         finally:
             stop.set()
             for writer in writers:
                 writer.join()
         check_pins(store, [pin.position for pin in pins])
+
+
+def _pin_after_changes(store: ms.Store, number: int) -> Pin:
+    """Take a pin when there are two changes more than at the pin before."""
+    while sum(1 for _ in islice(store.changes(), 2 * number + 2)) <= 2 * number + 1:
+        pass
+    return store.pin(f"pin {number}")
 
 
 def check_pins(store: ms.Store, pins: list[str]) -> None:

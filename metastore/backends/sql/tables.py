@@ -291,9 +291,8 @@ ticket = Table(
     "ticket",
     metadata,
     Column("entity_id", _Id, nullable=False),
-    Column(
-        "number", _Id, nullable=False
-    ),  # in the order of arrival, one number for all entities of a ticket; 0: no ticket
+    # in the order of arrival, one number for all entities of a ticket; 0: no ticket
+    Column("number", _Id, nullable=False),
     Column("time", _Id, nullable=False),
     Column("patience", _Id, nullable=False),  # how long it may stand still at the head (µs)
     Column("since", _Id, nullable=False),  # when it counts; of the number 0: until then it is the others' turn
