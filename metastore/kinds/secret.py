@@ -158,8 +158,8 @@ class _Properties(ReadOnly):
         self._secrets = {key: value for key, value in properties.items() if isinstance(value, Secret)}
 
     def __getitem__(self, key: str) -> str:
-        found = self._secrets.get(key)
-        value: str = dict.__getitem__(self, key) if found is None else found
+        secret = self._secrets.get(key)
+        value: str = dict.__getitem__(self, key) if secret is None else secret
         return value
 
     def __iter__(self) -> Iterator[str]:

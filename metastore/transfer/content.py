@@ -134,11 +134,11 @@ def _is_dropping(row: tuple[Any, ...]) -> bool:
     return kind == PARTITION.name and f'"{MARKER}"' in doc and MARKER in json.loads(doc)
 
 
-def _entity(visit: Visit, found: tuple[Any, ...] | None, ids: bool) -> EntityLine:
+def _entity(visit: Visit, known: tuple[Any, ...] | None, ids: bool) -> EntityLine:
     row = visit.row
-    if found is None:
+    if known is None:
         raise damaged(InvalidArgument("it has no document"), row.kind, row.id, None)
-    _, number, doc, *audit = found
+    _, number, doc, *audit = known
     _check_text(row.name, (row.kind, row.id, number))
     stands = (row.parent_id, row.key, bool(row.fold), row.state, row.scope_version)
     marks = (row.dropped_at, None if row.mark is None else str(row.mark), *row[-3:])

@@ -55,14 +55,14 @@ def _grouped(operations: DataFrame) -> list[Row]:
 
 
 def _causes(rows: Sequence[Row]) -> Causes:
-    found = defaultdict[tuple[int, str], dict[str, int]](dict)
+    by_entity = defaultdict[tuple[int, str], dict[str, int]](dict)
     for row in rows:
         for action in (row["action"], ""):
-            causes = found[row["run"], action]
+            causes = by_entity[row["run"], action]
             causes[row["cause"]] = causes.get(row["cause"], 0) + row["conflicts"]
-    for key, causes in found.items():
-        found[key] = dict(sorted(causes.items(), key=lambda item: (-item[1], item[0])))
-    return found
+    for key, causes in by_entity.items():
+        by_entity[key] = dict(sorted(causes.items(), key=lambda item: (-item[1], item[0])))
+    return by_entity
 
 
 def _hot(spark: SparkSession, operations: DataFrame, folders: Sequence[Path], rows: Sequence[Row]) -> Hot:
