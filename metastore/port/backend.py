@@ -28,7 +28,7 @@ from metastore.port.records import (
     Step,
     Turn,
 )
-from metastore.port.relations import Related, Relating, RelationRecord, Sweep
+from metastore.port.relations import Owning, Related, Relating, RelationRecord, Sweep
 from metastore.port.restore import Restorer
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search
@@ -159,6 +159,13 @@ class Reads(Protocol):
         """Return the owned row of each (owner, name); None: there is none."""
         ...
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        """Return the entity at a path, or with an id, and its owned rows of two kinds that have one of these names.
+
+        None: there is no live entity at the path, or none with this id in whatever state.
+        """
+        ...
+
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         """Return the entity at a path, or with an id, and the relations of ``kind`` that go from it.
 
@@ -174,6 +181,13 @@ class Reads(Protocol):
 
         Those after (value, from_id, column_id), in that order; with ``value`` only those that have it. None: there is
         no entity with this id.
+        """
+        ...
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        """Return an entity and the next ``limit`` relations of ``kind`` that go from it, live or not.
+
+        Those after (slot, column_id, value), in that order, without documents. None: there is no entity with this id.
         """
         ...
 

@@ -49,7 +49,7 @@ from metastore.names import fold
 from metastore.port.backend import Guards, Hearing, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
-from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.relations import Owning, Related, Relating, RelationRecord
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Verdict, of_sqlstate
@@ -71,7 +71,9 @@ _FIND = FindSql(
     entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
 )
 _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
+_owning = cache(READ_RELATIONS.owning)
 _RELATIONS = READ_RELATIONS.relations()
+_RELATED_PAGE = READ_RELATIONS.related_page()
 
 
 @cache
@@ -244,6 +246,14 @@ class PostgresReads:
         found = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
         return [found.get(n + 1) for n in range(len(names))]
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.owning(record.chain[-1].id, kinds, names)
+        where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
+        values = {**where, "kind": kinds[0], "other": kinds[1], "names": list(names)}
+        return relation_rows.owning(self._rows(_owning(relation_rows.path_of(target)), values))
+
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:
             record = self.resolve([target])[0].record
@@ -257,6 +267,10 @@ class PostgresReads:
     ) -> Relating | None:
         where = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **relation_rows.key_after(after)}
         return relation_rows.relating(self._rows(_relating(valued=value is not None), where))
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        where = {"id": from_id, "kind": kind, "page_size": limit, **relation_rows.key_after(after)}
+        return relation_rows.relating(self._rows(_RELATED_PAGE, where))
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         where = {"kind": kind, "from_ids": [s[0] for s in slots], "slots": [s[1] for s in slots]}

@@ -44,7 +44,7 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
-from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.relations import Owning, Related, Relating, RelationRecord
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
 
@@ -69,7 +69,9 @@ _FIND = FindSql(
     entity="entity e ON e.id = up.id AND up.height = 0",
 )
 _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
+_owning = cache(READ_RELATIONS.owning)
 _RELATIONS = READ_RELATIONS.relations()
+_RELATED_PAGE = READ_RELATIONS.related_page()
 _PLACES = "(SELECT value AS id FROM json_each(:places)) AS w"
 _EACH = "JOIN {table} {alias} ON {condition}"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
@@ -197,6 +199,14 @@ class SqliteReads:
         found = {row[0]: owned_record(row[1:]) for row in rows}
         return [found.get(n) for n in range(len(names))]
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.owning(record.chain[-1].id, kinds, names)
+        where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
+        values = {**where, "kind": kinds[0], "other": kinds[1], "names": json.dumps(list(names))}
+        return relation_rows.owning(self._rows(_owning(relation_rows.path_of(target)), values))
+
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:
             record = self.resolve([target])[0].record
@@ -210,6 +220,10 @@ class SqliteReads:
     ) -> Relating | None:
         where = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **relation_rows.key_after(after)}
         return relation_rows.relating(self._rows(_relating(valued=value is not None), where))
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        where = {"id": from_id, "kind": kind, "page_size": limit, **relation_rows.key_after(after)}
+        return relation_rows.relating(self._rows(_RELATED_PAGE, where))
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         return relation_rows.relations(self._rows(_RELATIONS, {"kind": kind, "wanted": json.dumps(list(slots))}))
