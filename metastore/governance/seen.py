@@ -53,6 +53,8 @@ class Seen:
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path as far as the user sees it."""
+        if len(lookups) == 1 and self._access.is_new(lookups[0]):
+            return [self._first(lookups[0])]
         known = self._access.at(lookups[0]) if len(lookups) == 1 else None
         if known is None:
             return self._shown(lookups, self._base.resolve(lookups))
@@ -61,6 +63,11 @@ class Seen:
         if held and found.record is not None and known.stands_at(found.nodes):
             return [found]
         return self._shown(lookups, [found], (known.seen_by, held))
+
+    def _first(self, lookup: Lookup) -> Resolved:
+        """Follow a path of which nothing is remembered: the rights come with it."""
+        found, rows = self._base.resolve_rights(lookup, self._access.who.name)
+        return self._cut(lookup, found, found.nodes, self._access.sees_now(found.nodes, rows)) if found.nodes else found
 
     def _shown(
         self, lookups: Sequence[Lookup], found: list[Resolved], probed: tuple[dict[int, int], bool] | None = None

@@ -207,6 +207,13 @@ class Rights(Protocol):
         """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
         ...
 
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        """Follow a path from the root; return also the rights, at its nodes, of the user of this name in its metalake.
+
+        Both are of one instant.
+        """
+        ...
+
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         """Follow a path, and say whether these guards are true at the same instant.
 

@@ -58,6 +58,12 @@ class MemoryReads:
         with self._lock:
             return rights(self._tables, whose, places, below)
 
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        with self._lock:
+            found = self._follow(lookup)
+            ids = [node.id for node in found.nodes]
+            return found, rights(self._tables, Whose(ids[0], user), ids, None) if ids else RightRows([], [], [], [])
+
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         with self._lock:
             return self._follow(lookup), self._held(guards)

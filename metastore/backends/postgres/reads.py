@@ -6,6 +6,7 @@ A read may be repeated, so that a caller never sees that a connection broke. The
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -81,6 +82,14 @@ def _rights(*, below: bool) -> str:
     return from_named(rights_sql.statement(_PLACES, _EACH, below=below), "%(name)s")
 
 
+_GATHERED = "json_agg(json_build_array(what, one, other, number, word, name))::text"
+
+
+@cache
+def _resolve_rights(depth: int) -> str:
+    return _READ.resolve_rights(depth, lambda places, lake: rights_sql.statement(places, _EACH, lake=lake), _GATHERED)
+
+
 _PLACES = "unnest(:places::bigint[]) AS w(id)"
 _EACH = "CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
@@ -142,6 +151,16 @@ class PostgresReads:
         if below is not None:
             named["below"] = below
         return rights_sql.decoded(self._fetch(_rights(below=below is not None), named))
+
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        depth = len(lookup.names)
+        if depth > DEEP:
+            nodes = (found := resolve_deep(self.resolve, self.hold, lookup)).nodes
+            ids = [node.id for node in nodes]
+            return found, self.rights(Whose(ids[0], user), ids, None) if ids else rights_sql.decoded(())
+        rows = self._fetch(_resolve_rights(depth), {**lookup_parameters(lookup), "name": user})
+        found = resolved(rows[0][:-1] if rows else None, depth)
+        return found, rights_sql.decoded(json.loads(rows[0][-1] or "[]") if rows else ())
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         depth = len(lookup.names)
@@ -251,8 +270,8 @@ class PostgresReads:
             record = self.resolve([target])[0].record
             return None if record is None else self.owning(record.chain[-1].id, kinds, names)
         where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
-        values = {**where, "kind": kinds[0], "other": kinds[1], "names": list(names)}
-        return relation_rows.owning(self._rows(_owning(relation_rows.path_of(target)), values))
+        values = {**where, "kind": kinds[0], "other": kinds[1], "names": texts(list(names))}
+        return relation_rows.owning(self._fetch(_owning(relation_rows.path_of(target)), values))
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:
@@ -260,7 +279,7 @@ class PostgresReads:
             return None if record is None else self.related(record.chain[-1].id, kind, above=above, doc=doc)
         depth = relation_rows.path_of(target)
         where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
-        return relation_rows.related(self._rows(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
+        return relation_rows.related(self._fetch(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
 
     def relating(
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int

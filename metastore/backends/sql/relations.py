@@ -110,14 +110,11 @@ class RelationSql:
     def _by_path(self, depth: int, rows: str, doc: bool) -> str:
         columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
         levels = "".join(" " + self._each("guard", f"g{n}", _level(n)) for n in range(2, depth + 1))
-        nodes = [
-            f"{self.array}({depth - n}, {', '.join(f'p.{c}{n}' for c in _COLUMNS_OF_NODE)})"
-            for n in range(1, depth + 1)
-        ]
+        nodes = ", ".join(f"p.{c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
         text = f"""-- the entity and all that is above it, in one row
 WITH p AS (SELECT {columns} FROM guard g1{levels}
   WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1)
-SELECT {self.array}({", ".join(nodes)}){self.text}, {_doc(doc, f"p.id{depth}")},
+SELECT {nodes}, {_doc(doc, f"p.id{depth}")},
   -- the relations of each of them with the chain of the other end, or its owned rows
   {rows}{self.text}
 FROM p"""
@@ -218,21 +215,29 @@ def _end(nodes: Iterable[Row] | None) -> End:
     return end_of([_node(values) for values in sorted(nodes or (), key=lambda v: -v[0])])
 
 
+def _near(values: Row) -> End:
+    """Return the entity from its nodes: one text of JSON by an id, columns in their order by a path."""
+    if len(values) == 1:
+        return _end(json.loads(values[0]))
+    size = len(_COLUMNS_OF_NODE)
+    return end_of([_node((0, *values[at : at + size])) for at in range(0, len(values), size)])
+
+
 def related(rows: Sequence[Row]) -> Related | None:
     """Return what one entity is related to."""
     if not rows or rows[0][0] is None:
         return None
-    nodes, doc, found = rows[0]
+    *nodes, doc, found = rows[0]
     pairs = [(RelationRecord(*row[:-1]), _end(row[-1])) for row in json.loads(found or "[]")]
-    return Related(_end(json.loads(nodes)), doc, pairs)
+    return Related(_near(nodes), doc, pairs)
 
 
 def owning(rows: Sequence[Row]) -> Owning | None:
     """Return an entity and rows that it owns."""
     if not rows or rows[0][0] is None:
         return None
-    nodes, _, found = rows[0]
-    return Owning(_end(json.loads(nodes)), [OwnedRecord(*row) for row in json.loads(found or "[]")])
+    *nodes, _, found = rows[0]
+    return Owning(_near(nodes), [OwnedRecord(*row) for row in json.loads(found or "[]")])
 
 
 def relating(rows: Sequence[Row]) -> Relating | None:

@@ -72,6 +72,14 @@ _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relati
 _owning = cache(READ_RELATIONS.owning)
 _RELATIONS = READ_RELATIONS.relations()
 _RELATED_PAGE = READ_RELATIONS.related_page()
+_GATHERED = "json_group_array(json_array(what, one, other, number, word, name))"
+
+
+@cache
+def _resolve_rights(depth: int) -> str:
+    return READ.resolve_rights(depth, lambda places, lake: rights_sql.statement(places, _EACH, lake=lake), _GATHERED)
+
+
 _PLACES = "(SELECT value AS id FROM json_each(:places)) AS w"
 _EACH = "JOIN {table} {alias} ON {condition}"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
@@ -104,6 +112,16 @@ class SqliteReads:
         statement = rights_sql.statement(_PLACES, _EACH, below=below is not None)
         named = {"lake": whose.lake, "name": whose.user, "places": json.dumps(list(places)), "below": below}
         return rights_sql.decoded(self._rows(statement, named))
+
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        depth = len(lookup.names)
+        if depth > DEEP:
+            nodes = (found := resolve_deep(self.resolve, self.hold, lookup)).nodes
+            ids = [node.id for node in nodes]
+            return found, self.rights(Whose(ids[0], user), ids, None) if ids else rights_sql.decoded(())
+        rows = self._rows(_resolve_rights(depth), {**lookup_parameters(lookup), "name": user})
+        found = resolved(rows[0][:-1] if rows else None, depth)
+        return found, rights_sql.decoded(json.loads(rows[0][-1] or "[]") if rows else ())
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         depth = len(lookup.names)
