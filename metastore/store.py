@@ -245,11 +245,13 @@ class Store(Managers):
         return differences(session, first, last, scope_at(reads_at(session, last), under))
 
     def revert(self, target: Target, *, to: str | datetime, dry_run: bool = False) -> list[Difference]:
-        """Make an entity, and all below it, what it was at a position or time, in one commit; return what changes.
+        """Make an entity, and all below it, what it was at a position or time; return what changes.
 
         The entity keeps its present name and place. What was dropped or moved out comes back, with its id; what is new
-        is dropped. ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then;
-        InvalidArgument for what cannot come back; EntityAlreadyExists if another entity has an old name.
+        is dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More of them
+        are commits of 2,000 steps: if one of these fails, those before it stay, and the same call does the rest.
+        ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then; InvalidArgument
+        for what cannot come back; EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen.
         """
         return revert(self._session, target, position.position_in(self._session, to), dry_run=dry_run)
 

@@ -60,7 +60,8 @@ def _lines(one: Difference) -> Iterator[Line]:
     if one.path_before and one.path_after and one.path_before != one.path_after:
         where = f"{one.path_before} -> {one.path_after}"
     versions = f"v{one.version_before or 0} -> v{one.version_after or 0}"
-    head = one_line(f"{one.action} {one.kind} {where}")
+    words = (one.action, one.kind, where, one.other_path or "", one.value or "")
+    head = one_line(" ".join(word for word in words if word))
     yield [(head, _STYLES.get(one.action, "yellow")), (f"  {versions}", "dim")]
     for change in one.changes:
         yield [(f"    {change_text(change)}", "dim")]
