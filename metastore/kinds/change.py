@@ -80,7 +80,9 @@ class EntityChange:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> EntityChange:
         """The inverse of ``to_json``."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+        if list in map(type, fields.values()):  # rarely: a feed is read faster without another dict
+            fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        return cls(**fields)
 
 
 def change_class(tag: str) -> type[EntityChange] | None:
@@ -112,7 +114,9 @@ def _decode_one(fields: dict[str, Any]) -> EntityChange:
     known = _registry.get(fields.get("change", ""))
     if known is not None:
         try:
-            return known.from_json({key: value for key, value in fields.items() if key != "change"})
+            said = fields.copy()  # it is kept as it is, if it cannot be read
+            del said["change"]
+            return known.from_json(said)
         except Exception:  # noqa: BLE001, S110  (a newer program may write other fields; readers must not stop)
             pass
     return UnknownChange(tuple(fields.items()))
