@@ -108,14 +108,14 @@ def _place(text: str) -> tuple[str, str]:
 
 def _credentials(texts: list[str]) -> dict[str, dict[str, str]]:
     """Return the credentials of each warehouse. A message repeats no value: it may be a secret."""
-    found: dict[str, dict[str, str]] = {}
+    credentials: dict[str, dict[str, str]] = {}
     for text in texts:
         place, _, value = text.partition("=")
         name, _, key = place.rpartition(":")
         if not name or not key or not value:
             raise InvalidArgument(f"a credential is written metalake.catalog:key=value, not {place[:80]!r}=…")
-        found.setdefault(name, {})[key] = value
-    return found
+        credentials.setdefault(name, {})[key] = value
+    return credentials
 
 
 def register(app: typer.Typer) -> None:

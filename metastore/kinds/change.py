@@ -153,12 +153,12 @@ class SetProperty(EntityChange):
             raise InvalidArgument("a property's key must not be empty")
         before = doc["properties"].get(key)
         if self.expected is not UNSET and self.expected not in (before, as_shown(before)):
-            where, expected, found = format_path(path), as_shown(self.expected), as_shown(before)
+            where, expected, stored = format_path(path), as_shown(self.expected), as_shown(before)
             raise VersionConflict(
                 where,
                 expected,
-                found,
-                f"{where}: property {key!r} was expected to be {shown(expected)}, found {found!r}; "
+                stored,
+                f"{where}: property {key!r} was expected to be {shown(expected)}, found {stored!r}; "
                 "load the entity and decide again",
             )
         doc["properties"][key] = kept(value, before)

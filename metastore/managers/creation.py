@@ -90,7 +90,7 @@ def _request(
         if not isinstance(decided, Proposal) or decided.merge is None or not wish.encrypts:
             return decided
         repeatable = seal is not None and call.operation_id is None  # see Manager.alter
-        return replace(decided, merge=seal.announced(decided.merge, encrypts=True) if seal and repeatable else None)
+        return replace(decided, merge=seal.announced(decided.merge) if seal and repeatable else None)
 
     request: Request[Entity] = Request(
         verb="create",

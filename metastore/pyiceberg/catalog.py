@@ -386,9 +386,9 @@ class MetastoreCatalog(_PyIcebergBase):
             return TableCommit(load, requirements, updates)
 
         def absent() -> None:
-            found = load().metadata if self.table_exists(names) else None
+            metadata = load().metadata if self.table_exists(names) else None
             for requirement in requirements:
-                requirement.validate(found)
+                requirement.validate(metadata)
             if not self.namespace_exists(names[:-1]):
                 raise no_namespace(names[:-1])
 

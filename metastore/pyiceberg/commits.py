@@ -309,8 +309,8 @@ def _as_it_is(current: Current) -> Committed:
 
 def _require_same(attempt: _Prepared, now: Table) -> None:
     """Raise VersionConflict if a table has changed whose requirements are part of a commit that changes others."""
-    if (found := pointer_of(now)) != attempt.location:
-        raise VersionConflict(now.path, attempt.location, found)
+    if (pointer := pointer_of(now)) != attempt.location:
+        raise VersionConflict(now.path, attempt.location, pointer)
 
 
 def _discard(attempts: Sequence[_Prepared | _Created]) -> None:

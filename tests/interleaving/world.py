@@ -28,6 +28,7 @@ READS = frozenset(
     | {"rights", "scopes", "resolve_rights", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"}
     | {"related", "related_page", "relating", "relations", "owning"}
     | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn", "line"}
+    | {"find_below"}
 )
 """Calls that change nothing, so that the value stays as it is."""
 

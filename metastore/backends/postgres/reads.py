@@ -51,6 +51,7 @@ from metastore.port.backend import Guards, Hearing, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import Owning, Related, Relating, RelationRecord
+from metastore.port.replica import Newest, Shown
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Verdict, of_sqlstate
@@ -317,7 +318,7 @@ class PostgresReads:
             return RowPage(True, steps)
         watermark = self._watermark
         if watermark is None:
-            ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
+            ((transaction,),) = self._rows(_TRANSACTION, {})
             watermark = self._watermark = Watermark(max(s.seq or 0 for s in steps), transaction)
         last, transaction = watermark
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
@@ -334,13 +335,21 @@ class PostgresReads:
 
     def watermark(self) -> Watermark:
         """Ask for the position first: a transaction that drew a lower one had its id before this one draws its own."""
-        (_, position), *_ = self._rows(verify_sql.POSTGRES_NUMBERS, {})
-        ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
+        ((position,),) = self._rows(_LAST_POSITION, {})
+        ((transaction,),) = self._rows(_TRANSACTION, {})
         return Watermark(position, transaction)
 
     def decided(self, watermark: Watermark) -> bool:
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
         return bool(oldest > watermark.transaction)
+
+    @property
+    def opened(self) -> object:
+        return self.pool.opened
+
+    def shown(self) -> Shown:
+        ((seq, operation_id, oldest, next_),) = self._rows(_SHOWN, {})
+        return Shown(Newest(seq, operation_id), next_, oldest)
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         named: dict[str, Any] = {"after": after, "page_size": limit + 1}
@@ -376,6 +385,24 @@ class PostgresReads:
         except psycopg.Error as error:
             raise_read_error(error)
 
+
+_NEXT = "pg_snapshot_xmin({0})::text::bigint + age(pg_snapshot_xmin({0})::xid)"
+"""The transaction id that the server would draw next; unlike pg_current_xact_id(), a replica tells it too.
+
+On a replica that is the one after all that its log has mentioned so far. A commit locks or writes a row, which the log
+says with its transaction, before it draws its position. So the log has mentioned all that drew a position below one
+that is visible."""
+_TRANSACTION = f"""SELECT CASE WHEN pg_is_in_recovery() THEN {_NEXT.format("pg_current_snapshot()")} - 1
+  ELSE pg_current_xact_id()::text::bigint END"""
+"""A transaction id that is drawn now; on a replica, which draws none, the last one that it has heard of."""
+_NEWEST = "SELECT seq, operation_id FROM operation WHERE seq IS NOT NULL ORDER BY seq DESC LIMIT 1"
+_LAST_POSITION = f"""SELECT CASE WHEN pg_is_in_recovery() THEN coalesce((SELECT seq FROM ({_NEWEST}) o), 0)
+  ELSE (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM change_seq) END"""
+"""The last position that was drawn. A replica's copy of the sequence runs ahead: there it is the last that is seen."""
+_SHOWN = f"""SELECT greatest(n.seq, i.collected_seq), CASE WHEN n.seq >= i.collected_seq THEN n.operation_id END,
+  pg_snapshot_xmin(s.now)::text::bigint, {_NEXT.format("s.now")}
+FROM info i CROSS JOIN (SELECT pg_current_snapshot() AS now) s LEFT JOIN ({_NEWEST}) n ON true"""
+"""The newest change and the oldest transaction of one snapshot; and, read after that was taken, the next id."""
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
 

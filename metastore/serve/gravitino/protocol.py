@@ -35,12 +35,12 @@ def gravitino_protocol(store: Store, principals: Principals, reveals: Sequence[s
 
 def _endpoints() -> list[tuple[str, str, str, Handler]]:
     """Return method, path, kind and handler of each endpoint."""
-    found: list[tuple[str, str, str, Handler]] = []
+    endpoints: list[tuple[str, str, str, Handler]] = []
     for resource in RESOURCES:
-        found += _of_resource(resource)
-    found += [*versions.ENDPOINTS, *objects.ENDPOINTS, *access.ENDPOINTS, *places.ENDPOINTS, *jobs.ENDPOINTS]
-    found.append(("POST", "/metalakes/{metalake}/catalogs/testConnection", "catalog", _test_connection))
-    return found
+        endpoints += _of_resource(resource)
+    endpoints += [*versions.ENDPOINTS, *objects.ENDPOINTS, *access.ENDPOINTS, *places.ENDPOINTS, *jobs.ENDPOINTS]
+    endpoints.append(("POST", "/metalakes/{metalake}/catalogs/testConnection", "catalog", _test_connection))
+    return endpoints
 
 
 def _of_resource(resource: Resource) -> list[tuple[str, str, str, Handler]]:

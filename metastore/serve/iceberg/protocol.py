@@ -61,8 +61,8 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals) -> Protocol
 
     def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
         def answer(call: Call) -> Answer:
-            found = handler(warehouses.catalog(call), call)
-            return found if isinstance(found, Answer) else found.answer(warehouses.vended(call, found.place))
+            result = handler(warehouses.catalog(call), call)
+            return result if isinstance(result, Answer) else result.answer(warehouses.vended(call, result.place))
 
         return answer
 
