@@ -105,7 +105,7 @@ def _replay(operations: DataFrame, feed: DataFrame, folder: Path) -> DataFrame:
 
 def _asked_for(placed: DataFrame, operations: DataFrame) -> DataFrame:
     """Return the events without what was dropped under each name, if no client looked: it would fill the memory."""
-    seen = operations.schema["reads"].dataType.elementType  # type: ignore[attr-defined]
+    seen = operations.schema["reads"].dataType.elementType
     if "of" in seen.names and not operations.where("exists(reads, seen -> seen.of = 'dropped')").isEmpty():
         return placed
     return placed.withColumn("names", F.expr(f"filter(names, one -> not startswith(one.family, '{DROPPED}'))"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Final
 
 from metastore.clock import SYSTEM
@@ -17,7 +18,6 @@ __all__ = ["CaughtErrors"]
 
 _BOXES: Final = 3
 _CAUGHT: Final = (EntityAlreadyExists, EntityNotFound, NotEmpty)
-_Try = Callable[[Within], object]
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,8 @@ class CaughtErrors(Scenario):
             number += 1
             box = f"{me.ground}.box{me.dice.randrange(_BOXES)}"
             what = me.dice.randrange(12)
-            if what < 3:
-                self._note(calls, me, number, box, lambda within, box=box: within.drop(box, kind="schema"))
-            elif what < 5:
-                self._note(calls, me, number, box, lambda within, box=box: within.restore(f"{box}.t"))
-            elif what < 6:
-                self._note(calls, me, number, box, lambda within, box=box: within.create(f"{box}.t"))
+            if what < 6:
+                self._note(calls, me, f"{number} {box}", partial(_tried, what, box))
             else:
                 self._change(calls, what, box)
             yield 0.0
@@ -61,7 +57,7 @@ class CaughtErrors(Scenario):
             if calls.missed:
                 calls.create(box, kind="schema", operation_id=SYSTEM.operation_id())
 
-    def _note(self, calls: Calls, me: Me, number: int, box: str, attempt: _Try) -> None:
+    def _note(self, calls: Calls, me: Me, what: str, attempt: Callable[[Within], object]) -> None:
         note = f"{me.ground}.notes.note"
 
         def block(within: Within) -> None:
@@ -70,6 +66,13 @@ class CaughtErrors(Scenario):
                 attempt(within)
             except _CAUGHT as error:
                 came = error.code
-            within.alter(note, SetProperty(f"client-{me.tag}", f"{number} {box} {came}"))
+            within.alter(note, SetProperty(f"client-{me.tag}", f"{what} {came}"))
 
         calls.transaction(note, block)
+
+
+def _tried(what: int, box: str, within: Within) -> object:
+    """Drop a box that may not be empty, or restore or create its table."""
+    if what < 3:
+        return within.drop(box, kind="schema")
+    return within.restore(f"{box}.t") if what < 5 else within.create(f"{box}.t")

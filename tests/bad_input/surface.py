@@ -1,0 +1,132 @@
+"""The public surface, found by looking: every public method of a store and of its managers, and its parameters.
+
+A method that somebody adds is found by itself. If it needs an argument that is not known here, its test says so.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import metastore as ms
+from tests.bad_input.conftest import TABLE
+
+__all__ = ["METHODS", "Method", "good", "grow", "methods"]
+
+_NO_ARGUMENTS_FROM_CALLERS: Final = {"close"}
+_LAKE, _CATALOG, _SCHEMA = "m", "m.c", "m.c.s"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One public method: the attribute of the store that has it (empty: the store itself), and its name."""
+
+    owner: str
+    name: str
+    parameters: tuple[inspect.Parameter, ...]
+
+    def __str__(self) -> str:
+        return f"{self.owner}.{self.name}" if self.owner else self.name
+
+    def on(self, store: ms.Store) -> Callable[..., Any]:
+        """Return the method, bound."""
+        found: Callable[..., Any] = getattr(getattr(store, self.owner) if self.owner else store, self.name)
+        return found
+
+
+def grow(store: ms.Store) -> None:
+    """Make one of everything that the good arguments name; what is there already stays."""
+    new: dict[str, Any] = {"if_exists": "return"}
+    store.metalakes.create(_LAKE, **new)
+    store.catalogs.create(_CATALOG, type="relational", **new)
+    store.schemas.create(_SCHEMA, **new)
+    store.tables.create(TABLE, columns=[ms.Column("id", "long"), ms.Column("name", "string")], **new)
+    for kind, fields in _FIELDS.items():
+        store.manager(kind).create(_WHERE[kind], **fields, **new)
+    if not list(store.models.versions(_WHERE["model"])):
+        store.models.add_version(_WHERE["model"], uris={"u": "x"}, aliases=["al"])
+    store.schemas.create("m.c.gone", **new)
+    store.schemas.drop("m.c.gone")
+
+
+_FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "view": {"representations": [ms.SQL("spark", "SELECT 1")]},
+    "function": {"definitions": [ms.Definition((), "int", (ms.Implementation("sql", "1"),))]},
+    "fileset": {"locations": {"default": "s3://bucket/x"}},
+    "topic": {},
+    "model": {},
+    "tag": {},
+    "policy": {},
+    "user": {},
+    "group": {},
+    "role": {},
+    "job_template": {"type": "shell", "executable": "x"},
+    "job": {"template": "job_template1"},
+}
+_WHERE: Final[Mapping[str, str]] = {
+    **{kind: f"{_SCHEMA}.{kind}1" for kind in ("view", "function", "fileset", "topic", "model")},
+    **{kind: f"m.{kind}1" for kind in ("tag", "policy", "user", "group", "role", "job_template", "job")},
+    **{"metalake": _LAKE, "catalog": _CATALOG, "schema": _SCHEMA, "table": TABLE},
+}
+_KINDS: Final = {
+    **{f"{kind}s": kind for kind in _WHERE},
+    **{"policies": "policy", "partitions": "table", "statistics": "table", "crawls": "catalog", "owners": "table"},
+}
+_NEW_FIELDS: Final[Mapping[str, Any]] = {
+    **{"type": "relational", "executable": "x", "template": "job_template1", "uris": {"u": "x"}, "values": {"k": "v"}},
+    **{"names": ["x"], "rows": [], "tables": [], "ids": [1], "lease": None, "privilege": "use_catalog"},
+    **{"number_or_alias": 1, "alias": "al", "number": 1, "state": "x", "limit": 1, "prefix": "x", "key": "k"},
+    **{"when": "2030-01-01T00:00:00+00:00", "a": "2030-01-01T00:00:00+00:00", "fn": lambda tx: None, "token": 1},
+    **{"member": 1, "operation_id": ms.new_operation_id(), "source": "/no/such/file", "handler": None, "to": "/no/such/x"},
+    **{"user": "m.user1", "group": "m.group1", "role": "m.role1", "table": TABLE, "model": _WHERE["model"], "on": TABLE},
+    **{"path": TABLE, "paths": [TABLE], "name": "x", "kind": "table", "target": TABLE, "owner": TABLE, "parent": _SCHEMA},
+    **{"catalog": _CATALOG, "frm": "m.user1", "other": "m.tag1", "changes": ms.SetComment("x")},
+    **{"incarnation": "x", "session": None, "view": None, "before": None, "after": None, "action": "create"},
+}
+"""A good argument for each parameter that a caller must give, by its name."""
+
+
+def good(method: Method, parameter: str) -> Any:
+    """Return an argument that a method takes. Raises KeyError for a parameter whose name is not known here."""
+    kind = _KINDS.get(method.owner)
+    if parameter in ("target", "path", "owner", "member") and kind is not None:
+        parameter = "target"
+        return _WHERE[kind]
+    if method.owner == "roles" and parameter == "to":
+        return "m.user1"
+    if method.owner == "owners" and parameter == "owner":
+        return "m.user1"
+    if method.name == "rename" and parameter == "to":
+        return "renamed"
+    return _NEW_FIELDS[parameter]
+
+
+def methods(store: ms.Store) -> Iterator[Method]:
+    """Yield each public method once, however many managers have inherited it."""
+    seen: set[Any] = set()
+    for owner, thing in [("", store), *_managers(store)]:
+        for name in dir(thing):
+            found = getattr(thing, name)
+            if name.startswith("_") or not inspect.ismethod(found) or name in _NO_ARGUMENTS_FROM_CALLERS:
+                continue
+            if found.__func__ not in seen:
+                seen.add(found.__func__)
+                yield Method(owner, name, tuple(inspect.signature(found).parameters.values()))
+
+
+def _managers(store: ms.Store) -> Iterator[tuple[str, Any]]:
+    for name in sorted(dir(store)):
+        if not name.startswith("_"):
+            thing = getattr(store, name)
+            if not callable(thing) and type(thing).__module__.startswith("metastore."):
+                yield name, thing
+
+
+def _all() -> list[Method]:
+    with ms.open("memory://") as store:
+        return [method for method in methods(store) if method.parameters]
+
+
+METHODS: Final = _all()
