@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.kinds.change import EntityChange, encode
+from metastore.kinds.change import EntityChange, meant
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump_changes
 from metastore.managers.create import rewrite
@@ -37,7 +37,7 @@ def alter(
         target=target,
         attempt=attempt,
         replay=first_entity,
-        arguments=lambda: [encode(changes), expected_version],
+        arguments=lambda: [meant(changes), expected_version],
         merge=merge,
         exclusive=False,
     )
