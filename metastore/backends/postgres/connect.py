@@ -156,6 +156,8 @@ class Pool:
         self._of_parent: list[object] = []
         self._own: deque[_Connection] = deque()
         self._own_pid = self._pid
+        self.opened = object()
+        """Another one after each connection that was opened."""
 
     def _new_pool(self) -> WaitingPool:
         return WaitingPool(self._connect, self.limits, self._timeout)
@@ -170,7 +172,9 @@ class Pool:
             with self.in_time():
                 connection = _Connection.connect(autocommit=True, prepare_threshold=2, **self._arguments)
                 connection.timeout = self._timeout
-                return self._set_up(connection)
+                ready = self._set_up(connection)
+                self.opened = object()
+                return ready
         except BaseException as error:
             if connection is not None:
                 connection.close()
