@@ -29,7 +29,9 @@ class Recent:
         """Note the nodes above what a path names, if all of them were found."""
         above = len(path.names) - 1
         if above and len(nodes) >= above:
-            self._led.set(Lookup(path.families[:-1], path.names[:-1], path.start), nodes[:above])
+            parents, found = Lookup(path.families[:-1], path.names[:-1], path.start), nodes[:above]
+            known = self._led.get(parents)
+            self._led.set(parents, known if known == found else found)  # one tuple, by which a batch knows them
 
     def at(self, path: Hashable) -> tuple[Node, ...] | None:
         """Return the nodes that a path led to last. The commit's guards check whether it still leads there."""
