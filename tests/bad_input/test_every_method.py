@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from tests.bad_input.surface import METHODS, THINGS, Method, good, grow
+from tests.bad_input.surface import METHODS, THINGS, Method, good, grow, of_another_database
 from tests.bad_input.test_odd_values import DEEP, FIXED, HUGE, Liar, Unwritable
 
 _REST = inspect.Parameter.VAR_KEYWORD
@@ -73,6 +73,30 @@ def test_two_calls_with_ids_and_each_of_them_again(method: Method, own: inspect.
         assert [_came(_call(method, store, own, one)) for one in ids] == first
 
 
+TAKING = [
+    (method, one)
+    for method in METHODS
+    for one in method.parameters
+    if "Target" in str(one.annotation) or "Entity" in str(one.annotation) or "Catalog" in str(one.annotation)
+]
+
+
+@pytest.mark.parametrize(("method", "taking"), TAKING, ids=[f"{method} {one.name}" for method, one in TAKING])
+def test_entities_of_another_database_are_refused(method: Method, taking: inspect.Parameter) -> None:
+    """The other database has grown alike: the same paths, ids and versions."""
+    options: dict[str, Any] = {"principal": "tester", "deadline": 5.0}
+    with ms.open("memory://", **options) as store, ms.open("memory://", **options) as other:
+        grow(store)
+        grow(other)
+        strange = of_another_database(method, taking, other)
+        if strange is None:
+            return
+        call = _call(method, store, taking, strange)
+        with pytest.raises(ms.InvalidArgument, match="another database"):
+            _to_the_end(call())
+        assert store.verify() == []
+
+
 def _call(method: Method, store: ms.Store, odd: inspect.Parameter, value: Any) -> Callable[[], Any]:
     """Return a call with one odd argument, and good ones where the method must have them."""
     arguments, named = list[Any](), dict[str, Any]()
@@ -88,6 +112,14 @@ def _call(method: Method, store: ms.Store, odd: inspect.Parameter, value: Any) -
                 arguments.append(given)
     found = method.on(store)
     return lambda: found(*arguments, **named)
+
+
+def _to_the_end(found: Any) -> None:
+    if isinstance(found, Iterator):
+        list(found)
+    elif hasattr(found, "__enter__"):
+        with found:
+            pass
 
 
 def _came(call: Callable[[], Any]) -> Any:
