@@ -106,6 +106,7 @@ from metastore.past.diff import Difference
 from metastore.past.pins import Pin
 from metastore.past.view import Past
 from metastore.port.stats import CacheStats, PoolUse
+from metastore.replicas.view import Replica
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open
@@ -198,6 +199,7 @@ __all__ = [
     "RemoveRepresentation",
     "RemoveUri",
     "RenameColumn",
+    "Replica",
     "RetriesExhausted",
     "RetypeColumn",
     "Role",

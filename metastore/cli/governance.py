@@ -89,12 +89,12 @@ def _attached(
     _list(manager.on(target, column=column), json, _own)
 
 
-def _list(found: Iterable[Attached], json: bool, line: Any) -> None:
+def _list(attached: Iterable[Attached], json: bool, line: Any) -> None:
     if json:
-        for one in found:
+        for one in attached:
             write_json(one.to_dict(), lines=True)
     else:
-        write_lines(console(), (line(one) for one in found))
+        write_lines(console(), (line(one) for one in attached))
 
 
 def _own(one: Attached) -> Line:

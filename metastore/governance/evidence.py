@@ -18,7 +18,7 @@ from metastore.port.backend import Rights
 from metastore.port.records import Lookup, Node
 from metastore.port.rights import RightRows, Whose
 
-__all__ = ["Known", "Memory", "Nodes", "Remembered", "Who", "evidence", "who"]
+__all__ = ["Known", "Memory", "Nodes", "Remembered", "Who", "evidence", "evidence_at", "who"]
 
 Nodes = tuple[Node, ...]
 _MOST: Final = 10_000
@@ -162,6 +162,11 @@ def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None
     rows = {lake: reads.rights(Whose(lake, who.name), sorted(ids), below) for lake, ids in places.items()}
     by_lake = {lake: _Rows(who, found) for lake, found in rows.items()}
     return [by_lake[chain[0].id].known(chain, everything=below is not None) for chain in chains]
+
+
+def evidence_at(who: Who, chain: Nodes, rows: RightRows) -> Known:
+    """Return the facts about the object at the end of ``chain``, from rows that were read with it."""
+    return _Rows(who, rows).known(chain, everything=False)
 
 
 class _Rows:

@@ -92,7 +92,9 @@ class EntityChange:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> EntityChange:
         """The inverse of ``to_json``."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+        if list in map(type, fields.values()):  # rarely: a feed is read faster without another dict
+            fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        return cls(**fields)
 
 
 def change_class(tag: str) -> type[EntityChange] | None:
@@ -130,7 +132,9 @@ def _decode_one(fields: dict[str, Any]) -> EntityChange:
     known = _registry.get(fields.get("change", ""))
     if known is not None:
         try:
-            return known.from_json({key: value for key, value in fields.items() if key != "change"})
+            said = fields.copy()  # it is kept as it is, if it cannot be read
+            del said["change"]
+            return known.from_json(said)
         except Exception:  # noqa: BLE001, S110  (a newer program may write other fields; readers must not stop)
             pass
     return UnknownChange(tuple(fields.items()))
@@ -171,12 +175,12 @@ class SetProperty(EntityChange):
             raise InvalidArgument("a property's key must not be empty")
         before = doc["properties"].get(key)
         if self.expected is not UNSET and self.expected not in (before, as_shown(before)):
-            where, expected, found = format_path(path), as_shown(self.expected), as_shown(before)
+            where, expected, stored = format_path(path), as_shown(self.expected), as_shown(before)
             raise VersionConflict(
                 where,
                 expected,
-                found,
-                f"{where}: property {key!r} was expected to be {shown(expected)}, found {found!r}; "
+                stored,
+                f"{where}: property {key!r} was expected to be {shown(expected)}, found {stored!r}; "
                 "load the entity and decide again",
             )
         doc["properties"][key] = kept(value, before)

@@ -39,9 +39,9 @@ class Within:
 
     def load(self, path: str, kind: str = "table") -> Any:
         """Load an entity."""
-        found = self._noted("load", path, kind, lambda: self._tx.manager(kind).load(path))
-        self._reads.append(Seen(path, True, found.id, found.version, kind))
-        return found
+        entity = self._noted("load", path, kind, lambda: self._tx.manager(kind).load(path))
+        self._reads.append(Seen(path, True, entity.id, entity.version, kind))
+        return entity
 
     def alter(self, target: str | Entity, *changes: EntityChange, kind: str = "table") -> Any:
         """Alter an entity."""
@@ -72,11 +72,11 @@ class Within:
             self._reads.extend(seen_by(error, action, path, kind))
             raise
 
-    def _wrote(self, found: Entity) -> Entity:
+    def _wrote(self, written: Entity) -> Entity:
         """Record whether the transaction writes anything."""
-        if found.modified_by == self._operation.principal:
+        if written.modified_by == self._operation.principal:
             self._operation.outcome = "applied"
-        return found
+        return written
 
 
 class Calls:
@@ -115,10 +115,10 @@ class Calls:
         """Load an entity; None if it does not exist."""
 
         def call(operation: Operation) -> Any:
-            found = self._store.manager(kind).load(path)
-            operation.entity_id, operation.version_after = found.id, found.version
-            operation.reads = [Seen(path, True, found.id, found.version)]
-            return found
+            entity = self._store.manager(kind).load(path)
+            operation.entity_id, operation.version_after = entity.id, entity.version
+            operation.reads = [Seen(path, True, entity.id, entity.version)]
+            return entity
 
         return self._call("load", kind, path, call)
 
@@ -126,9 +126,9 @@ class Calls:
         """Return whether an entity exists."""
 
         def call(operation: Operation) -> bool:
-            found = self._store.manager(kind).exists(path)
-            operation.reads = [Seen(path, found)]
-            return found
+            exists = self._store.manager(kind).exists(path)
+            operation.reads = [Seen(path, exists)]
+            return exists
 
         return self._call("exists", kind, path, call)
 
@@ -136,9 +136,9 @@ class Calls:
         """List the children of ``parent``."""
 
         def call(operation: Operation) -> Any:
-            found = [*self._store.manager(kind).list(parent)]
-            operation.reads = [Seen(one.path, True, one.id, one.version) for one in found]
-            return found
+            entities = [*self._store.manager(kind).list(parent)]
+            operation.reads = [Seen(one.path, True, one.id, one.version) for one in entities]
+            return entities
 
         return self._call("list", kind, parent, call)
 
@@ -149,11 +149,11 @@ class Calls:
 
         def call(operation: Operation) -> Any:
             operation.operation_id = None if operation_id is None else str(operation_id)
-            found = self._store.manager(kind).create(
+            created = self._store.manager(kind).create(
                 path, principal=operation.principal, operation_id=operation_id, **fields
             )
-            _note(operation, found)
-            return found
+            _note(operation, created)
+            return created
 
         return self._call("create", kind, path, call)
 
@@ -162,9 +162,9 @@ class Calls:
 
         def call(operation: Operation) -> Any:
             operation.entity_id = None if isinstance(target, str) else target.id
-            found = self._store.manager(kind).alter(target, *changes, principal=operation.principal)
-            _note(operation, found)
-            return found
+            altered = self._store.manager(kind).alter(target, *changes, principal=operation.principal)
+            _note(operation, altered)
+            return altered
 
         return self._call("alter", kind, target if isinstance(target, str) else None, call)
 
@@ -172,9 +172,9 @@ class Calls:
         """Rename an entity to the whole path ``to``. If the parent is another, it is a move."""
 
         def call(operation: Operation) -> Any:
-            found = self._store.manager(kind).rename(path, to, principal=operation.principal)
-            _note(operation, found)
-            return found
+            renamed = self._store.manager(kind).rename(path, to, principal=operation.principal)
+            _note(operation, renamed)
+            return renamed
 
         action = "rename" if parse_path(path)[:-1] == parse_path(to)[:-1] else "move"
         return self._call(action, kind, path, call, to=to)
@@ -259,12 +259,12 @@ class Calls:
         self._recorder.end(operation, outcome, error)
 
 
-def _note(operation: Operation, found: Entity) -> None:
+def _note(operation: Operation, entity: Entity) -> None:
     """Record the entity that a mutation returned. The operation wrote if it is the last modifier."""
-    operation.entity_id, operation.version_after = found.id, found.version
-    if found.modified_by == operation.principal:
+    operation.entity_id, operation.version_after = entity.id, entity.version
+    if entity.modified_by == operation.principal:
         operation.outcome = "applied"
-        operation.version_before = found.version - 1 or None
+        operation.version_before = entity.version - 1 or None
     else:
-        operation.outcome, operation.version_before = "nothing", found.version
-        operation.reads = [] if operation.path is None else [Seen(found.path, True, found.id, found.version)]
+        operation.outcome, operation.version_before = "nothing", entity.version
+        operation.reads = [] if operation.path is None else [Seen(entity.path, True, entity.id, entity.version)]

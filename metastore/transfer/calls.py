@@ -98,7 +98,7 @@ def _halves(progress: Progress | None) -> tuple[Progress, Progress]:
 def _entity_at(backend: Backend, path: Path) -> Entity:
     """Return the entity of any kind at a path. Raises EntityNotFound; InvalidArgument where several share the path."""
     names = parse_path(path)
-    lookups = {found.families: found for kind in KINDS.values() if (found := _lookup(kind, names)) is not None}
+    lookups = {asked.families: asked for kind in KINDS.values() if (asked := _lookup(kind, names)) is not None}
     answers = backend.resolve(list(lookups.values()))
     records = [answer.record for answer in answers if answer.record is not None]
     if not records:

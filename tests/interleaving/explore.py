@@ -264,11 +264,11 @@ class Explorer:
 
     def _begin(self, state: State, p: int) -> State:
         """Note what had returned when an operation makes its first call."""
-        local = self.local(state, p)
-        if local.begun:
+        begins = self.local(state, p).begins
+        if not begins:
             return state
         done = tuple([len(self.local(state, q).results) for q in range(len(state.nodes))])
-        begun = (*state.begun[p], done)
+        begun = (*state.begun[p], *(done,) * begins)
         return state._replace(begun=(*state.begun[:p], begun, *state.begun[p + 1 :]))
 
     def _with(self, state: State, p: int, node: int) -> State:
@@ -297,8 +297,11 @@ class Explorer:
         if call is None or before.db == after.db:
             return
         tables = self.db.tables(after.db)
-        if call.name == "commit" and isinstance(answer, Committed):
-            for write in call.args[0].writes:
+        writes = call.args[0].writes if call.name == "commit" and isinstance(answer, Committed) else []
+        if call.name == "exclusive_together" and isinstance(answer, list):
+            writes = [one.write for one, result in zip(call.args[0], answer, strict=True) if result is not None]
+        if writes:
+            for write in writes:
                 if isinstance(write, Update) and write.scope_version is not None and tables.pending(write.id):
                     self._found(f"an exclusive commit of entity {write.id} leaves its intents pending", before, move)
 

@@ -25,9 +25,10 @@ WRITES = ("commit", "write_down", "help", "mark")
 READS = frozenset(
     {"resolve", "by_id", "hold", "has_children", "children", "names", "gone", "owned", "owned_by_name", "history"}
     | {"event_at", "feed", "feed_start"}
-    | {"rights", "scopes", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"}
-    | {"related", "relating", "relations"}
+    | {"rights", "scopes", "resolve_rights", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"}
+    | {"related", "related_page", "relating", "relations", "owning"}
     | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn", "line"}
+    | {"find_below"}
 )
 """Calls that change nothing, so that the value stays as it is."""
 
