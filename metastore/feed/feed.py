@@ -24,7 +24,7 @@ from metastore.port.backend import Backend, Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["changes", "number_in", "position_of", "steps_between"]
+__all__ = ["changes", "check_drawn", "check_position", "number_in", "position_of", "steps_between"]
 
 _PAGE = 500
 _PATIENCE = 1.0
@@ -51,6 +51,11 @@ def number_in(backend: Feed, position: str) -> int:
     if mark:
         _check_restored(backend, position, seq, mark, collected)
     return seq
+
+
+def check_position(position: object, epoch: str) -> None:
+    """Raise InvalidArgument for what is no position of this epoch."""
+    _parse(position, epoch)
 
 
 def _mark(operation_id: UUID | None) -> str:
@@ -98,7 +103,7 @@ def changes(
         if mark:
             _check_restored(backend, after, seq, mark, collected)
         else:
-            _check_drawn(backend, after, seq)
+            check_drawn(backend, after, seq)
     return _follow(backend, clock, epoch, seq, after is None, limit, unreadable, access)
 
 
@@ -176,7 +181,7 @@ def _check_collected(epoch: str, collected: int, seq: int) -> None:
         )
 
 
-def _check_drawn(backend: Backend, position: str, seq: int) -> None:
+def check_drawn(backend: Feed, position: str, seq: int) -> None:
     """Refuse a position ahead of the feed. A replica may be behind a position that its primary gave."""
     if seq > backend.watermark().position and not backend.event_at(seq)[1]:
         raise InvalidArgument(

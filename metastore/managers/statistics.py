@@ -20,11 +20,11 @@ from metastore.kinds.registry import KINDS
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.options import CallOptions, call_of, shows_options
-from metastore.managers.owned import OwnedManager, Row, still
-from metastore.managers.target import Target, check_standing, find
+from metastore.managers.owned import OwnedManager, Row
+from metastore.managers.target import Target, check_standing, find, place_of
 from metastore.names import clean_name, clean_text, format_path
 from metastore.operation.guards import guards_of
-from metastore.operation.request import Proposal, View
+from metastore.operation.request import Proposal, View, committed
 from metastore.operation.session import ManagerSession
 from metastore.port.backend import Reads
 from metastore.port.commit import Delete, Put
@@ -113,19 +113,22 @@ class Statistics(OwnedManager[Statistic]):
     def of_partitions(self, table: Target, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the statistics of those of these partitions that exist, by their names. Raises EntityNotFound.
 
-        It takes three reads, however many partitions these are.
+        It is one round trip, however many partitions these are.
         """
-        backend, wanted = self._session.backend, [clean_name(name) for name in items(names, "names")]
+        backend = self._session.backend
+        wanted = list(dict.fromkeys([clean_name(name) for name in items(names, "names")]))
+        where = place_of(TABLE, table)
+        if isinstance(where, Entity):
+            committed(backend, where)
+        target = where.id if isinstance(where, Entity) else where
         while True:
-            nodes = find(View(backend, False), TABLE, table).chain
-            partitions, statistics = self._read(View(backend, False), nodes, wanted)
-            if still(backend, nodes):
+            found = backend.owning(target, (PARTITION.name, PARTITION_STATISTIC.name), wanted)
+            if found is not None and found.end.live and found.end.chain[-1].kind == TABLE.name:
                 break
-        return {
-            name: dict(_values(partition, there))
-            for name, partition, there in zip(wanted, partitions, statistics, strict=True)
-            if partition is not None
-        }
+            find(View(backend, False), TABLE, table)  # raises for what is not there
+        rows = {(row.kind, row.name): row for row in found.rows}
+        partitions = [(name, row) for name in wanted if (row := rows.get((PARTITION.name, name))) is not None]
+        return {name: _values(row, rows.get((PARTITION_STATISTIC.name, name))) for name, row in partitions}
 
     def _of_kind(self, target: Target, kind: str) -> OwnedManager[Statistic]:
         """Return the manager of the statistics of such a target."""
@@ -171,8 +174,13 @@ def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str,
 
 
 def _fits(partition: OwnedRecord | None, row: OwnedRecord | None) -> bool:
-    """Whether a row is of this partition: ids grow, so that one of an earlier partition has a lower id."""
-    return partition is not None and row is not None and row.id > partition.id
+    """Whether a row is of this partition: ids grow, so that one of an earlier partition has a lower id.
+
+    What a transaction makes has no id yet, and gets a higher one than all that is there.
+    """
+    if partition is None or row is None:
+        return False
+    return row.id == 0 or row.id > partition.id > 0
 
 
 def _writes(
