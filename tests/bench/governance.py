@@ -19,6 +19,7 @@ from rich.console import Console
 
 import metastore as ms
 from metastore.store import Store
+from tests.bench import tags_on_spark
 from tests.bench.authorization import AUTHORIZED, measure
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, new_lake
 from tests.bench.figures import Bar, Figures, reported
@@ -42,8 +43,11 @@ def main() -> int:
     """Print the table, write build/bench/governance.json. Missed bars are reported; only a crash fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.governance", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the tables: to see that all works")
+    parser.add_argument("--spark", action="store_true", help="also a million tags from Spark's executors (needs Java)")
+    arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120)
-    setting = Setting(Figures("governance", BARS), console, parser.parse_args().quick)
+    bars = {**BARS, **(tags_on_spark.ON_SPARK if arguments.spark else {})}
+    setting = Setting(Figures("governance", bars), console, arguments.quick)
     began = time.monotonic()
     with setting.closing, contextlib.ExitStack() as closing:
         url = new_lake(setting.durable, "s")
@@ -54,6 +58,8 @@ def main() -> int:
         _reads(setting, store)
         _drops(setting, store)
         measure(setting, store, url, _in_turns)
+        if arguments.spark:
+            tags_on_spark.measure(setting, store, url, many)
     setting.figures.show(console)
     console.print(f"{setting.figures.write(keep=False)}; {time.monotonic() - began:.0f} s", highlight=False)
     return 0
