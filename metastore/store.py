@@ -13,7 +13,7 @@ from uuid import UUID
 
 from metastore import gc as collecting
 from metastore import stats
-from metastore.arguments import items, positive_seconds, shown
+from metastore.arguments import function, items, positive_seconds
 from metastore.cache.options import Cache
 from metastore.cache.store import StoreCache, cached, check_cache
 from metastore.clock import SYSTEM, Clock
@@ -245,11 +245,13 @@ class Store(Managers):
         return differences(session, first, last, scope_at(reads_at(session, last), under))
 
     def revert(self, target: Target, *, to: str | datetime, dry_run: bool = False) -> list[Difference]:
-        """Make an entity, and all below it, what it was at a position or time, in one commit; return what changes.
+        """Make an entity, and all below it, what it was at a position or time; return what changes.
 
         The entity keeps its present name and place. What was dropped or moved out comes back, with its id; what is new
-        is dropped. ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then;
-        InvalidArgument for what cannot come back; EntityAlreadyExists if another entity has an old name.
+        is dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More of them
+        are commits of 2,000 steps: if one of these fails, those before it stay, and the same call does the rest.
+        ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then; InvalidArgument
+        for what cannot come back; EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen.
         """
         return revert(self._session, target, position.position_in(self._session, to), dry_run=dry_run)
 
@@ -318,8 +320,10 @@ class Store(Managers):
     ) -> T:
         """Run ``fn(tx)`` in a transaction, and again after each conflict; return its result.
 
-        ``deadline`` (seconds) holds for all attempts. Raises DeadlineExceeded, LeaseLost, and what ``fn`` raises.
+        ``deadline`` (seconds) holds for all attempts. Raises DeadlineExceeded, LeaseLost, InvalidArgument, and what
+        ``fn`` raises.
         """
+        function(fn, "what a transaction runs")
         return run_transaction(self._session, fn, Call(principal, deadline, lease=lease))
 
     def gc(
@@ -337,8 +341,8 @@ class Store(Managers):
         gc calls ``clean_up`` with each value that was staged under a lease and can never be published any more, perhaps
         more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises InvalidArgument.
         """
-        if clean_up is not None and not callable(clean_up):
-            raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")
+        if clean_up is not None:
+            function(clean_up, "clean_up")
         collected = collecting.collect(self._session, retention, keep_versions, keep_unread)
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 

@@ -25,7 +25,7 @@ __all__ = ["ReplicaReads", "Replicas", "replicas_opened"]
 _READS: Final = frozenset(
     {
         *("by_id", "children", "find", "gone", "has_children", "history", "hold", "names", "owned", "owned_by_name"),
-        *("related", "relating", "relations", "resolve"),
+        *("owning", "related", "related_page", "relating", "relations", "resolve"),
     }
 )
 _LOOKS: Final = 0.005

@@ -6,6 +6,7 @@ A read may be repeated, so that a caller never sees that a connection broke. The
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -49,7 +50,7 @@ from metastore.names import fold
 from metastore.port.backend import Guards, Hearing, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
-from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.relations import Owning, Related, Relating, RelationRecord
 from metastore.port.replica import Newest, Shown
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
@@ -72,12 +73,22 @@ _FIND = FindSql(
     entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
 )
 _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
+_owning = cache(READ_RELATIONS.owning)
 _RELATIONS = READ_RELATIONS.relations()
+_RELATED_PAGE = READ_RELATIONS.related_page()
 
 
 @cache
 def _rights(*, below: bool) -> str:
     return from_named(rights_sql.statement(_PLACES, _EACH, below=below), "%(name)s")
+
+
+_GATHERED = "json_agg(json_build_array(what, one, other, number, word, name))::text"
+
+
+@cache
+def _resolve_rights(depth: int) -> str:
+    return _READ.resolve_rights(depth, lambda places, lake: rights_sql.statement(places, _EACH, lake=lake), _GATHERED)
 
 
 _PLACES = "unnest(:places::bigint[]) AS w(id)"
@@ -141,6 +152,16 @@ class PostgresReads:
         if below is not None:
             named["below"] = below
         return rights_sql.decoded(self._fetch(_rights(below=below is not None), named))
+
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        depth = len(lookup.names)
+        if depth > DEEP:
+            nodes = (found := resolve_deep(self.resolve, self.hold, lookup)).nodes
+            ids = [node.id for node in nodes]
+            return found, self.rights(Whose(ids[0], user), ids, None) if ids else rights_sql.decoded(())
+        rows = self._fetch(_resolve_rights(depth), {**lookup_parameters(lookup), "name": user})
+        found = resolved(rows[0][:-1] if rows else None, depth)
+        return found, rights_sql.decoded(json.loads(rows[0][-1] or "[]") if rows else ())
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         depth = len(lookup.names)
@@ -245,19 +266,31 @@ class PostgresReads:
         found = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
         return [found.get(n + 1) for n in range(len(names))]
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.owning(record.chain[-1].id, kinds, names)
+        where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
+        values = {**where, "kind": kinds[0], "other": kinds[1], "names": texts(list(names))}
+        return relation_rows.owning(self._fetch(_owning(relation_rows.path_of(target)), values))
+
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:
             record = self.resolve([target])[0].record
             return None if record is None else self.related(record.chain[-1].id, kind, above=above, doc=doc)
         depth = relation_rows.path_of(target)
         where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
-        return relation_rows.related(self._rows(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
+        return relation_rows.related(self._fetch(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
 
     def relating(
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
     ) -> Relating | None:
         where = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **relation_rows.key_after(after)}
         return relation_rows.relating(self._rows(_relating(valued=value is not None), where))
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        where = {"id": from_id, "kind": kind, "page_size": limit, **relation_rows.key_after(after)}
+        return relation_rows.relating(self._rows(_RELATED_PAGE, where))
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         where = {"kind": kind, "from_ids": [s[0] for s in slots], "slots": [s[1] for s in slots]}
