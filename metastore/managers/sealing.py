@@ -4,8 +4,10 @@ A write below a catalog guards the catalog's scope version, and whatever changes
 what a process remembers of the settings costs no read, and holds until that version is another one: then the attempt
 raises :class:`Stale`, and the call begins again with the settings as they are now.
 
-Nothing is announced under other settings than those of now. A change that was announced before they changed may still
-be applied as it was given; ``verify`` reports it.
+Nothing is announced under other settings than those of now. What is encrypted is announced as ciphertext, and rests on
+the catalog's scope version: no helper needs a key, and none applies it under other settings, or under another data key
+than the catalog's. A plain value that was announced before its name was declared secret may still be applied as it was
+given; ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from metastore.kinds.secret import PREFIX, Secret, sealed_parts
 from metastore.managers.target import Target
 from metastore.names import Path, clean_text, parse_path
 from metastore.operation.hot import Bounded
-from metastore.operation.request import Attempt, Proposal, View
+from metastore.operation.request import Attempt, Merge, Proposal, View
 from metastore.operation.session import ManagerSession
 from metastore.port.backend import Backend, Reads
 from metastore.port.commit import Guard
@@ -86,6 +88,14 @@ class Seal:
     def settled(self) -> tuple[int, int] | None:
         """The catalog and its scope version, under which alone a change is announced."""
         return None if self.catalog in (None, _NOWHERE) else (self.catalog.id, self.catalog.scope_version)
+
+    def announced(self, merge: Merge) -> Merge | None:
+        """Return something encrypted as it is announced: it lands only while the catalog's settings are what they were.
+
+        Else its owner decides again, with the data key of then. None: there is no catalog that could say that.
+        """
+        settled = self.settled
+        return None if settled is None else replace(merge, settled=settled, evidence=(settled,))
 
     def value(self, key: object, value: Any) -> Any:
         """Return a property's value as the call may write it. Raises InvalidArgument, SecretKeyMissing."""
@@ -184,8 +194,8 @@ NO_SEAL = Seal(None, None, NOTHING)
 
 def _outdated(view: View, catalog: Node) -> bool:
     """Whether the catalog has changed since its settings were read: then an error may rest on old settings."""
-    (known,) = view.backend.by_id([catalog.id])
-    return known is not None and known.record.chain[-1].scope_version != catalog.scope_version
+    found = view.scope_version(catalog.id)
+    return found is not None and found != catalog.scope_version
 
 
 class Seals:
