@@ -210,8 +210,8 @@ class PostgresBackend(PostgresReads):
         return self._last(intents.write_down_statements(entry), lambda row: intents.written_down(entry, row))
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
-        parameters = {"ids": [entity_id], "id": entity_id, "own": operation_id, "limit": limit}
-        rows = self._rows(intents.PENDING_OF, parameters)
+        parameters = {"ids": plain([entity_id]), "id": entity_id, "own": operation_id, "limit": limit}
+        rows = self._fetch(intents.PENDING_OF, parameters)
         chain = [row[3:] for row in rows if row[3] is not None]
         return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1], rows[0][2])
 
@@ -236,13 +236,12 @@ class PostgresBackend(PostgresReads):
 
     def help(self, help: Help) -> Outcome:
         operations = [one.operation_id for one in help.resolutions]
-        return self._announcing.send(
-            lambda may: self._all(
-                may.around([intents.help_statement(help)], operations), lambda rows: intents.helped(help, rows[0])
-            ),
+        rows = self._announcing.send(
+            lambda may: self._together(intents.help_statement(help), None, may, operations),
             lambda: covered_by_help(help),
             lambda: operations,
         )
+        return intents.helped(help, rows[0]) if isinstance(rows, list) else rows
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
