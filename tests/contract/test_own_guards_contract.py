@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
 
 import metastore as ms
 from metastore.kinds.registry import kind_named
-from metastore.port.commit import Commit, Outcome, Update
+from metastore.port.backend import Backend
+from metastore.port.batches import AlterTogether
+from metastore.port.commit import Commit, Guard, Outcome, Update
 from tests.contract.ground import Ground
 from tests.contract.intents import eventually
 
@@ -44,26 +46,32 @@ WAYS: dict[str, Callable[[Ground], object]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_container_guards_itself(ground: Ground, way: str) -> None:
     session = ground.store._session
-    backend, sent = session.backend, list[Commit]()
+    backend: Any = session.backend
+    written = list[tuple[str, int, tuple[Guard, ...]]]()
 
     class Recording:
         def commit(self, commit: Commit) -> Outcome:
-            sent.append(commit)
-            return backend.commit(commit)
+            updates = [write for write in commit.writes if isinstance(write, Update)]
+            written.extend((write.event.kind, write.id, commit.guards) for write in updates)
+            outcome: Outcome = backend.commit(commit)
+            return outcome
+
+        def alter_together(self, alters: Sequence[AlterTogether], patience: int | None) -> Any:
+            written.extend((one.kind, one.id, one.guards) for one in alters)
+            return backend.alter_together(alters, patience)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(backend, name)
 
-    session.backend = Recording()
+    session.backend = cast(Backend, Recording())
     try:
         WAYS[way](ground)
     finally:
         session.backend = backend
-    updates = [(commit, write) for commit in sent for write in commit.writes if isinstance(write, Update)]
-    assert updates
-    for commit, write in updates:
-        assert kind_named(write.event.kind).container
-        assert write.id in {guard.id for guard in commit.guards}
+    assert written
+    for kind, entity_id, guards in written:
+        assert kind_named(kind).container
+        assert entity_id in {guard.id for guard in guards}
 
 
 @pytest.mark.postgres
