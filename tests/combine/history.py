@@ -39,7 +39,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 _SCHEMAS = ("lake.c.s0", "lake.c.s1")
 _TABLES = 6
 _DEADLINE = 10.0
-_EVERY = (0.5, 2.0)
+_EVERY = (1.0, 6.0)
 """Seconds between two disturbances."""
 _CALM = 3.0
 """Seconds at the end without one."""
