@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client iceberg-spark iceberg-spec run test test-long planted-faults check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history soak soak-leases clean
@@ -50,6 +50,12 @@ gravitino-client: build/gravitino-client/bin/python ## install Gravitino's Pytho
 build/gravitino-client/bin/python:
 	$(PYTHON) -m venv build/gravitino-client
 	$@ -m pip install --quiet --disable-pip-version-check "apache-gravitino==1.3.*" || { rm -rf build/gravitino-client; exit 1; }
+
+openlineage-client: build/openlineage-client/bin/python ## install OpenLineage's Python client for its test, in an environment of its own
+
+build/openlineage-client/bin/python:
+	$(PYTHON) -m venv build/openlineage-client
+	$@ -m pip install --quiet --disable-pip-version-check "openlineage-python>=1.54" || { rm -rf build/openlineage-client; exit 1; }
 
 iceberg-spark: build/iceberg-spark/bin/python ## install Spark with Iceberg's runtime (needs Maven) for its tests, in an environment of its own
 

@@ -55,7 +55,7 @@ class Conflict(Exception):
         self.expected = expected
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Effort:
     """How one call is tried, and what its error says if it fails."""
 

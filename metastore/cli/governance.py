@@ -10,7 +10,7 @@ import typer
 from metastore.cli.context import Json, KindOption, find, manager_of
 from metastore.cli.output import Line, console, write, write_json, write_lines
 from metastore.errors import InvalidArgument
-from metastore.managers.attached import Attached
+from metastore.kinds.attached import Attached
 from metastore.managers.governance import Policies, Tags
 from metastore.port.records import Node
 from metastore.store import Store
@@ -89,12 +89,12 @@ def _attached(
     _list(manager.on(target, column=column), json, _own)
 
 
-def _list(found: Iterable[Attached], json: bool, line: Any) -> None:
+def _list(attached: Iterable[Attached], json: bool, line: Any) -> None:
     if json:
-        for one in found:
+        for one in attached:
             write_json(one.to_dict(), lines=True)
     else:
-        write_lines(console(), (line(one) for one in found))
+        write_lines(console(), (line(one) for one in attached))
 
 
 def _own(one: Attached) -> Line:

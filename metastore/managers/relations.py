@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar, Unpack
 
 from metastore.columns.column import clean_flag
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
+from metastore.kinds.attached import Attached, attached
 from metastore.kinds.change import UNSET, _Unset
 from metastore.kinds.entity import utc
 from metastore.kinds.relation import Relation, relation_doc
 from metastore.managers import attach_many as bulk
-from metastore.managers.attached import Attached, attached
 from metastore.managers.bumps import bumping
 from metastore.managers.ends import EndOf, end_of, find_ends
 from metastore.managers.mutation import actor_of
@@ -194,6 +194,7 @@ class RelationManager:
         ``value``: only the one with this value (None: without one); left out: those with any value, and without.
         """
         wanted = self._wanted(target, other, None, column, kind)
+        value = _value(value)
 
         def fits(row: RelationRecord) -> bool:
             return isinstance(value, _Unset) or row.value == (NO_VALUE if value is None else value)
@@ -323,8 +324,13 @@ class RelationManager:
         It streams: a listing of any length takes one page at a time. Raises EntityNotFound.
         """
         end = end_of(other, self._relation.to_kinds)
+        value = _value(value)
         only = None if isinstance(value, _Unset) else NO_VALUE if value is None else value
         return relating_to(self._session.backend, self._relation, end, only)
+
+
+def _value(value: str | _Unset | None) -> str | _Unset | None:
+    return value if isinstance(value, _Unset) else clean_value_of(value)
 
 
 def _key(write: Relate) -> RelationKey:

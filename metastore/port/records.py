@@ -88,6 +88,8 @@ class Resolved(NamedTuple):
 
     nodes: tuple[Node, ...]
     record: Record | None
+    free: bool = False
+    """It is known that nothing has the next name, and that nothing of that name is being dropped."""
 
 
 class Known(NamedTuple):

@@ -17,6 +17,9 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "guard": ("id", "parent_id", "kind", "name", "key", "state", "in_use", "mark"),
     "entity": ("id", "version", "doc", "created_by", "modified_by"),
     "owned": ("id", "owner_id", "kind", "name", "version", "doc", "created_by", "modified_by"),
+    "relation": (
+        *("from_id", "kind", "slot", "column_id", "value", "id", "to_id", "version", "created_by", "modified_by"),
+    ),
     "lease": ("name", "id", "token", "owner"),
 }
 """What is read of each table."""
@@ -25,6 +28,7 @@ ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "guard": ("id",),
     "entity": ("id",),
     "owned": ("id",),
+    "relation": ("id",),
     "lease": ("name",),
 }
 Rows = Mapping[str, Sequence[Sequence[Any]]]
@@ -60,6 +64,22 @@ def content_of(tables: Rows) -> Content:
     found.update(("entity", names.get(i), body) for i, body in bodies.items())
     found.update(
         ("owned", names.get(row[0]), names.get(row[1]), *row[2:]) for row in tables["owned"] if row[1] not in doomed
+    )
+    found.update(
+        (
+            "relation",
+            names.get(from_id),
+            kind,
+            names.get(slot),
+            *key,
+            names.get(row_id),
+            names.get(to_id),
+            version,
+            by,
+            changer,
+        )
+        for from_id, kind, slot, *key, row_id, to_id, version, by, changer in tables["relation"]
+        if doomed.isdisjoint((from_id, to_id))
     )
     found.update(("lease", *row[:1], *row[2:]) for row in tables["lease"])
     left = [f"an operation of {s[6]} is {s[5]}" for s in tables["operation"] if s[0] is None and s[5] == "pending"]

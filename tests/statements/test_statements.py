@@ -10,7 +10,7 @@ import pytest
 
 from tests.servers.postgres import Databases
 from tests.statements.explore import Explored, Program, Violated, explore
-from tests.statements.matrix import GROUPS, NEVER, read_tables
+from tests.statements.matrix import CAUSES, GROUPS, NEVER, read_tables
 from tests.statements.mutants import MUTANTS, Mutant
 from tests.statements.on_postgres import PostgresDatabase
 from tests.statements.on_sqlite import SqliteDatabase
@@ -115,7 +115,7 @@ def test_the_document_has_all_groups() -> None:
     tables = read_tables(_DOCUMENT)
     assert set(tables) == {SqliteDatabase.name, PostgresDatabase.name}
     for cells in tables.values():
-        assert set(cells) == {(a, b) for a in GROUPS for b in GROUPS}
+        assert set(cells) == {(a, b) for a in GROUPS for b in (*GROUPS, CAUSES)}
 
 
 def _find(mutant: Mutant, url: str | None, workers: Workers) -> None:
