@@ -225,8 +225,7 @@ class RelationManager:
         self, view: View, wanted: Wanted, fits: Callable[[RelationRecord], bool], every: bool
     ) -> Proposal[bool] | bool:
         try:
-            fresh = View(view.backend, False) if wanted.column is not None else view  # a column is found by a read
-            target, other = find_ends(fresh, wanted.target, wanted.other)
+            target, other = find_ends(View(view.backend, False), wanted.target, wanted.other)
             column = column_id(target, wanted.column)
         except EntityNotFound:
             return False

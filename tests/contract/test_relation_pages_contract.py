@@ -150,28 +150,3 @@ def test_the_statistics_of_partitions_of_what_is_not_there(lake: Lake) -> None:
     for hidden in ("lake.hr.people.salaries", lake.salaries):
         with pytest.raises(ms.EntityNotFound):
             ann.statistics.of_partitions(hidden, ["p"])
-
-
-def test_what_is_in_hand_is_not_read_again_to_remove_a_relation(lake: Lake) -> None:
-    """The guards of the commit say whether it stands where it stood; what has changed is read then."""
-    store, role = lake.store, lake.store.roles.load("lake.big")
-    store.roles.grant(role, "select_table", lake.orders)
-    session = store._session
-    session.combiner = None
-    backend = session.backend
-    noting: Any = Noting(backend)
-    session.backend = noting
-    assert store.roles.revoke(role, "select_table", lake.orders)
-    assert noting.asked == ["relations", "commit"]
-    noting.asked.clear()
-    assert not store.roles.revoke(role, "select_table", lake.orders)
-    assert noting.asked[0] == "relations"
-    assert {"by_id", "hold"} <= set(noting.asked)  # that there is none is said only of what was read
-    session.backend = backend
-    store.roles.grant(role, "select_table", lake.orders)
-    store.tables.rename(lake.orders, "renamed")
-    assert store.roles.revoke(role, "select_table", lake.orders)
-    *_, event = (change for change in store.changes() if change.kind == "grant")
-    assert (event.action, event.path_before) == ("drop", "lake.sales.eu.renamed")
-    store.roles.drop(role)
-    assert not store.roles.revoke(role, "select_table", lake.orders)
