@@ -277,7 +277,11 @@ READS = {
 
 def test_the_same_reads_of_the_library_show_something(world: World) -> None:
     """The negative control: none of these calls shows nothing by itself."""
-    more = {"tags": ("on", "targets"), "policies": ("on", "targets"), "models": ("versions", "load_version")}
+    more: dict[str, tuple[str, ...]] = {
+        "tags": ("on", "targets"),
+        "policies": ("on", "targets"),
+        "models": ("versions", "load_version"),
+    }
     more |= {"groups": ("members",), "roles": ("grants", "members", "of"), "users": ("groups",), "tables": ("dropped",)}
     for name, methods in READS.items():
         for method in (*methods, *more.get(name, ())):
