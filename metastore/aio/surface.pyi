@@ -14,6 +14,7 @@ from metastore.columns.column import Column
 from metastore.errors import LeaseLost, MetastoreError
 from metastore.gc import Collected
 from metastore.governance.decision import Decision
+from metastore.kinds.attached import Attached, Grant
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.change import EntityChange, _Unset
 from metastore.kinds.crawl import Crawl
@@ -44,7 +45,6 @@ from metastore.leases.book import Holder, LeaseEvent
 from metastore.leases.lease import OnLost
 from metastore.leases.staging import LeftBehind
 from metastore.managers.access import Effect
-from metastore.managers.attached import Attached, Grant
 from metastore.managers.create import IfExists
 from metastore.managers.options import BulkOptions, CallOptions, CreateOptions
 from metastore.managers.owned import Row

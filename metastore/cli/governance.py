@@ -10,7 +10,7 @@ import typer
 from metastore.cli.context import Json, KindOption, find, manager_of
 from metastore.cli.output import Line, console, write, write_json, write_lines
 from metastore.errors import InvalidArgument
-from metastore.managers.attached import Attached
+from metastore.kinds.attached import Attached
 from metastore.managers.governance import Policies, Tags
 from metastore.port.records import Node
 from metastore.store import Store

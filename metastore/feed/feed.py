@@ -35,6 +35,7 @@ _PAUSE = 0.005
 
 _NUMBER, _MARK = 16, 8
 """How many hexadecimal digits a position has for its number, and for the operation."""
+_MARKED = (1 << 4 * _MARK) - 1
 _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 
 
@@ -58,7 +59,7 @@ def check_position(position: object, epoch: str) -> None:
 
 
 def _mark(operation_id: UUID | None) -> str:
-    return "" if operation_id is None else operation_id.hex[-_MARK:]
+    return "" if operation_id is None else f"{operation_id.int & _MARKED:0{_MARK}x}"
 
 
 def _parse(position: object, epoch: str) -> tuple[int, str]:
@@ -116,7 +117,7 @@ def _follow(
     unreadable: Unreadable | None,
     access: Access | None,
 ) -> Iterator[Change]:
-    left = limit
+    left, origin = limit, backend.origin
     patience = clock.monotonic() + _PATIENCE
     while left is None or left > 0:
         size = _PAGE if left is None else min(_PAGE, left)
@@ -126,9 +127,10 @@ def _follow(
         rows = page.rows if access is None else seen_steps(access, page.rows)
         for step in rows:
             seq = step.seq or seq
-            position = position_of(epoch, seq, step.operation_id)
-            change = kept(partial(change_of, step, position, backend.origin), unreadable)
-            if change is not None:
+            position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
+            if unreadable is None:
+                yield change_of(step, position, origin)
+            elif change := kept(partial(change_of, step, position, origin), unreadable):
                 yield change
         if page.rows:
             seq = page.rows[-1].seq or seq

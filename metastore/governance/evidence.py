@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from metastore.governance.decision import Facts, Granted, Has, Member, Place, Verdict, sees
 from metastore.governance.privileges import effect_of
-from metastore.names import clean_name, format_path, parse_path
+from metastore.names import clean_name, exact_text, format_path, parse_path
 from metastore.port.backend import Rights
 from metastore.port.records import Lookup, Node
 from metastore.port.rights import RightRows, Whose
@@ -201,7 +201,9 @@ def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:
 
 def who(user: object) -> Who:
     """Return who is meant by a bare name, a path of a user (a tuple, or with back-quotes), or an entity."""
-    if isinstance(user, str) and "`" not in user:
-        return Who(clean_name(user))
+    if isinstance(user, str):
+        user = exact_text(user, "a user")
+        if "`" not in user:
+            return Who(clean_name(user))
     *lake, name = parse_path(user)
     return Who(name, ".".join(lake) or None)

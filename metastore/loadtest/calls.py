@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from metastore.checker.recorder import Recorder
 from metastore.checker.records import Lost, Operation, Seen
@@ -38,11 +39,7 @@ class Within:
 
     def load(self, path: str, kind: str = "table") -> Any:
         """Load an entity."""
-        try:
-            entity = self._tx.manager(kind).load(path)
-        except EntityNotFound:
-            self._reads.append(Seen(path, False, kind=kind))
-            raise
+        entity = self._noted("load", path, kind, lambda: self._tx.manager(kind).load(path))
         self._reads.append(Seen(path, True, entity.id, entity.version, kind))
         return entity
 
@@ -52,7 +49,28 @@ class Within:
 
     def create(self, path: str, kind: str = "table", **fields: Any) -> Any:
         """Create an entity."""
-        return self._wrote(self._tx.manager(kind).create(path, **fields))
+        return self._wrote(self._noted("create", path, kind, lambda: self._tx.manager(kind).create(path, **fields)))
+
+    def drop(self, path: str, kind: str = "table") -> bool:
+        """Drop an entity that must be empty. Return False if there was none."""
+        dropped = self._noted("drop", path, kind, lambda: self._tx.manager(kind).drop(path))
+        if dropped:
+            self._operation.outcome = "applied"
+        else:
+            self._reads.append(Seen(path, False, kind=kind))
+        return dropped
+
+    def restore(self, path: str, kind: str = "table") -> Any:
+        """Bring back what was dropped last under a path."""
+        return self._wrote(self._noted("restore", path, kind, lambda: self._tx.manager(kind).restore(path)))
+
+    def _noted(self, action: str, path: str, kind: str, call: Callable[[], T]) -> T:
+        """Run one call; an error that the block may catch is a read of the transaction."""
+        try:
+            return call()
+        except MetastoreError as error:
+            self._reads.extend(seen_by(error, action, path, kind))
+            raise
 
     def _wrote(self, written: Entity) -> Entity:
         """Record whether the transaction writes anything."""
@@ -126,11 +144,14 @@ class Calls:
 
     # --- writes
 
-    def create(self, path: str, kind: str = "table", **fields: Any) -> Any:
-        """Create an entity."""
+    def create(self, path: str, kind: str = "table", *, operation_id: UUID | None = None, **fields: Any) -> Any:
+        """Create an entity, under an operation id of the caller's own if one is given."""
 
         def call(operation: Operation) -> Any:
-            created = self._store.manager(kind).create(path, principal=operation.principal, **fields)
+            operation.operation_id = None if operation_id is None else str(operation_id)
+            created = self._store.manager(kind).create(
+                path, principal=operation.principal, operation_id=operation_id, **fields
+            )
             _note(operation, created)
             return created
 
@@ -169,6 +190,16 @@ class Calls:
             return dropped
 
         return self._call("drop_cascade" if cascade else "drop", kind, path, call)
+
+    def restore(self, path: str, kind: str = "table") -> Any:
+        """Bring back what was dropped last under a path."""
+
+        def call(operation: Operation) -> Any:
+            found = self._store.manager(kind).restore(path, principal=operation.principal)
+            _note(operation, found)
+            return found
+
+        return self._call("restore", kind, path, call)
 
     def transaction(self, path: str, fn: Callable[[Within], T]) -> T | None:
         """Run ``fn`` as one commit. ``path`` tells people where; it has no other effect."""
@@ -224,7 +255,7 @@ class Calls:
         elif outcome != "failed" or operation.action == "freeze":  # only its commit validates the reads of a freeze
             operation.reads = []
         elif operation.path is not None and operation.action not in ("transaction", "freeze"):
-            operation.reads = seen_by(error)
+            operation.reads = seen_by(error, operation.action, operation.path)
         self._recorder.end(operation, outcome, error)
 
 

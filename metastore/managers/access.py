@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, Unpack, cast
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.governance.privileges import check_privilege, effect_of, known_privilege
+from metastore.kinds.attached import Grant
 from metastore.kinds.entity import Entity, utc
 from metastore.kinds.kind import Kind
 from metastore.kinds.principal import Group, Role, User
 from metastore.kinds.relation import GRANT, MEMBERSHIP, OWNER
-from metastore.managers.attached import Grant
 from metastore.managers.builtin import Disableable
 from metastore.managers.ends import end_of
 from metastore.managers.manager import Manager

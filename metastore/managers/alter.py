@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.kinds.change import EntityChange, encode
+from metastore.kinds.change import EntityChange, meant
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump_changes
 from metastore.managers.create import rewrite
@@ -39,7 +39,7 @@ def alter(
         target=target,
         attempt=attempt if seal is None else seal.guarding(attempt),
         replay=first_entity,
-        arguments=lambda: [encode(changes), expected_version],
+        arguments=lambda: [meant(changes), expected_version],
         merge=merge,
         exclusive=False,
         read_first=seal is not None,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from metastore.errors import EntityNotFound
+from metastore.kinds.attached import Attached, attached
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import Relation
-from metastore.managers.attached import Attached, attached
 from metastore.managers.ends import EndOf, find_ends, lookups_of
 from metastore.managers.relation_writes import column_id, column_path
 from metastore.managers.target import not_live

@@ -194,8 +194,8 @@ NO_SEAL = Seal(None, None, NOTHING)
 
 def _outdated(view: View, catalog: Node) -> bool:
     """Whether the catalog has changed since its settings were read: then an error may rest on old settings."""
-    (known,) = view.backend.by_id([catalog.id])
-    return known is not None and known.record.chain[-1].scope_version != catalog.scope_version
+    found = view.scope_version(catalog.id)
+    return found is not None and found != catalog.scope_version
 
 
 class Seals:

@@ -161,6 +161,11 @@ class View:
         """Return the nodes above and at a scope as they were seen last: a better guess than what is in hand."""
         return chain if self._recent is None else self._recent.chain(chain)
 
+    def scope_version(self, entity_id: int) -> int | None:
+        """Return the scope version of an entity, as it is now; None: the entity is gone."""
+        (known,) = self.backend.by_id([entity_id])
+        return None if known is None else known.record.chain[-1].scope_version
+
     def resolve(self, path: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads, and note where its parents are."""
         (resolved,) = self.backend.resolve([path])

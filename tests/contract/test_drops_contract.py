@@ -583,3 +583,12 @@ def test_live_again_and_dropped(ground: Ground) -> None:
     assert _state(behind(store), ground.table.id) == LIVE
     assert store.tables.drop(ground.table)
     assert store.tables.restore(ground.table.path).id == ground.table.id
+
+
+def test_who_has_a_drop_is_told_at_once(store: Store, table: ms.Table) -> None:
+    """What a step returns says the same as the database: who made it."""
+    announced = store.tables.begin_drop(table, ttl=60, principal="ann")
+    assert [announced.holder] == [one.holder for one in store.drops.pending()] == ["ann"]
+    own = store.bind(principal="bob").tables.begin_drop(store.tables.create("m.c.one.mine"), ttl=60)
+    own.started()
+    assert [own.holder] == [one.holder for one in store.drops.pending() if one.path == own.path] == ["bob"]

@@ -14,8 +14,8 @@ from metastore.backends.memory.intents import carry
 from metastore.backends.memory.tables import Tables
 from metastore.backends.memory.tickets import line
 from metastore.backends.precondition import PreconditionFailed
-from metastore.port.batches import Altered, AlterTogether, Below, Results, Single
-from metastore.port.commit import FORMAT, Commit, Conflicted, Event, Guard, Help, Result, Update
+from metastore.port.batches import TAKEN, Altered, AlterTogether, Batch, Below, Single, Taken, Written
+from metastore.port.commit import FORMAT, Commit, Conflicted, Event, Guard, Help, Insert, Result, Update
 from metastore.port.records import Record
 
 __all__ = ["MemoryBatches"]
@@ -39,16 +39,19 @@ class MemoryBatches(MemoryBackend):
         known = None if child is None else self._known(child.id)
         return False if known is None else known.record._replace(chain=(*wanted.parents, known.record.chain[-1]))
 
-    def alter_together(self, alters: Sequence[AlterTogether], patience: int | None) -> list[Altered] | Conflicted:
-        """Apply each of these by itself."""
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
+        """Apply each of these by itself: creates, then alters, then exclusive updates."""
         with self._lock:
-            changed, now, order = self._tables.copy(), self._clock.micros(), sorted(alters, key=lambda one: one.id)
+            changed, now = self._tables.copy(), self._clock.micros()
+            order = sorted(batch.alters, key=lambda one: one.id)
             try:
-                found = {one.id: self._altered(changed, one, now) for one in order}
+                made = [self._single(changed, one, now) for one in batch.inserts]
+                altered = {one.id: self._altered(changed, one, now) for one in order}
+                ended = [self._single(changed, one, now) for one in batch.updates]
             except PreconditionFailed as failed:
                 return failed.conflict
             self._tables = changed
-            return [found[one.id] for one in alters]
+            return Written(made, [altered[one.id] for one in batch.alters], ended)
 
     def _altered(self, tables: Tables, one: AlterTogether, now: int) -> Altered:
         """Judge one member by itself, and apply it. Raises PreconditionFailed for an operation id that is known."""
@@ -72,29 +75,25 @@ class MemoryBatches(MemoryBackend):
         """Whether the member's guards hold, and nobody has marked them."""
         return all(_holds(tables, guard) for guard in (*one.guards, Guard(one.id, one.scope_version)))
 
-    def create_together(self, inserts: Sequence[Single], patience: int) -> Results | Conflicted:
-        """Make each of these by itself."""
-        return self._singles(inserts)
+    def _single(self, tables: Tables, one: Single, now: int) -> Result | Taken | None:
+        """Apply one create or exclusive update. Raises PreconditionFailed for an operation id that is known."""
+        changed = tables.copy()
+        try:
+            (result,) = apply(changed, Commit(one.operation_id, one.principal, one.guards, (), (one.write,)), now)
+        except PreconditionFailed as failed:
+            if failed.conflict.cause == "operation":
+                raise
+            return TAKEN if failed.conflict.cause == "name" and _taken(tables, one.write) else None
+        vars(tables).update(vars(changed))
+        return result
 
-    def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted:
-        """Apply each of these by itself."""
-        return self._singles(updates)
 
-    def _singles(self, singles: Sequence[Single]) -> Results | Conflicted:
-        with self._lock:
-            now, results, tables = self._clock.micros(), list[Result | None](), self._tables
-            for one in singles:
-                changed = tables.copy()
-                try:
-                    commit = Commit(one.operation_id, one.principal, one.guards, (), (one.write,))
-                    results += apply(changed, commit, now)
-                    tables = changed
-                except PreconditionFailed as failed:
-                    if failed.conflict.cause == "operation":
-                        return failed.conflict
-                    results.append(None)
-            self._tables = tables
-            return results
+def _taken(tables: Tables, write: Insert | Update) -> bool:
+    """Whether something live has the name that a write takes."""
+    if isinstance(write, Insert):
+        return tables.live_child(write.parent_id, write.family, write.key) is not None
+    family = tables.stands[write.id].family
+    return write.place is not None and tables.live_child(write.place.parent_id, family, write.place.key) is not None
 
 
 def _holds(tables: Tables, guard: Guard) -> bool:

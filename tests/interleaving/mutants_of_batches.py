@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 from unittest.mock import patch
 
 from metastore.backends.memory.tables import Tables
-from metastore.combine import alters as combined
-from metastore.port.batches import Altered, AlterTogether, Results, Single
+from metastore.combine.group import Group
+from metastore.port.batches import Altered, AlterTogether, Batch, Taken, Written
 from metastore.port.commit import Conflicted, Result
 from tests.interleaving.batches import MemoryBatches
 from tests.interleaving.mutant import Mutant
@@ -21,30 +20,32 @@ __all__ = ["OF_BATCHES"]
 class _GuardsOfTheFirst(MemoryBatches):
     """The guards of one member are taken for those of all: they are not counted for each commit."""
 
-    def alter_together(self, alters: Sequence[AlterTogether], patience: int | None) -> list[Altered] | Conflicted:
-        first = alters[0]
-        return super().alter_together([one._replace(guards=first.guards) for one in alters], patience)
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
+        same = [one._replace(guards=batch.alters[0].guards) for one in batch.alters]
+        return super().write_together(batch._replace(alters=same), patience)
 
 
 class _CreatesUnguarded(MemoryBatches):
     """Members of a batch of creates do not hold their parents."""
 
-    def create_together(self, inserts: Sequence[Single], patience: int) -> Results | Conflicted:
-        return super().create_together([one._replace(guards=()) for one in inserts], patience)
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
+        inserts = [one._replace(guards=()) for one in batch.inserts]
+        return super().write_together(batch._replace(inserts=inserts), patience)
 
 
 class _AnswersInTheOrderOfIds(MemoryBatches):
     """Each member gets the answer of the row that stands at its place among the sorted ones."""
 
-    def alter_together(self, alters: Sequence[AlterTogether], patience: int | None) -> list[Altered] | Conflicted:
-        return super().alter_together(sorted(alters, key=lambda one: one.id), patience)
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
+        return super().write_together(batch._replace(alters=sorted(batch.alters, key=lambda one: one.id)), patience)
 
 
 class _DropsInTheOrderOfIds(MemoryBatches):
     """The same for drops."""
 
-    def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted:
-        return super().exclusive_together(sorted(updates, key=lambda one: one.write.id or 0), patience)
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
+        updates = sorted(batch.updates, key=lambda one: one.write.id or 0)
+        return super().write_together(batch._replace(updates=updates), patience)
 
 
 class _NewestVersionWithAnOldDocument(MemoryBatches):
@@ -61,8 +62,8 @@ class _NewestVersionWithAnOldDocument(MemoryBatches):
 class _OverlooksIntents(MemoryBatches):
     """A batch does not look whether intents are pending."""
 
-    def alter_together(self, alters: Sequence[AlterTogether], patience: int | None) -> list[Altered] | Conflicted:
-        return super().alter_together([one._replace(helps=True) for one in alters], patience)
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
+        return super().write_together(batch._replace(alters=[a._replace(helps=True) for a in batch.alters]), patience)
 
 
 class _PassesTickets(MemoryBatches):
@@ -75,22 +76,22 @@ class _PassesTickets(MemoryBatches):
 class _AllOrNone(MemoryBatches):
     """One that loses takes the others' answers away, although they were applied."""
 
-    def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted:
-        found = super().exclusive_together(updates, patience)
-        if isinstance(found, list) and None in found:
-            return [Result(one.write.id or 0, 0, 1) for one in updates]
-        return found
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
+        written = super().write_together(batch, patience)
+        if isinstance(written, Written) and None in written.updates:
+            return written._replace(updates=[Result(one.write.id or 0, 0, 1) for one in batch.updates])
+        return written
 
 
 @contextmanager
 def _told_anyway() -> Iterator[None]:
     """A batch that was not applied tells its members what they would have come to."""
-    tell = combined._Group.tell
+    tell = Group.tell
 
-    def told(group: Any, altered: Altered | None) -> None:
-        tell(group, Altered(1))
+    def told(group: Group, altered: Altered | None, last: Result | Taken | None) -> None:
+        tell(group, Altered(1), last)
 
-    with patch.object(combined._Group, "tell", told):
+    with patch.object(Group, "tell", told):
         yield
 
 

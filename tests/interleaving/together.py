@@ -30,7 +30,7 @@ __all__ = ["TOGETHER"]
 
 U, V = f"{S}.b", "lake.cat.o.v"
 """Another table in the schema, and one in another schema."""
-LOSABLE = (*WRITES, "alter_together", "create_together", "exclusive_together")
+LOSABLE = (*WRITES, "write_together")
 
 
 def _three(store: Store) -> Mapping[str, Any]:

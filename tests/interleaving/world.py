@@ -77,7 +77,7 @@ def frozen(value: Any) -> Any:
     if isinstance(value, Raised):
         return type(value.error).__name__, str(value.error)
     if isinstance(value, list | tuple):
-        return tuple([frozen(v) for v in value])
+        return getattr(value, "_make", tuple)([frozen(v) for v in value])
     if isinstance(value, dict):
         return frozenset((key, frozen(v)) for key, v in value.items())
     if isinstance(value, Related | Relating):

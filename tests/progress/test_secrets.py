@@ -58,7 +58,7 @@ def test_the_bound_holds_for_what_is_encrypted(lake: str, announced: bool, calls
             victim._session.hot.cool(table.id)
             with before(victim, adversary, calls=calls) as steps:
                 victim.tables.alter(PATH, ms.SetProperty("password", f"secret-{n}"))
-            assert len(lost.causes) <= (4 if "alter_together" in steps else 3), (lost.causes, steps)
+            assert len(lost.causes) <= (4 if "write_together" in steps else 3), (lost.causes, steps)
             assert victim.reveal(PATH, "password") == f"secret-{n}"
             assert not noted(other, f"secret-{n}")
         assert victim.verify() == []

@@ -15,7 +15,7 @@ from metastore.serve.gravitino.errors import NotSupported, Refused
 from metastore.serve.web import Answer, BadRequest, Call
 
 if TYPE_CHECKING:
-    from metastore.managers.attached import Attached
+    from metastore.kinds.attached import Attached
     from metastore.store import Store
 
 __all__ = ["ENDPOINTS", "Target", "metadata_object", "target_of"]

@@ -81,7 +81,7 @@ def _config(warehouses: Warehouses, call: Call) -> Answer:
     """Tell a client its prefix, and which endpoints there are."""
     endpoints = [f"{method} /v1/{{prefix}}{path}" for method, path, _ in _ROUTES]
     endpoints.append(f"GET /v1/{{prefix}}{_CREDENTIALS}")
-    prefix = warehouses.prefix(call.query.get("warehouse"))
+    prefix = warehouses.prefix(call.query.get("warehouse"), call.principal)
     overrides = {"prefix": prefix}
     return Answer(
         {"defaults": {}, "overrides": overrides, "endpoints": endpoints, "idempotency-key-lifetime": _REMEMBERED}
