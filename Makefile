@@ -36,7 +36,7 @@ endif
 .PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,7 +117,7 @@ bench-before: $(STAMP) ## measure this tree beside an earlier commit, in turns; 
 bench-services: $(STAMP) ## measure pages at any depth and searches by name, among a million tables: 3 minutes
 	$(BIN)/python -m tests.bench.services $(ARGS)
 
-bench-governance: $(STAMP) ## measure tags on 100,000 tables, in both directions: 3 minutes
+bench-governance: $(STAMP) ## measure tags on 100,000 tables and the calls of users: 3 minutes; ARGS=--spark: a million tags
 	$(BIN)/python -m tests.bench.governance $(ARGS)
 
 bench-contention: $(STAMP) ## measure contention: the cells that have a bar, 8 minutes
@@ -164,6 +164,9 @@ interleavings-sql: $(STAMP) ## explore every interleaving of statements on Postg
 
 interleavings: $(STAMP) ## explore every interleaving of small programs, and of any two writes beside each operation
 	$(BIN)/python -m tests.interleaving --full --workers $(WORKERS) $(ARGS)
+
+combined-history: $(STAMP) $(JAVA) ## check a million operations that travel together, with kills, cuts, restarts; ARGS="--operations N" chooses
+	$(SPARK) $(BIN)/python -m tests.combine.history $(ARGS)
 
 soak: $(STAMP) ## kill, stop, cut and restart for ten minutes, then account for every operation
 	$(BIN)/python -m tests.soak $(ARGS)
