@@ -170,7 +170,7 @@ def test_sqlalchemys_pool_waits_in_our_queue() -> None:
 
 def test_documents_are_the_json_that_pythons_own_encoder_writes() -> None:
     """``kinds/kind.py`` keeps what JSONEncoder makes at each call, by a name that has no documentation."""
-    values: list[Any] = [
+    values: tuple[object, ...] = (
         None,
         "",
         'ä\x7f\ud800\u2028"\\/',
@@ -183,17 +183,17 @@ def test_documents_are_the_json_that_pythons_own_encoder_writes() -> None:
         [],
         {},
         [1, (2, {"a": None})],
-    ]
+    )
     for value in values:
         doc = {"a": value, 1: [value], None: {"b": value}}
         assert to_json(doc) == json.dumps(doc, separators=(",", ":"))
         assert to_json(value) == json.dumps(value, separators=(",", ":"))
-    for value in (float("nan"), float("-inf")):
+    for number in (float("nan"), float("-inf")):
         with pytest.raises(ValueError, match="not JSON compliant"):
-            to_json({"a": [value]})
-    for unknown in ({1}, b"", object()):
+            to_json({"a": [number]})
+    for other in ({1}, b"", object()):
         with pytest.raises(TypeError, match="is not JSON serializable"):
-            to_json({"a": [unknown]})
+            to_json({"a": [other]})
     circle: list[object] = []
     circle.append(circle)
     with pytest.raises(RecursionError):
