@@ -117,7 +117,7 @@ bench-before: $(STAMP) ## measure this tree beside an earlier commit, in turns; 
 bench-services: $(STAMP) ## measure pages at any depth and searches by name, among a million tables: 3 minutes
 	$(BIN)/python -m tests.bench.services $(ARGS)
 
-bench-governance: $(STAMP) ## measure tags on 100,000 tables, in both directions: 3 minutes
+bench-governance: $(STAMP) ## measure tags on 100,000 tables and the calls of users: 3 minutes; ARGS=--spark: a million tags
 	$(BIN)/python -m tests.bench.governance $(ARGS)
 
 bench-contention: $(STAMP) ## measure contention: the cells that have a bar, 8 minutes

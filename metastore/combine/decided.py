@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,16 +68,14 @@ def bases(backend: Batches, handles: Sequence[Waiter]) -> list[Record | bool]:
 
     False: there is nothing at its path. True: its parents are not where they were, so that it must read alone.
     """
-    asked: list[Below] = []
-    for handle in handles:
-        one = handle.request
+    requests = [handle.request for handle in handles]
+    wanted: dict[Hashable, Below] = {}
+    for one in requests:
         one.taken = True
         if one.record is None and one.below is not None:
-            asked.append(one.below)
-    wanted = list(dict.fromkeys(asked))
-    found = dict(zip(wanted, backend.find_below(wanted), strict=True)) if wanted else {}
-    requests = [handle.request for handle in handles]
-    return [one.record or (True if one.below is None else found[one.below]) for one in requests]
+            wanted[one.below.asked] = one.below
+    found = dict(zip(wanted, backend.find_below(list(wanted.values())), strict=True)) if wanted else {}
+    return [one.record or (True if one.below is None else found[one.below.asked]) for one in requests]
 
 
 def missing(handle: Waiter) -> list[Decided]:

@@ -93,7 +93,7 @@ class Handle(Generic[Q, A]):
         self.wait = Term()
         """For one batch's answer. Who ends it decides: the batch, to wait for the next one; or the request's thread."""
         self.batch: object = None
-        """The batch that it is in."""
+        """The term in which its batch was made."""
         self._value: Any = _NOTHING
         self._error: BaseException | None = None
 
@@ -125,7 +125,8 @@ class Handle(Generic[Q, A]):
 
     def fail(self, error: BaseException) -> None:
         """Let the request raise ``error``, which no other request gets."""
-        self._error = error
+        # the leader's frames hold the whole batch: with them, all of it would wait for the garbage collector
+        self._error = error.with_traceback(None)
         self._waker.wake()
 
     @property
@@ -135,8 +136,12 @@ class Handle(Generic[Q, A]):
 
     def take(self, alone: Callable[[Resign], A]) -> A:
         """Return the answer, or raise the error; without one, return what ``alone`` does."""
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # a frame that holds its own error is a cycle
         if self._value is _NOTHING:
             return alone(_nothing)
         value: A = self._value
@@ -295,7 +300,7 @@ class Lane(Generic[Q, A]):
         self._clock.sleep(0)  # others that can run come first, and travel along
         batch = sorted([handle, *self._taken(handle.kind)], key=_number)
         for one in batch:
-            one.batch = batch
+            one.batch = term  # not the list, which would be a cycle that only the garbage collector ends
         try:
             tell = together(batch)
             self.leave(term)
@@ -304,7 +309,7 @@ class Lane(Generic[Q, A]):
             _log.debug("a batch of %s failed, and its %d requests go alone: %r", handle.kind, len(batch), error)
         finally:
             for other in batch:
-                if other is not handle and other.batch is batch and not other.answered:
+                if other is not handle and other.batch is term and not other.answered:
                     other._waker.wake()  # noqa: SLF001
 
     def _taken(self, kind: str) -> list[Handle[Q, A]]:

@@ -57,12 +57,12 @@ class Finds:
         return lane.result(handle, lambda _: session.resolve_alone(lookup), self._together, _expired)
 
     def _together(self, handles: Sequence[Handle[Below, Resolved]]) -> Tell:
-        wanted = list(dict.fromkeys([handle.request for handle in handles]))
-        found = dict(zip(wanted, batches(self._session).find_below(wanted), strict=True))
+        wanted = {handle.request.asked: handle.request for handle in handles}
+        found = dict(zip(wanted, batches(self._session).find_below(list(wanted.values())), strict=True))
 
         def tell() -> None:
             for handle in handles:
-                answer = resolved(handle.request, found[handle.request])
+                answer = resolved(handle.request, found[handle.request.asked])
                 if answer is not None:
                     handle.answer(answer)
 

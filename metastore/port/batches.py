@@ -6,7 +6,7 @@ what one of them finds hurts no other. A batch means what its members mean one a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
@@ -34,6 +34,11 @@ class Below(NamedTuple):
     """From below the root; (): the child stands below the root."""
     family: str
     key: str
+
+    @property
+    def asked(self) -> Hashable:
+        """What tells it from others in a batch. (A hash of the nodes takes longer than all else that a read needs.)"""
+        return id(self.parents), self.family, self.key
 
 
 class AlterStep(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -477,3 +478,26 @@ def test_batches_of_two_processes_on_the_same_names(store: Store, url: str) -> N
         for future in [pool.submit(client, (store, other)[n % 2], n) for n in range(24)]:
             future.result()
         assert other.verify() == []
+
+
+def test_a_batch_leaves_nothing_to_the_garbage_collector(store: Store) -> None:
+    """Not even with an error, whose traceback would hold the leader's frames, and so the whole batch."""
+    _, writes = lanes(store)
+    calls = [
+        set_in(store, 0, "k"),
+        lambda: store.tables.rename(f"{SCHEMA}.none", "x"),
+        lambda: store.tables.drop(path(1)),
+    ]
+    gc.collect()
+    gc.disable()
+    try:
+        found = [type(one).__name__ for one in together(writes, calls)]
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(one).__name__ for one in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert found == ["Table", "EntityNotFound", "bool"]
+    assert not left & {"Handle", "Waiting", "Group", "Decided", "Proposal", "EntityNotFound"}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 import pytest
 
 import metastore as ms
 from metastore.kinds.registry import kind_named
-from metastore.port.backend import Backend
-from metastore.port.batches import AlterTogether
-from metastore.port.commit import Commit, Guard, Outcome, Update
+from metastore.port.commit import Commit, Outcome, Update
+from tests.combine.gate import full_operations
 from tests.contract.ground import Ground
 from tests.contract.intents import eventually
 
@@ -46,32 +45,27 @@ WAYS: dict[str, Callable[[Ground], object]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_container_guards_itself(ground: Ground, way: str) -> None:
     session = ground.store._session
-    backend: Any = session.backend
-    written = list[tuple[str, int, tuple[Guard, ...]]]()
+    backend, sent = session.backend, list[Commit]()
 
     class Recording:
         def commit(self, commit: Commit) -> Outcome:
-            updates = [write for write in commit.writes if isinstance(write, Update)]
-            written.extend((write.event.kind, write.id, commit.guards) for write in updates)
-            outcome: Outcome = backend.commit(commit)
-            return outcome
-
-        def alter_together(self, alters: Sequence[AlterTogether], patience: int | None) -> Any:
-            written.extend((one.kind, one.id, one.guards) for one in alters)
-            return backend.alter_together(alters, patience)
+            sent.append(commit)
+            return backend.commit(commit)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(backend, name)
 
-    session.backend = cast(Backend, Recording())
+    session.backend = Recording()
     try:
-        WAYS[way](ground)
+        with full_operations(ground.store):
+            WAYS[way](ground)
     finally:
         session.backend = backend
-    assert written
-    for kind, entity_id, guards in written:
-        assert kind_named(kind).container
-        assert entity_id in {guard.id for guard in guards}
+    updates = [(commit, write) for commit in sent for write in commit.writes if isinstance(write, Update)]
+    assert updates
+    for commit, write in updates:
+        assert kind_named(write.event.kind).container
+        assert write.id in {guard.id for guard in commit.guards}
 
 
 @pytest.mark.postgres

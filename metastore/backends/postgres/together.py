@@ -68,7 +68,8 @@ ORDER BY w.n""")
 
 def find_parameters(wanted: Sequence[Below]) -> dict[str, Any]:
     """Return the parameters of FIND_BELOW."""
-    seen = {(node.id, node.scope_version) for one in wanted for node in one.parents}
+    chains = {id(one.parents): one.parents for one in wanted}.values()  # most stand below the same few
+    seen = {(node.id, node.scope_version) for chain in chains for node in chain}
     return {
         "guard_ids": plain([i for i, _ in seen]),
         "guard_scopes": plain([s for _, s in seen]),
@@ -84,10 +85,8 @@ def found(wanted: Sequence[Below], rows: Sequence[Row]) -> list[Record | bool]:
     That is so where the parents are not as they were, and where something of that name is being dropped.
     """
     held = set(rows[0][0] or ())
-    return [
-        _child(one, row) if all(n.id in held for n in one.parents) else True
-        for one, row in zip(wanted, rows, strict=True)
-    ]
+    chains = {id(one.parents): held.issuperset([node.id for node in one.parents]) for one in wanted}
+    return [_child(one, row) if chains[id(one.parents)] else True for one, row in zip(wanted, rows, strict=True)]
 
 
 def _child(one: Below, row: Row) -> Record | bool:
