@@ -33,10 +33,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client iceberg-spark iceberg-spec run test test-long planted-faults check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
-	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql soak soak-leases clean
+	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history soak soak-leases clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,12 @@ gravitino-client: build/gravitino-client/bin/python ## install Gravitino's Pytho
 build/gravitino-client/bin/python:
 	$(PYTHON) -m venv build/gravitino-client
 	$@ -m pip install --quiet --disable-pip-version-check "apache-gravitino==1.3.*" || { rm -rf build/gravitino-client; exit 1; }
+
+openlineage-client: build/openlineage-client/bin/python ## install OpenLineage's Python client for its test, in an environment of its own
+
+build/openlineage-client/bin/python:
+	$(PYTHON) -m venv build/openlineage-client
+	$@ -m pip install --quiet --disable-pip-version-check "openlineage-python>=1.54" || { rm -rf build/openlineage-client; exit 1; }
 
 iceberg-spark: build/iceberg-spark/bin/python ## install Spark with Iceberg's runtime (needs Maven) for its tests, in an environment of its own
 
@@ -114,7 +120,7 @@ bench-before: $(STAMP) ## measure this tree beside an earlier commit, in turns; 
 bench-services: $(STAMP) ## measure pages at any depth and searches by name, among a million tables: 3 minutes
 	$(BIN)/python -m tests.bench.services $(ARGS)
 
-bench-governance: $(STAMP) ## measure tags on 100,000 tables, in both directions: 3 minutes
+bench-governance: $(STAMP) ## measure tags on 100,000 tables and the calls of users: 3 minutes; ARGS=--spark: a million tags
 	$(BIN)/python -m tests.bench.governance $(ARGS)
 
 bench-contention: $(STAMP) ## measure contention: the cells that have a bar, 8 minutes
@@ -161,6 +167,9 @@ interleavings-sql: $(STAMP) ## explore every interleaving of statements on Postg
 
 interleavings: $(STAMP) ## explore every interleaving of small programs, and of any two writes beside each operation
 	$(BIN)/python -m tests.interleaving --full --workers $(WORKERS) $(ARGS)
+
+combined-history: $(STAMP) $(JAVA) ## check a million operations that travel together, with kills, cuts, restarts; ARGS="--operations N" chooses
+	$(SPARK) $(BIN)/python -m tests.combine.history $(ARGS)
 
 soak: $(STAMP) ## kill, stop, cut and restart for ten minutes, then account for every operation
 	$(BIN)/python -m tests.soak $(ARGS)

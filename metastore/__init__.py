@@ -22,6 +22,7 @@ from metastore.errors import (
     MigrationNeeded,
     NotEmpty,
     NotInUse,
+    OperationIdRefused,
     OperationIdReused,
     OutcomeUnknown,
     PermissionDenied,
@@ -36,6 +37,7 @@ from metastore.errors import (
     VersionConflict,
 )
 from metastore.gc import Collected
+from metastore.kinds.attached import Attached, Grant
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.kinds.declared import Field, Kind
@@ -94,7 +96,6 @@ from metastore.leases.changes import LeaseHolder
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.objects.leases import ObjectStoreLeases
 from metastore.leases.staging import LeftBehind
-from metastore.managers.attached import Attached, Grant
 from metastore.managers.page import Page
 from metastore.managers.pending import PendingDrop
 from metastore.metrics import Snapshot
@@ -105,6 +106,7 @@ from metastore.past.diff import Difference
 from metastore.past.pins import Pin
 from metastore.past.view import Past
 from metastore.port.stats import CacheStats, PoolUse
+from metastore.replicas.view import Replica
 from metastore.stats import Stats
 from metastore.store import Store, migrate, restore
 from metastore.store import open_store as open
@@ -178,6 +180,7 @@ __all__ = [
     "NotEmpty",
     "NotInUse",
     "ObjectStoreLeases",
+    "OperationIdRefused",
     "OperationIdReused",
     "Outcome",
     "OutcomeUnknown",
@@ -196,6 +199,7 @@ __all__ = [
     "RemoveRepresentation",
     "RemoveUri",
     "RenameColumn",
+    "Replica",
     "RetriesExhausted",
     "RetypeColumn",
     "Role",

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from metastore.errors import InvalidArgument
 
-__all__ = ["integer", "items", "known_keywords", "positive_integer", "positive_seconds", "shown"]
+__all__ = ["function", "integer", "items", "known_keywords", "positive_integer", "positive_seconds", "shown"]
 
 _LARGEST = (1 << 63) - 1
 """The largest integer that a database can hold."""
@@ -19,6 +19,12 @@ def _whole(value: object) -> int | None:
     """Return ``value`` as a plain integer, None if it is none: a subclass could have methods that disagree with it."""
     is_one = issubclass(type(value), int) and not isinstance(value, bool)
     return int.__int__(cast(int, value)) if is_one else None
+
+
+def function(value: object, what: str) -> None:
+    """Raise InvalidArgument if ``value`` cannot be called."""
+    if not callable(value):
+        raise InvalidArgument(f"{what} is a function, not {shown(value)}")
 
 
 def integer(value: object, what: str) -> int:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from metastore.arguments import positive_integer, positive_seconds
+from metastore.arguments import items, positive_integer, positive_seconds
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
-from metastore.errors import BackendUnavailable, MetastoreError, MigrationNeeded
+from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
+from metastore.names import clean_text
 from metastore.port.backend import FORMAT, Backend, Embedded
+from metastore.port.replica import ReplicaBackend
 from metastore.port.restore import RESTORING
 from metastore.urls import parse_url, redacted
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-__all__ = ["connect", "migrate"]
+__all__ = ["connect", "migrate", "replicas_of"]
+
+_ANSWERS = 5.0
+"""How long a replica may take for an answer at most (seconds): then the primary is asked."""
 
 
 def connect(
@@ -41,6 +47,27 @@ def connect(
         backend.close()
         raise
     return backend
+
+
+def replicas_of(
+    url: URL, read_from: Iterable[str], deadline: float, *, pool_size: int, max_wait: float | None
+) -> dict[str, ReplicaBackend]:
+    """Return a backend for each replica of a database, by its URL without secrets. They connect when they are asked.
+
+    Raises InvalidArgument.
+    """
+    urls = [parse_url(clean_text(one, "a URL of read_from")) for one in items(read_from, "read_from")]
+    if not urls:
+        return {}
+    if any(one.get_backend_name() != "postgresql" for one in (url, *urls)):
+        raise InvalidArgument("read_from= is for PostgreSQL: SQLite has no replicas; open it without read_from=")
+    for one in urls:
+        if "," in f"{one.host}{one.query.get('host')}{one.query.get('hostaddr')}":
+            raise InvalidArgument(f"read_from has {redacted(one)}, which names several servers; give each its own URL")
+    from metastore.backends.postgres.backend import PostgresBackend  # noqa: PLC0415
+
+    limits = Limits(pool_size, max_wait)
+    return {redacted(one): PostgresBackend(one, min(deadline, _ANSWERS), limits) for one in urls}
 
 
 def _backend(url: URL, deadline: float, limits: Limits) -> Backend:

@@ -31,6 +31,7 @@ __all__ = [
     "MigrationNeeded",
     "NotEmpty",
     "NotInUse",
+    "OperationIdRefused",
     "OperationIdReused",
     "OutcomeUnknown",
     "PermissionDenied",
@@ -109,6 +110,18 @@ class OperationIdReused(InvalidArgument):
             or f"operation {operation_id} was called with other arguments before; take a new id for a new operation"
         )
         self.operation_id = operation_id
+
+
+class OperationIdRefused(InvalidArgument):
+    """The database cannot tell the operation id from one that gc has forgotten; nothing was written.
+
+    It is older than what gc keeps, or more than a minute ahead of the database's clock. Next step: take a new id, from
+    ``ms.new_operation_id()``, once it is known (``store.outcome()``) what became of the operation; correct the clocks
+    if the id is new.
+    """
+
+    code = "operation_id_refused"
+    http_status = 400
 
 
 class HistoryGone(InvalidArgument):

@@ -7,14 +7,27 @@ ISO 8601 texts in UTC, tuples become lists, mappings become dicts.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 from uuid import UUID
 
-__all__ = ["ReadOnly", "plain", "read_only"]
+__all__ = ["ReadOnly", "parsed", "plain", "read_only"]
 
 _ATOMS = (str, int, float, bool, type(None))
+
+
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # CPython has it
+
+
+def parsed(text: str) -> Any:
+    """Return what JSON text says, as ``json.loads`` does; text without blanks around it in half of the time."""
+    try:
+        value, end = _scan(text, 0)
+    except (StopIteration, TypeError):
+        end = -1
+    return value if end == len(text) else json.loads(text)  # it knows blanks, and says what is wrong
 
 
 def plain(value: Any) -> Any:

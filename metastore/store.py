@@ -13,12 +13,12 @@ from uuid import UUID
 
 from metastore import gc as collecting
 from metastore import stats
-from metastore.arguments import items, positive_seconds, shown
+from metastore.arguments import function, items, positive_seconds
 from metastore.cache.options import Cache
 from metastore.cache.store import StoreCache, cached, check_cache
 from metastore.clock import SYSTEM, Clock
 from metastore.combine.combiner import Combiner
-from metastore.database import connect, migrate
+from metastore.database import connect, migrate, replicas_of
 from metastore.errors import InvalidArgument, PermissionDenied
 from metastore.feed import feed, position
 from metastore.feed.follow import Selection, selected
@@ -50,7 +50,7 @@ from metastore.names import Path, clean_name
 from metastore.operation.authorized import check_principal
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
-from metastore.operation.request import Call, Fencing
+from metastore.operation.request import Call, Fencing, committed
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
 from metastore.past.consumers import Consumers
@@ -59,8 +59,11 @@ from metastore.past.pins import Pin, add_pin, all_pins
 from metastore.past.reads import reads_at
 from metastore.past.revert import revert
 from metastore.past.view import Past, past_at
-from metastore.port.backend import Backend
+from metastore.port.backend import Backend, Reads
+from metastore.port.replica import ReplicaBackend
 from metastore.port.unreadable import Unreadable
+from metastore.replicas.reads import ReplicaReads, replicas_opened
+from metastore.replicas.view import Replica
 from metastore.retry.policy import Hook, RetryPolicy
 from metastore.stats import Stats
 from metastore.transaction.freeze import FreezableSchemas
@@ -96,6 +99,7 @@ class Store(Managers):
         clock: Clock,
         admins: frozenset[str] = frozenset(),
         cache: Cache | None = None,
+        replicas: Mapping[str, ReplicaBackend] | None = None,
     ) -> None:
         self._url = url
         self._admins = admins
@@ -104,6 +108,7 @@ class Store(Managers):
         self._cache = StoreCache(None if cache is None else cached(session, cache), backend)
         session.cache = self._cache.used
         session.seals = Seals(backend)
+        self._replicas = replicas_opened(session, replicas) if replicas else None
         self._stand_on(session)
         self.leases = StoreLeases(self._session)
         self._hints = Hints(backend, session.metrics, clock) if url.get_backend_name() == "postgresql" else None
@@ -134,7 +139,7 @@ class Store(Managers):
         What the user does not see: EntityNotFound, a drop returns False, listings leave it out. What it sees and may
         not do: PermissionDenied. Raises InvalidArgument.
         """
-        who = _who(user)
+        who = _who(self._session.backend, user)
         if who.name in self._admins and who.lake is None and who.id is None:
             return self.bind(principal=who.name)
         return _UserView(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
@@ -147,7 +152,7 @@ class Store(Managers):
         """
         found = entity_of(self._session, on, kind)
         word = known_privilege(privilege)
-        who = _who(user)
+        who = _who(self._session.backend, user)
         if who.name in self._admins:
             return Decision(True, [f"{who.name} is an admin of this process"])
         return Access(self._session.backend, who).decision(found.record.chain, word)
@@ -211,6 +216,20 @@ class Store(Managers):
         """
         return past_at(self._session, position.position_in(self._session, when))
 
+    def replica(self, *, at_least: str | None = None, wait: float = 0.5) -> Replica:
+        """Return a read-only view of a replica of ``read_from``: its reads may be old, and say how old.
+
+        The view has the readers of the store: ``store.replica().tables.load(path)``. Each of its reads shows all
+        changes up to ``view.position``. ``at_least``: a position that it must show; a replica that has not come so far
+        is waited for, ``wait`` seconds at most, and then the primary is read. All other reads of the store go to the
+        primary. Raises InvalidArgument without ``read_from``, and for what is no position of this database.
+        """
+        position.check_whole(self._session)
+        if self._replicas is None:
+            raise InvalidArgument("this store knows no replica; open it with read_from=[…], or read without replica()")
+        wait = positive_seconds(wait, "how long to wait for a replica") if wait else 0.0
+        return Replica(self._session, timed(self._session, "replica", ReplicaReads, self._replicas, at_least, wait))
+
     def diff(
         self, a: str | datetime, b: str | datetime | None = None, *, under: Target | None = None
     ) -> Iterator[Difference]:
@@ -226,11 +245,13 @@ class Store(Managers):
         return differences(session, first, last, scope_at(reads_at(session, last), under))
 
     def revert(self, target: Target, *, to: str | datetime, dry_run: bool = False) -> list[Difference]:
-        """Make an entity, and all below it, what it was at a position or time, in one commit; return what changes.
+        """Make an entity, and all below it, what it was at a position or time; return what changes.
 
         The entity keeps its present name and place. What was dropped or moved out comes back, with its id; what is new
-        is dropped. ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then;
-        InvalidArgument for what cannot come back; EntityAlreadyExists if another entity has an old name.
+        is dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More of them
+        are commits of 2,000 steps: if one of these fails, those before it stay, and the same call does the rest.
+        ``dry_run``: nothing is written. Raises HistoryGone; EntityNotFound if it was not there then; InvalidArgument
+        for what cannot come back; EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen.
         """
         return revert(self._session, target, position.position_in(self._session, to), dry_run=dry_run)
 
@@ -299,8 +320,10 @@ class Store(Managers):
     ) -> T:
         """Run ``fn(tx)`` in a transaction, and again after each conflict; return its result.
 
-        ``deadline`` (seconds) holds for all attempts. Raises DeadlineExceeded, LeaseLost, and what ``fn`` raises.
+        ``deadline`` (seconds) holds for all attempts. Raises DeadlineExceeded, LeaseLost, InvalidArgument, and what
+        ``fn`` raises.
         """
+        function(fn, "what a transaction runs")
         return run_transaction(self._session, fn, Call(principal, deadline, lease=lease))
 
     def gc(
@@ -318,8 +341,8 @@ class Store(Managers):
         gc calls ``clean_up`` with each value that was staged under a lease and can never be published any more, perhaps
         more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises InvalidArgument.
         """
-        if clean_up is not None and not callable(clean_up):
-            raise InvalidArgument(f"clean_up is a function, not {shown(clean_up)}")
+        if clean_up is not None:
+            function(clean_up, "clean_up")
         collected = collecting.collect(self._session, retention, keep_versions, keep_unread)
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
@@ -416,6 +439,8 @@ class Store(Managers):
             self._cache.used.close()
         if self._hints is not None:
             self._hints.close()
+        if self._replicas is not None:
+            self._replicas.close()
         self._session.backend.close()
 
     def __enter__(self) -> Self:
@@ -438,6 +463,7 @@ class _View(Store):
 
     def __init__(self, store: Store, session: Session) -> None:
         self._url, self._admins, self._cache = store._url, store._admins, store._cache  # noqa: SLF001  (the same class)
+        self._replicas = store._replicas  # noqa: SLF001
         self._stand_on(session)
         self.leases = store.leases.bound(session)
 
@@ -469,7 +495,7 @@ class _UserView(_View):
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
         """Return whether this user has a privilege on what it sees. Raises PermissionDenied for another user."""
-        if _who(user).name != self._access.who.name:
+        if _who(self._access.backend, user).name != self._access.who.name:
             raise self._refused("ask for the rights of others")
         found = entity_of(self._session, on, kind)
         return self._access.decision(found.record.chain, known_privilege(privilege))
@@ -528,6 +554,7 @@ def open_store(
     max_wait: float | None = None,
     admins: Iterable[str] = (),
     cache: Cache | None = None,
+    read_from: Iterable[str] = (),
 ) -> Store:
     """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
@@ -535,12 +562,14 @@ def open_store(
     :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
     this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
     (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
-    what keeps what is read (None: nothing does). Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
+    what keeps what is read (None: nothing does). ``read_from`` has the URLs of PostgreSQL's read replicas, one server
+    each, for :meth:`Store.replica`. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
     named = clean_admins(admins)
     check_cache(cache, url)
     parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
-    return Store(parsed, backend, policy, principal, SYSTEM, named, cache)
+    replicas = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
+    return Store(parsed, backend, policy, principal, SYSTEM, named, cache, replicas)
 
 
 def clean_admins(admins: Iterable[str]) -> frozenset[str]:
@@ -581,10 +610,11 @@ def restore(url: str | None, source: Place, *, progress: Callable[[float], None]
         backend.close()
 
 
-def _who(user: Path | Entity) -> Who:
-    """Return who is meant. Raises InvalidArgument."""
+def _who(backend: Reads, user: Path | Entity) -> Who:
+    """Return who is meant. Raises InvalidArgument, also for a user of another database."""
     if not isinstance(user, Entity):
         return who_named(user)
+    committed(backend, user)
     if user.kind != "user":
         raise InvalidArgument(f"{user.path} is a {user.kind}, not a user")
     return Who(user.name, None, user.id)

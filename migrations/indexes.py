@@ -60,10 +60,12 @@ def build_pending(engine: Engine, config: Config, revision: str) -> None:
 
 def _missing(connection: Connection, config: Config, revision: str) -> Mapping[str, str]:
     """Return the pending indexes that are not there, or not valid, and how to build each."""
-    found: dict[str, str] = {}
+    indexes: dict[str, str] = {}
     for module in _revisions(connection, config, revision):
-        found |= getattr(module, "INDEXES", {})
-    missing = {name: sql for name, sql in found.items() if connection.scalar(text(_VALID), {"name": name}) is not True}
+        indexes |= getattr(module, "INDEXES", {})
+    missing = {
+        name: sql for name, sql in indexes.items() if connection.scalar(text(_VALID), {"name": name}) is not True
+    }
     # another process may have migrated in between, and a revision may have given an index another name
     return missing if not missing or _revisions(connection, config, revision) else {}
 

@@ -163,10 +163,10 @@ class _Tree:
         parent_id = 0
         for depth, name in enumerate(names[:-1]):
             family = ("metalake", "catalog")[depth] if depth < 2 else "schema"
-            found = self._live.get((parent_id, family, self._key(parent_id, name)))
-            if found is None:
+            live = self._live.get((parent_id, family, self._key(parent_id, name)))
+            if live is None:
                 raise _Unknown(names)
-            parent_id = found
+            parent_id = live
         return parent_id, self._stands[parent_id][2] if parent_id else False
 
     def _key(self, parent_id: int, name: str) -> str:

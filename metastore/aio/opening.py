@@ -25,6 +25,7 @@ async def open_async(
     max_wait: float | None = None,
     admins: Iterable[str] = (),
     cache: Cache | None = None,
+    read_from: Iterable[str] = (),
 ) -> AsyncStore:
     """Open a database for asyncio: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
@@ -37,4 +38,4 @@ async def open_async(
         raise InvalidArgument("the async API needs greenlet: pip install 'versioned-metastore[async]'") from None
     from metastore.aio.store import opened  # noqa: PLC0415  (a process imports only what it uses)
 
-    return await opened(url, principal, deadline, hooks, pool_size, max_wait, admins, cache)
+    return await opened(url, principal, deadline, hooks, pool_size, max_wait, admins, cache, read_from)

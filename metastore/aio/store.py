@@ -14,6 +14,7 @@ from metastore.aio.threads import Threads
 from metastore.backends.sql.limits import Limits
 from metastore.cache.options import Cache
 from metastore.cache.store import check_cache
+from metastore.database import replicas_of
 from metastore.retry.policy import Hook
 from metastore.store import Store, clean_admins, prepared
 
@@ -29,6 +30,7 @@ async def opened(
     max_wait: float | None,
     admins: Iterable[str],
     cache: Cache | None = None,
+    read_from: Iterable[str] = (),
 ) -> AsyncStore:
     """Return an open store. Raises what :func:`metastore.open` raises."""
     named = clean_admins(admins)
@@ -38,8 +40,13 @@ async def opened(
     parsed, backend, policy = await run(alone, connecting, prepare)
     size = pool_size if parsed.drivername.startswith("postgresql") else 1
     threads = Threads(Limits(size, max_wait), policy.deadline)
-    make_store = partial(Store, parsed, AioBackend(backend, threads), policy, principal, AioClock(), named, cache)
-    # a cache asks the database before it serves
-    store = make_store() if cache is None else await run(alone, connecting, make_store)
+    found = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
+    # threads of their own: a replica that does not answer holds up no call of the primary
+    replicas = {name: AioBackend(one, Threads(Limits(size, max_wait), policy.deadline)) for name, one in found.items()}
+    make_store = partial(
+        Store, parsed, AioBackend(backend, threads), policy, principal, AioClock(), named, cache, replicas
+    )
+    # a cache asks the database before it serves, and replicas are looked at
+    store = make_store() if cache is None and not replicas else await run(alone, connecting, make_store)
     make: Any = AsyncStore
     return cast(AsyncStore, make(store, Room(threads)))

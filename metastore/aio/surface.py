@@ -17,6 +17,7 @@ from metastore.managers.pending import PendingDrop
 from metastore.managers.rotation import SecretStore
 from metastore.past.consumers import Consumer, Consumers
 from metastore.past.view import Past
+from metastore.replicas.view import Replica
 from metastore.store import Store, _UserView, _View
 from metastore.transaction.freeze import FreezableSchemas, Freeze
 from metastore.transaction.transaction import Transaction
@@ -64,6 +65,7 @@ AsyncCrawls = derive(managers.Crawls)
 AsyncRelationManager = derive(managers.RelationManager)
 AsyncDeclaredManager = derive(managers.DeclaredManager)
 AsyncPast = derive(Past)
+AsyncReplica = derive(Replica)
 AsyncConsumers = derive(Consumers)
 AsyncDrops = derive(Drops)
 AsyncPendingDrop = derive(PendingDrop)

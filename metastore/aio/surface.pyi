@@ -14,6 +14,7 @@ from metastore.columns.column import Column
 from metastore.errors import LeaseLost, MetastoreError
 from metastore.gc import Collected
 from metastore.governance.decision import Decision
+from metastore.kinds.attached import Attached, Grant
 from metastore.kinds.catalog import Catalog
 from metastore.kinds.change import EntityChange, _Unset
 from metastore.kinds.crawl import Crawl
@@ -44,7 +45,6 @@ from metastore.leases.book import Holder, LeaseEvent
 from metastore.leases.lease import OnLost
 from metastore.leases.staging import LeftBehind
 from metastore.managers.access import Effect
-from metastore.managers.attached import Attached, Grant
 from metastore.managers.create import IfExists
 from metastore.managers.options import BulkOptions, CallOptions, CreateOptions
 from metastore.managers.owned import Row
@@ -175,6 +175,7 @@ class AsyncStore:
     async def pins(self) -> builtins.list[Pin]: ...
     async def position(self) -> str: ...
     def relations(self, name: str) -> AsyncRelationManager: ...
+    async def replica(self, *, at_least: str | None = ..., wait: float = ...) -> AsyncReplica: ...
     async def reveal(self, target: Target, key: str, *, kind: str | None = ...) -> str: ...
     async def revert(self, target: Target, *, to: str | datetime, dry_run: bool = ...) -> builtins.list[Difference]: ...
     async def run(
@@ -1571,6 +1572,65 @@ class AsyncDeclaredManager:
     ) -> DeclaredEntity: ...
 
 class AsyncPast:
+    catalogs: AsyncCatalogs
+    crawls: AsyncCrawls
+    filesets: AsyncFilesets
+    functions: AsyncFunctions
+    groups: AsyncGroups
+    job_templates: AsyncJobTemplates
+    jobs: AsyncJobs
+    metalakes: AsyncMetalakes
+    models: AsyncModels
+    owners: AsyncOwners
+    partitions: AsyncPartitions
+    policies: AsyncPolicies
+    roles: AsyncRoles
+    schemas: AsyncSchemas
+    sources: AsyncSources
+    statistics: AsyncStatistics
+    tables: AsyncTables
+    tags: AsyncTags
+    topics: AsyncTopics
+    users: AsyncUsers
+    views: AsyncViews
+    def manager(self, kind: str) -> AsyncDeclaredManager: ...
+    @property
+    def position(self) -> str: ...
+    def relations(self, name: str) -> AsyncRelationManager: ...
+
+class AsyncReplica:
+    catalogs: AsyncCatalogs
+    crawls: AsyncCrawls
+    filesets: AsyncFilesets
+    functions: AsyncFunctions
+    groups: AsyncGroups
+    job_templates: AsyncJobTemplates
+    jobs: AsyncJobs
+    metalakes: AsyncMetalakes
+    models: AsyncModels
+    owners: AsyncOwners
+    partitions: AsyncPartitions
+    policies: AsyncPolicies
+    roles: AsyncRoles
+    schemas: AsyncSchemas
+    sources: AsyncSources
+    statistics: AsyncStatistics
+    tables: AsyncTables
+    tags: AsyncTags
+    topics: AsyncTopics
+    users: AsyncUsers
+    views: AsyncViews
+    def find(
+        self,
+        under: Target | None = ...,
+        *,
+        kind: str | None = ...,
+        name: str | None = ...,
+        properties: Mapping[str, str] | None = ...,
+        recursive: bool = ...,
+    ) -> Stream[Entity]: ...
+    @property
+    def from_primary(self) -> bool: ...
     def manager(self, kind: str) -> AsyncDeclaredManager: ...
     @property
     def position(self) -> str: ...

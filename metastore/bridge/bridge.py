@@ -188,9 +188,9 @@ class Bridge:
 
 def _check(watch: Watch | None, names: tuple[str, ...], error: Exception | None = None) -> None:
     """Raise VersionConflict if what a section rests on has changed; ``error`` is what its block raised."""
-    if watch is not None and (found := watch.changes()):
+    if watch is not None and (changed := watch.changes()):
         path = format_path(names) or "the root"
-        message = f"{path}: {found} changes committed at or below it during the read; run the block again"
+        message = f"{path}: {changed} changes committed at or below it during the read; run the block again"
         raise _Changed(VersionConflict(path, None, None, message)) from error
 
 

@@ -81,7 +81,7 @@ class Exclusive:
         mine = {_plain(one) for one in self._mine.get()}
         above = {_plain(names[:depth]) for depth in range(len(names))} - mine
         below = _plain(names) + ("." if names else "")
-        found = _Others([], [])
+        others = _Others([], [])
         for holder in self._leases.list():
             is_above = holder.name in above
             if not is_above and (holder.name == _plain(names) or not holder.name.startswith(below)):
@@ -89,8 +89,8 @@ class Exclusive:
             if holder.expired:
                 self._fence(holder)
             elif holder.name not in mine:
-                (found.above if is_above else found.below).append(holder)
-        return found
+                (others.above if is_above else others.below).append(holder)
+        return others
 
     def _fence(self, holder: Holder) -> None:
         """Take a lease over whose time is over: a commit under its token, however late, is refused from now on."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cachetools import LRUCache
-
+from metastore.cache.bounded import Bounded
 from metastore.kinds.entity import Entity
 from metastore.names import fold, parse_path
 from metastore.operation.session import Found, Listed
@@ -20,8 +19,6 @@ __all__ = ["Entries", "Entry", "entry_of", "listing_of"]
 _Index = dict[Hashable, set[Hashable]]
 _ENTRY, _PER_CHARACTER, _NAME = 3_000, 8, 100
 """The estimated memory of one entry, of each character of its document, decoded, and of a name in a listing (bytes)."""
-_SPARED = 16
-"""How many entries that were used since are spared when one must go."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +38,10 @@ class Entry:
     parent: int | None = None
     """Of a path that leads nowhere, and of a listing: the entity below which something would have to appear."""
     used: bool = False
-    """It was read since it was kept, or since it was last spared. Only reads that do not call ``get`` note it here."""
+    """It was used since that was counted last: see :mod:`metastore.cache.bounded`."""
+    uses: int = 0
+    """How often it was counted."""
+    key: Hashable = None
 
     def rests_on(self, change: Touch) -> bool:
         """Whether a change may make it untrue."""
@@ -87,11 +87,10 @@ def _appeared(change: Touch) -> tuple[str, ...] | None:
 
 
 class Entries:
-    """Answers by key, the least recently used one going first."""
+    """Answers by key, and by what they rest on."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        self._most = most
-        self._kept: LRUCache[Hashable, Entry] = LRUCache(most_bytes, getsizeof=lambda entry: entry.size)
+        self._kept = Bounded(most, most_bytes)
         self._of: _Index = {}
         """By an entity's id: the answers that are this entity."""
         self._below: _Index = {}
@@ -100,42 +99,40 @@ class Entries:
         """By a path that leads nowhere: the answers that say so."""
         self._children: _Index = {}
         """By an entity's id: the answers that change when its set of children does."""
-        self.all: dict[Hashable, Entry] = {}
-        """All of them, for reads that note in the entry itself that it was used."""
+        self.all = self._kept.all
+        """All of them, for reads that need no lock."""
+        self.used = self._kept.used
+        """Where such a read notes that it used an entry."""
         self.evictions = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self.all)
 
     @property
     def bytes(self) -> int:
         """The estimated memory."""
-        return int(self._kept.currsize)
+        return self._kept.bytes
 
     def get(self, key: Hashable) -> Entry | None:
         """Return what is kept, and note that it was used."""
-        return self._kept.get(key)
+        entry = self.all.get(key)
+        if entry is not None and not entry.used:
+            entry.used = True
+            self.used.append(entry)
+        return entry
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._kept
+        return key in self.all
 
     def put(self, key: Hashable, entry: Entry) -> None:
-        """Keep an answer, unless it is larger than everything together may be."""
+        """Keep an answer, if it is used as often as those that would have to go for it."""
         self._remove(key)
-        if entry.size > self._kept.maxsize:
-            return
-        spared = 0
-        while len(self._kept) >= self._most or self._kept.currsize + entry.size > self._kept.maxsize:
-            oldest, other = self._kept.popitem()
-            if other.used and spared < _SPARED:
-                other.used, spared = False, spared + 1
-                self._kept[oldest] = other  # a second chance: it is the newest one now
-            else:
-                self._forget(oldest, other)
-                self.evictions += 1
-        self._kept[key] = self.all[key] = entry
+        entry.key = key
         for index, at in self._places(entry):
             index.setdefault(at, set()).add(key)
+        for other, gone in self._kept.put(key, entry):
+            self._forget(other, gone)
+            self.evictions += 1
 
     def evict(self, change: Touch) -> None:
         """Forget what a change makes untrue."""
@@ -162,13 +159,12 @@ class Entries:
             self.evictions += 1
 
     def _remove(self, key: Hashable) -> None:
-        entry = self._kept.pop(key, None)
+        entry = self._kept.pop(key)
         if entry is not None:
             self._forget(key, entry)
 
     def _forget(self, key: Hashable, entry: Entry) -> None:
         """Take what is not kept any more out of the indexes."""
-        self.all.pop(key, None)
         for index, at in self._places(entry):
             keys = index.get(at)
             if keys is not None:

@@ -8,9 +8,7 @@ process that was stopped: it would answer before the timer runs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-
-from metastore.cache.entries import Entry
+from metastore.cache.entries import Entries, Entry
 from metastore.clock import Clock, Instant
 
 __all__ = ["Lease"]
@@ -23,14 +21,20 @@ class Lease:
     process has registered since.
     """
 
-    __slots__ = ("boot", "clocks", "entries", "mono", "serving", "wall", "wall_from")
+    __slots__ = ("boot", "clocks", "entries", "mono", "serving", "used", "wall", "wall_from")
 
-    def __init__(self, clock: Clock, entries: Mapping[Hashable, Entry]) -> None:
+    def __init__(self, clock: Clock, kept: Entries) -> None:
         self.clocks = clock.readers()
-        self.entries = entries
+        self.entries, self.used = kept.all, kept.used
         self.serving = False
         """What is read may be kept: the oldest transaction is younger than the registration."""
         self.end()
+
+    def note(self, entry: Entry) -> None:
+        """Note that an entry was used, once until that is counted."""
+        if not entry.used:
+            entry.used = True
+            self.used.append(entry)
 
     def end(self) -> None:
         """Let it be over."""

@@ -43,7 +43,7 @@ class Leased:
         self._clears = self._evicted = 0
         self._entries = Entries(options.max_entries, options.max_bytes)
         self._announced = Announced()
-        self._monotonic, self._boottime, self._wall = Lease(clock, {}).clocks
+        self._monotonic, self._boottime, self._wall = Lease(clock, Entries(1, 1)).clocks
         self._member = self._new_member()
         _ALL.add(self)
         self._member.served.wait(_JOINS)
@@ -58,7 +58,7 @@ class Leased:
             self._evicted += self._entries.evictions + len(self._entries)
             self._entries = Entries(self._options.max_entries, self._options.max_bytes)
             self._announced = Announced()
-            return Lease(self._clock, self._entries.all)
+            return Lease(self._clock, self._entries)
 
     def fork(self) -> None:
         """End the lease in a forked child: the parent's thread renews it, and evicts in the parent only."""
@@ -84,7 +84,9 @@ class Leased:
             and self._boottime() < lease.boot
             and lease.wall_from <= self._wall() < lease.wall
         ):
-            entry.used = True
+            if not entry.used:
+                entry.used = True
+                lease.used.append(entry)
             next(self._hit)
             return entry.found  # type: ignore[return-value]
         return None
@@ -110,7 +112,7 @@ class Leased:
             if one_instant:
                 for entry in entries:
                     next(self._hit)
-                    entry.used = True  # type: ignore[union-attr]
+                    lease.note(entry)  # type: ignore[arg-type]
                 return [entry.found for entry in entries]  # type: ignore[union-attr, misc]
         asked = self._asked(len(wanted))
         answers = ask()
@@ -125,7 +127,7 @@ class Leased:
         entry = lease.entries.get(key)
         if entry is not None and lease.holds():
             next(self._hit)
-            entry.used = True
+            lease.note(entry)
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
         listed = ask()

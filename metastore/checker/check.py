@@ -31,6 +31,7 @@ from metastore.checker.passes import (
     swept,
 )
 from metastore.checker.spark_paths import readable
+from metastore.checker.tree import DROPPED
 
 __all__ = ["Checked", "check"]
 
@@ -69,7 +70,7 @@ def check(spark: SparkSession, folder: Path) -> Checked:
     placed = tree.where("what = 'placed'").select(*PLACED_COLUMNS)
     began = since(folder)
     whose = F.when(F.col("seq") > began, F.col("principal"))
-    placed = placed.withColumn("principal", whose).cache()
+    placed = _asked_for(placed, operations).withColumn("principal", whose).cache()
     clocks = [row.clock for row in operations.select("clock").distinct().collect()]
     found = [
         *_found(tree.where("what = 'found'").select(*FOUND_COLUMNS).collect()),
@@ -100,6 +101,14 @@ def _replay(operations: DataFrame, feed: DataFrame, folder: Path) -> DataFrame:
     tree = events.repartition(1).sortWithinPartitions("seq").mapInArrow(replayed, TREE)
     tree.write.mode("overwrite").parquet(str(folder / "placed"))
     return feed.sparkSession.read.parquet(readable(folder / "placed"))
+
+
+def _asked_for(placed: DataFrame, operations: DataFrame) -> DataFrame:
+    """Return the events without what was dropped under each name, if no client looked: it would fill the memory."""
+    seen = operations.schema["reads"].dataType.elementType
+    if "of" in seen.names and not operations.where("exists(reads, seen -> seen.of = 'dropped')").isEmpty():
+        return placed
+    return placed.withColumn("names", F.expr(f"filter(names, one -> not startswith(one.family, '{DROPPED}'))"))
 
 
 def _unlike(live: DataFrame, tables: DataFrame) -> DataFrame:

@@ -8,18 +8,23 @@ A conflict is justified in these cases:
   an exclusive operation: an entity in hand may be older than the call. A freeze counts as exclusive, also one of
   the same client, because the waiting operations have their turn after it. A mark stands for minutes at most: an
   attempt that still meets one after ten is a finding, whatever a clock says.
+
+New operation ids may be refused after the database's clock was ahead. The first refusal mends that: from a minute later
+on they are accepted. If one is still refused after two minutes, it is a finding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Final
+from uuid import UUID
 
 from metastore.checker.account import line
 from metastore.checker.finding import Finding
 from metastore.checker.operation import READS, ClientOperation
 from metastore.checker.records import Lost
 from metastore.checker.tree import EXCLUSIVE, Placed
+from metastore.errors import OperationIdRefused
 
 __all__ = ["Justice"]
 
@@ -29,6 +34,11 @@ _EXCLUSIVE: Final = frozenset({"ancestor", "marked", "busy"})
 _MARKS: Final = frozenset({"marked", "busy"})
 _STANDS: Final = 600 * 10**9
 """How long a mark can stand after the call that set it (nanoseconds): calls end by their deadlines."""
+
+_MENDED: Final = 120 * 10**9
+"""How long after a refusal new operation ids can still be refused (nanoseconds)."""
+_NEW: Final = 60.0
+"""How old an operation id may be that counts as made for its call (seconds): gc keeps every id for longer."""
 
 
 class Justice:
@@ -41,6 +51,8 @@ class Justice:
         self._last: int | None = None
         """When the last exclusive operation returned; None: one has not returned, or none is known."""
         self._open = False
+        self._refused: ClientOperation | None = None
+        """The operation that returned first of those whose id was refused though it was new."""
         self.others = False
         """A writer without recorded calls exists: any attempt may have lost to it."""
 
@@ -62,6 +74,7 @@ class Justice:
             return
         if self._writing.get(operation.client) == operation.number:
             del self._writing[operation.client]
+        yield from self._accepted(operation)
         for lost in operation.conflicts:
             if not self._just(operation, lost, newer):
                 where = "" if lost.entity_id is None else f" on entity {lost.entity_id}"
@@ -71,6 +84,16 @@ class Justice:
         if _is_exclusive(operation):
             self._last = max(operation.end, self._last or 0)
         self._ended[operation.client] = max(operation.end, self._ended.get(operation.client, 0))
+
+    def _accepted(self, operation: ClientOperation) -> Iterator[Finding]:
+        """Check that new operation ids are accepted again some time after a refusal has returned."""
+        if operation.error != OperationIdRefused.__name__ or not _has_new_id(operation):
+            return
+        if self._refused is None:
+            self._refused = operation
+        elif operation.start - (self._refused.end or 0) > _MENDED:
+            message = f"operation id {operation.operation_id}, made for the call, was refused as a forgotten one"
+            yield Finding("conflict", message, (line(self._refused), line(operation)))
 
     def _is_long_ago(self, lost: Lost, operation: ClientOperation) -> bool:
         """Whether a mark stood in the way so long after the last exclusive operation that it should not stand."""
@@ -92,6 +115,14 @@ class Justice:
         return any(client != operation.client for client in self._writing) or any(
             end >= operation.start for client, end in self._ended.items() if client != operation.client
         )
+
+
+def _has_new_id(operation: ClientOperation) -> bool:
+    """Whether the operation's id is of the time of its call, by the client's own clock. A key has no time."""
+    if operation.operation_id is None:
+        return False
+    made = UUID(operation.operation_id)
+    return made.version == 8 or abs((made.int >> 80) / 1000 - operation.at) < _NEW
 
 
 def _is_exclusive(operation: ClientOperation) -> bool:

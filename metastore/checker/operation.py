@@ -27,6 +27,9 @@ class ClientOperation(NamedTuple):
     helped: bool | None
     held_from: int | None
     held_to: int | None
+    operation_id: str | None
+    at: float
+    error: str | None
     conflicts: tuple[Lost, ...]
     reads: tuple[Seen, ...]
     events: tuple[Placed, ...]

@@ -37,6 +37,9 @@ class Seen(NamedTuple):
     """None, with an id: it existed at an unknown version."""
     kind: str | None = None
     """None: the kind of the operation."""
+    of: Literal["children", "dropped"] | None = None
+    """None: it read the entity itself. ``children``: whether the entity has live children, which a caught NotEmpty
+    says. ``dropped``: whether something that was dropped under the path can be restored."""
 
 
 class Lost(NamedTuple):
@@ -103,7 +106,8 @@ OPERATIONS: Final = (
     "attempts int not null, conflicts array<struct<cause: string, entity_id: long, expected: long>> not null, "
     "outcome string not null, error string, entity_id long, version_before long, version_after long, helped boolean, "
     "held_from long, held_to long, "
-    "reads array<struct<path: string, there: boolean, entity_id: long, version: long, kind: string>> not null, "
+    "reads array<struct<path: string, there: boolean, entity_id: long, version: long, kind: string, of: string>> "
+    "not null, "
     "values map<string, double> not null, position long"
 )
 """A Spark schema. ``position`` is the position of the operation's last event in the feed; null: it wrote nothing."""

@@ -34,7 +34,7 @@ from metastore.checker.justice import Justice
 from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Seen
 from metastore.checker.timeline import Timelines
-from metastore.checker.tree import DEEPEST, Placed
+from metastore.checker.tree import CHILDREN, DEEPEST, DROPPED, NO_NAME, Placed
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import OWNED_KINDS, kind_named
 from metastore.names import parse_path
@@ -46,6 +46,7 @@ _TOGETHER: Final = ("transaction", "freeze")
 """The actions whose reads are all of one instant, also if they write nothing."""
 _OWNERS: Final = {"partition": "table", "model_version": "model"}
 """The kind of the owner, for owned rows that have a name below one kind."""
+_OF: Final = {"children": "children", "dropped": "dropped entity that can be restored"}
 _EVERY: Final = 4096
 """How many operations pass before old values are forgotten."""
 _names = lru_cache(maxsize=100_000)(parse_path)
@@ -104,7 +105,7 @@ class Sweep:
             for name in event.names:
                 label = (name.parent_id, name.family, name.name)
                 self._names.put(label, event.seq, name.entity_id)
-                if name.entity_id is not None:
+                if name.entity_id is not None and not name.family.startswith(NO_NAME):
                     self._stands.put(name.entity_id, event.seq, label)
             if event.gone:
                 self._stands.put(event.entity_id, event.seq, None)
@@ -290,7 +291,7 @@ class Sweep:
         here: int | None = ROOT_ID
         labels: list[Label] = []
         until: int | None = None
-        for family, name in zip(_families(seen.kind or operation.kind, len(names)), names, strict=True):
+        for family, name in _steps(seen.kind or operation.kind or "table", names, seen.of):
             assert here is not None
             label = (here, family, name)
             labels.append(label)
@@ -354,8 +355,19 @@ def _families(kind: str | None, depth: int) -> tuple[str, ...]:
     return families if families is not None else ("",) * depth
 
 
+@lru_cache(maxsize=100_000)
+def _steps(kind: str, names: tuple[str, ...], of: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the family and the name of each step from the root to what was read."""
+    steps = tuple(zip(_families(kind, len(names)), names, strict=True))
+    if of == "dropped":
+        return (*steps[:-1], (DROPPED + kind, names[-1]))
+    return (*steps, (CHILDREN, "")) if of == "children" else steps
+
+
 def _text(seen: Seen) -> str:
     what = f"entity {seen.entity_id}" if seen.path is None else seen.path
+    if seen.of is not None:
+        return f"that {what} has {'' if seen.there else 'no '}{_OF[seen.of]}"
     if not seen.there:
         return f"that {what} was not there"
     if seen.path is not None and seen.entity_id is not None:

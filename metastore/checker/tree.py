@@ -19,11 +19,18 @@ from metastore.kinds.registry import kind_named
 from metastore.names import format_path, parse_path
 from metastore.port.commit import ROOT_ID
 
-__all__ = ["DEEPEST", "EXCLUSIVE", "Event", "Named", "Placed", "Tree"]
+__all__ = ["CHILDREN", "DEEPEST", "DROPPED", "EXCLUSIVE", "NO_NAME", "Event", "Named", "Placed", "Tree"]
 
 EXCLUSIVE: Final = frozenset({"rename", "move", "drop", "restore", "enable", "disable", "purge"})
 DEEPEST: Final = 1000
 """The greatest number of parents that are followed: in a broken feed an entity can be below itself."""
+NO_NAME: Final = "+"
+"""How the families begin that are no families of names, but of what else an event changes."""
+CHILDREN: Final = "+children"
+"""``Named(id, CHILDREN, "", id)``: the entity has live children; ``Named(id, CHILDREN, "", None)``: it has none."""
+DROPPED: Final = "+dropped "
+"""``Named(parent_id, DROPPED + kind, name, id)``: the entity is the newest that was dropped under the name. None:
+nothing there can be restored."""
 _PLACING: Final = frozenset({"create", "rename", "move", "restore"})
 _KNOWN: Final = EXCLUSIVE | {"create", "alter"}
 _names = lru_cache(maxsize=100_000)(parse_path)
@@ -103,8 +110,10 @@ class Tree:
         self._owned: dict[int, Event] = {}
         self._owned_names: dict[tuple[int, str, str], int] = {}
         self._dropped: dict[tuple[int, str, str], list[int]] = {}
-        """Who was dropped under a name, oldest first."""
+        """Who was dropped under a parent, a kind and a name, oldest first."""
         self._under: dict[int, tuple[int, str, str]] = {}
+        self._before: dict[tuple[int, str, str], int | None] = {}
+        """What the current event touches besides names, as it was before."""
         self._related, self._rights = Related(self._path_of), Rights()
 
     def apply(self, event: Event) -> tuple[Placed, list[Finding]]:
@@ -147,7 +156,23 @@ class Tree:
         elif event.entity_id in self._nodes:
             self._nodes[event.entity_id].last = event
         there = self._nodes.get(event.entity_id)
-        return self._placed(event, there is not None and there.live, names), found
+        return self._placed(event, there is not None and there.live, (*names, *self._changed())), found
+
+    def _changed(self) -> tuple[Named, ...]:
+        """Return what the current event has changed besides names."""
+        before, self._before = self._before, {}
+        now = {label: self._now(label) for label in before}
+        return tuple([Named(*label, value) for label, value in now.items() if value != before[label]])
+
+    def _touch(self, label: tuple[int, str, str]) -> None:
+        self._before.setdefault(label, self._now(label))
+
+    def _now(self, label: tuple[int, str, str]) -> int | None:
+        owner_id, family, _ = label
+        if family == CHILDREN:
+            return owner_id if owner_id in self._nodes and self._nodes[owner_id].children else None
+        under = self._dropped.get(label)
+        return under[-1] if under else None
 
     def live(self) -> Iterator[tuple[int, str, str, int]]:
         """Yield (id, kind, path, version) of each entity that a path leads to."""
@@ -213,7 +238,7 @@ class Tree:
         given = () if node is None else self._forget(event.entity_id, node)
         label = (parent_id, families[-1], names[-1])
         if event.action == "restore":
-            found.extend(self._newest(event, label))
+            found.extend(self._newest(event, (parent_id, DROPPED + event.kind, names[-1])))
         other = self._taken.get(label)
         if other is not None and parent_id >= 0:
             message = f"{path} is the name of entities {other} and {event.entity_id} at {event.seq}"
@@ -223,19 +248,26 @@ class Tree:
             node = self._nodes[event.entity_id] = _Node(parent_id, families[-1], event.kind, names[-1], True, event)
         else:
             node.parent_id, node.name, node.live = parent_id, names[-1], True
-        if parent_id in self._nodes:
-            self._nodes[parent_id].children += 1
+        self._count(parent_id, 1)
         return (*given, Named(*label, event.entity_id)), found
+
+    def _count(self, parent_id: int, by: int) -> None:
+        """Count a child that comes or goes."""
+        if parent_id in self._nodes:
+            self._touch((parent_id, CHILDREN, ""))
+            self._nodes[parent_id].children += by
 
     def _note_dropped(self, event: Event, node: _Node) -> None:
         self._forget_dropped(event.entity_id)
         if event.action == "drop":
-            label = self._under[event.entity_id] = (node.parent_id, node.family, node.name)
+            label = self._under[event.entity_id] = (node.parent_id, DROPPED + node.kind, node.name)
+            self._touch(label)
             self._dropped.setdefault(label, []).append(event.entity_id)
 
     def _forget_dropped(self, entity_id: int) -> None:
         label = self._under.pop(entity_id, None)
         if label is not None:
+            self._touch(label)
             self._dropped[label].remove(entity_id)
             if not self._dropped[label]:
                 del self._dropped[label]
@@ -264,8 +296,7 @@ class Tree:
         if not node.live:
             return ()
         node.live = False
-        if node.parent_id in self._nodes:
-            self._nodes[node.parent_id].children -= 1
+        self._count(node.parent_id, -1)
         label = (node.parent_id, node.family, node.name)
         if self._taken.get(label) != entity_id:
             return ()

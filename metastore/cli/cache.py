@@ -22,14 +22,14 @@ def members(ctx: typer.Context, json: Json = False) -> None:
     the member's lease is over.
     """
     with ctx.obj.open() as store:
-        found = store.cache.members()
+        registered = store.cache.members()
     if json:
-        write_json({"members": found})
+        write_json({"members": registered})
         return
     rows = table(
         "Member", "Host", "Process", "Ttl", "Joined", "Renewed", "Behind", "Holds up", right=("Member", "Process")
     )
-    for one in found:
+    for one in registered:
         waits = f"writers, for {one.waits:.1f} s" if one.behind else ""
         ago = (f"{one.joined:,.1f} s ago", f"{one.renewed:,.1f} s ago")
         rows.add_row(str(one.id), Text(safe(one.host)), str(one.pid), f"{one.ttl:g} s", *ago, str(one.behind), waits)

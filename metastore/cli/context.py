@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -59,10 +59,10 @@ class Settings:
     principal: str | None
 
     @contextmanager
-    def open(self) -> Iterator[Store]:
+    def open(self, admins: Iterable[str] = ()) -> Iterator[Store]:
         """Open the store. Log records are not shown: warnings about the machine concern programs that run for long."""
         logging.getLogger("metastore").addHandler(logging.NullHandler())
-        with open_store(self.url, principal=self.principal) as store:
+        with open_store(self.url, principal=self.principal, admins=admins) as store:
             yield store
 
 

@@ -39,12 +39,12 @@ def ls(ctx: typer.Context, json: Json = False) -> None:
         return
     settings: Settings = ctx.obj
     with settings.open() as store:
-        found = list(store.drops.pending())
+        drops = list(store.drops.pending())
     if json:
-        write_json({"drops": [pending.to_dict() for pending in found]})
+        write_json({"drops": [pending.to_dict() for pending in drops]})
         return
     rows = table("What", "Kind", "Phase", "Token", "By", "Until (UTC)", "Handler", right=("Token",))
-    for pending in found:
+    for pending in drops:
         who = (
             Text(safe(pending.path)),
             pending.kind,
@@ -90,14 +90,14 @@ def roll_back(
     settings: Settings = ctx.obj
     wanted = format_path(parse_path(path))
     with settings.open() as store:
-        found = [pending for pending in store.drops.pending() if pending.path == wanted]
-        for pending in found:
+        drops = [pending for pending in store.drops.pending() if pending.path == wanted]
+        for pending in drops:
             _roll_back(pending)
     if json:
-        write_json({"path": wanted, "rolled_back": len(found)})
-    elif found:
+        write_json({"path": wanted, "rolled_back": len(drops)})
+    elif drops:
         write(console(), f"{wanted} is back.")
-    if not found:
+    if not drops:
         tell(f"nothing at {wanted} is being dropped in steps")
         raise typer.Exit(1)
 
@@ -112,10 +112,10 @@ def _loaded(text: str) -> Handler:
     module, _, name = text.partition(":")
     sys.path.insert(0, str(Path.cwd()))  # as python -m does
     try:
-        found: Handler = getattr(importlib.import_module(module), name)
+        handler: Handler = getattr(importlib.import_module(module), name)
     except Exception as error:
         raise InvalidArgument(f"the handler {text} cannot be loaded: {error}; it is MODULE:FUNCTION") from error
-    return checked(found)
+    return checked(handler)
 
 
 def register(app: typer.Typer) -> None:

@@ -195,7 +195,7 @@ def write_json(value: object, *, lines: bool = False) -> None:
     """Write ``value`` as a JSON document; with ``lines`` in one line."""
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
     text = json.dumps(plain(value), ensure_ascii=ascii_only, indent=None if lines else 2)
-    sys.stdout.write(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    sys.stdout.write(_OBEYED.sub(lambda obeyed: f"\\u{ord(obeyed[0]):04x}", text) + "\n")
 
 
 def change_text(change: EntityChange) -> str:

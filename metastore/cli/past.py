@@ -32,13 +32,13 @@ def when(text: str) -> str | datetime:
     if _POSITION.fullmatch(text):
         return text
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         message = (
             f"{text!r} is neither a position nor a time such as 2026-11-22T10:00; metastore changes shows positions"
         )
         raise InvalidArgument(message) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def looked_at(store: Store, at: str | None) -> Managers:
@@ -46,13 +46,13 @@ def looked_at(store: Store, at: str | None) -> Managers:
     return store if at is None else store.at(when(at))
 
 
-def show_differences(found: Iterator[Difference] | list[Difference], json: bool) -> None:
+def show_differences(differences: Iterator[Difference] | list[Difference], json: bool) -> None:
     """Write differences: a line for each, or with ``json`` one JSON value a line."""
     if json:
-        for one in found:
+        for one in differences:
             write_json(one.to_dict(), lines=True)
         return
-    write_lines(console(), (line for one in found for line in _lines(one)))
+    write_lines(console(), (line for one in differences for line in _lines(one)))
 
 
 def _lines(one: Difference) -> Iterator[Line]:
@@ -60,7 +60,8 @@ def _lines(one: Difference) -> Iterator[Line]:
     if one.path_before and one.path_after and one.path_before != one.path_after:
         where = f"{one.path_before} -> {one.path_after}"
     versions = f"v{one.version_before or 0} -> v{one.version_after or 0}"
-    head = one_line(f"{one.action} {one.kind} {where}")
+    words = (one.action, one.kind, where, one.other_path or "", one.value or "")
+    head = one_line(" ".join(word for word in words if word))
     yield [(head, _STYLES.get(one.action, "yellow")), (f"  {versions}", "dim")]
     for change in one.changes:
         yield [(f"    {change_text(change)}", "dim")]
@@ -112,9 +113,9 @@ def revert(
     It keeps its present name and place. Its history goes on.
     """
     with ctx.obj.open() as store:
-        found = store.revert(path, to=when(to), dry_run=dry_run)
-    show_differences(found, json)
-    if not found and not json:
+        reverted = store.revert(path, to=when(to), dry_run=dry_run)
+    show_differences(reverted, json)
+    if not reverted and not json:
         write(console(), f"{path} is what it was then")
 
 

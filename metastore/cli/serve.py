@@ -49,6 +49,13 @@ def serve(
         str | None,
         typer.Option("--proxy-header", help="The header in which a proxy names the user.", show_default=False),
     ] = None,
+    authorization: Annotated[
+        bool, typer.Option("--authorization", help="Check in each request what the client's user may do.")
+    ] = False,
+    admin: Annotated[
+        list[str] | None,
+        typer.Option("--admin", metavar="NAME", help="A user who may do everything. Repeatable.", show_default=False),
+    ] = None,
     iceberg: Annotated[bool, typer.Option("--iceberg", help="Speak the Iceberg REST protocol, below /iceberg.")] = True,
     gravitino: Annotated[bool, typer.Option("--gravitino", help="Speak Gravitino's REST API, below /api.")] = True,
     job_workers: Annotated[
@@ -74,7 +81,8 @@ def serve(
     """Serve the store over HTTP until SIGTERM.
 
     Needs the extra [serve]. Without --token-file and --proxy-header nothing checks who a client is, and it listens on
-    loopback only. Jobs of Gravitino's API run commands as the user of this server.
+    loopback only. With --authorization a client may do what its user may do (docs/governance.md); else each client may
+    do everything. Jobs of Gravitino's API run commands as the user of this server.
     """
     try:
         from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)
@@ -83,7 +91,7 @@ def serve(
     settings: Settings = ctx.obj
     places = dict(_place(text) for text in warehouse or [])
     credentials = _credentials(credential or [])
-    with settings.open() as store:
+    with settings.open(admin or ()) as store:
         principals = serving.Principals(serving.tokens_of(token_file) if token_file else {}, proxy_header)
         workers = (0 if principals.authenticates else _WORKERS) if job_workers is None else job_workers
         app = serving.application(
@@ -93,6 +101,7 @@ def serve(
             job_workers=workers,
             reveals=reveal or (),
             credentials=credentials,
+            authorization=authorization,
         )
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino)) if wanted]
         write(console(), f"Serving http://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
@@ -108,14 +117,14 @@ def _place(text: str) -> tuple[str, str]:
 
 def _credentials(texts: list[str]) -> dict[str, dict[str, str]]:
     """Return the credentials of each warehouse. A message repeats no value: it may be a secret."""
-    found: dict[str, dict[str, str]] = {}
+    credentials: dict[str, dict[str, str]] = {}
     for text in texts:
         place, _, value = text.partition("=")
         name, _, key = place.rpartition(":")
         if not name or not key or not value:
             raise InvalidArgument(f"a credential is written metalake.catalog:key=value, not {place[:80]!r}=…")
-        found.setdefault(name, {})[key] = value
-    return found
+        credentials.setdefault(name, {})[key] = value
+    return credentials
 
 
 def register(app: typer.Typer) -> None:

@@ -1,7 +1,7 @@
 """The combiner of one store: its lanes, and which requests take them.
 
 One lane is for reads and one for writes, each with one connection at a time. What is rare goes past them, the way it
-goes without a combiner: a lease, an operation id that the caller gives, a rename, a transaction. So does what a batch
+goes without a combiner: a lease, an operation id that the caller gives, a move, a transaction. So does what a batch
 cannot decide. The full operation (:mod:`metastore.operation.operation`) does all of that.
 """
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from metastore.combine.lane import Lane
 from metastore.combine.reads import Finds
-from metastore.combine.writes import KINDS, Writes
+from metastore.combine.writes import Writes
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
 from metastore.port.batches import Batches
@@ -26,8 +26,9 @@ class Combiner:
     """See the module. All sessions of one store share it."""
 
     def __init__(self, session: Session) -> None:
-        self._finds = Finds(session, Lane(("find",), session.clock))
-        self._writes = Writes(session, Lane(KINDS, session.clock))
+        active = set[object]()
+        self._finds = Finds(session, Lane(("find",), session.clock), active)
+        self._writes = Writes(session, Lane(("write",), session.clock), active)
 
     @classmethod
     def of(cls, session: Session) -> Combiner | None:

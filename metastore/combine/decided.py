@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from metastore.combine.lane import Handle
 from metastore.combine.waiting import Waiting
-from metastore.errors import MetastoreError
+from metastore.errors import EntityAlreadyExists, MetastoreError
 from metastore.operation.request import Proposal
-from metastore.port.batches import Batches, Below
-from metastore.port.commit import Conflicted, Result, Unknown
+from metastore.port.batches import Batch, Batches, Below, Single, Taken, Written
+from metastore.port.commit import Conflicted, Insert, Result, Unknown, Update
 from metastore.port.records import Record
 
 __all__ = ["MOST_BYTES", "Decided", "Waiter", "bases", "commit", "missing"]
 
-T = TypeVar("T")
 Waiter = Handle[Waiting[Any], Any]
 
 PATIENCE: Final = 50
@@ -39,9 +38,19 @@ class Decided:
     true: bool = False
     """It is true whether the batch is applied or not: it rests on what was read in this batch."""
 
-    def tell(self, result: Result | None = None) -> None:
-        """Give the request its answer; ``result``: of its proposal, which was applied."""
+    def single(self) -> Single:
+        """Return what to commit for it, as a member of a batch."""
+        one, proposal = self.handle.request, self.proposal
+        assert proposal is not None
+        (write,) = proposal.writes
+        assert isinstance(write, Insert | Update)
+        return Single(proposal.guards, write, one.id, one.principal)
+
+    def tell(self, result: Result | Taken | None = None) -> None:
+        """Give the request its answer; ``result``: of its proposal, which was applied, or found its name taken."""
         one = self.handle.request
+        if isinstance(result, str) and self.proposal is not None:
+            self.error = EntityAlreadyExists(self.proposal.writes[0].event.path_after or "")
         if self.error is not None:
             one.ended("error")
             self.handle.fail(self.error)
@@ -50,6 +59,7 @@ class Decided:
             self.handle.answer(self.value)
         else:
             one.ended("self")
+            assert result is None or isinstance(result, Result)
             self.handle.answer(self.proposal.finish((result,)))
 
 
@@ -58,16 +68,14 @@ def bases(backend: Batches, handles: Sequence[Waiter]) -> list[Record | bool]:
 
     False: there is nothing at its path. True: its parents are not where they were, so that it must read alone.
     """
-    asked: list[Below] = []
-    for handle in handles:
-        one = handle.request
+    requests = [handle.request for handle in handles]
+    wanted: dict[Hashable, Below] = {}
+    for one in requests:
         one.taken = True
         if one.record is None and one.below is not None:
-            asked.append(one.below)
-    wanted = list(dict.fromkeys(asked))
-    found = dict(zip(wanted, backend.find_below(wanted), strict=True)) if wanted else {}
-    requests = [handle.request for handle in handles]
-    return [one.record or (True if one.below is None else found[one.below]) for one in requests]
+            wanted[one.below.asked] = one.below
+    found = dict(zip(wanted, backend.find_below(list(wanted.values())), strict=True)) if wanted else {}
+    return [one.record or (True if one.below is None else found[one.below.asked]) for one in requests]
 
 
 def missing(handle: Waiter) -> list[Decided]:
@@ -81,21 +89,32 @@ def missing(handle: Waiter) -> list[Decided]:
     return [] if isinstance(value, Proposal) else [Decided(handle, value=value, true=True)]
 
 
-def commit(members: Sequence[Decided], send: Callable[[int], list[T] | Conflicted | Unknown]) -> list[T] | None:
-    """Send what ``members`` propose; ``send`` gets the patience. None: not applied, or each request is in doubt.
+def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Written | None:
+    """Send what ``members`` propose. None: nothing was applied, or each request is in doubt.
 
     The full operation of a request in doubt finds out by its operation id what became of it.
     """
     sent = [member.handle.request for member in members if member.proposal is not None]
     for one in sent:
         one.doubt = _SENT
-    outcome: list[T] | Conflicted | Unknown
+    outcome: Written | Conflicted | Unknown
     try:
-        outcome = send(PATIENCE)
-        if isinstance(outcome, Conflicted) and outcome.cause == "busy":
-            outcome = send(0)
+        outcome = backend.write_together(batch, PATIENCE)
+        if outcome == Conflicted("name"):  # one that was free a moment ago
+            outcome = _without_renames(batch, backend)
+        if outcome == Conflicted("busy"):
+            outcome = backend.write_together(batch, 0)
     except MetastoreError:  # the database refused it, or was not asked: nothing was applied
         outcome = Conflicted("serialization")
     for one in sent:
         one.doubt = outcome if isinstance(outcome, Unknown) else None
-    return outcome if isinstance(outcome, list) else None
+    return outcome if isinstance(outcome, Written) else None
+
+
+def _without_renames(batch: Batch, backend: Batches) -> Written | Conflicted | Unknown:
+    kept = [one for one in batch.updates if isinstance(one.write, Update) and one.write.place is None]
+    outcome = backend.write_together(batch._replace(updates=kept), 0)
+    if not isinstance(outcome, Written):
+        return outcome
+    results = dict(zip([one.operation_id for one in kept], outcome.updates, strict=True))
+    return outcome._replace(updates=[results.get(one.operation_id) for one in batch.updates])

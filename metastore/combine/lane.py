@@ -10,6 +10,7 @@ Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit doe
   wait. The elected thread calls ``together(handles)`` for itself and all that wait with it, at most ``most``.
   ``together`` sends one message. It returns a function that gives each :class:`Handle` its answer; that function runs
   when the next leader has begun.
+* A handle that ``together`` puts back (:meth:`Lane.back`) goes with the next batch.
 * A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole hurts none of its
   members: each is tried again by itself, and meets its own error.
 
@@ -77,7 +78,7 @@ class Term:
 class Handle(Generic[Q, A]):
     """One request that waits, and its answer."""
 
-    __slots__ = ("_error", "_fate", "_value", "_waker", "ends", "kind", "number", "request", "term")
+    __slots__ = ("_error", "_fate", "_value", "_waker", "batch", "ends", "kind", "number", "request", "term", "wait")
 
     def __init__(self, request: Q, kind: str, ends: float, number: int, waker: Waker) -> None:
         self.request = request
@@ -89,6 +90,10 @@ class Handle(Generic[Q, A]):
         self._fate: dict[None, _Fate] = {}
         self.term = Term()
         """In which it leads, if it was elected."""
+        self.wait = Term()
+        """For one batch's answer. Who ends it decides: the batch, to wait for the next one; or the request's thread."""
+        self.batch: object = None
+        """The term in which its batch was made."""
         self._value: Any = _NOTHING
         self._error: BaseException | None = None
 
@@ -106,6 +111,13 @@ class Handle(Generic[Q, A]):
         """Whether it was elected."""
         return self._fate.get(None) == "leads"
 
+    def wait_again(self) -> bool:
+        """Wait in the queue once more; False: its thread has left, because its time was over."""
+        if not self.wait.end():
+            return False
+        self.batch, self.term, self.wait, self._fate = None, Term(), Term(), {}
+        return True
+
     def answer(self, value: A) -> None:
         """Let the request return ``value``."""
         self._value = value
@@ -113,7 +125,8 @@ class Handle(Generic[Q, A]):
 
     def fail(self, error: BaseException) -> None:
         """Let the request raise ``error``, which no other request gets."""
-        self._error = error
+        # the leader's frames hold the whole batch: with them, all of it would wait for the garbage collector
+        self._error = error.with_traceback(None)
         self._waker.wake()
 
     @property
@@ -123,8 +136,12 @@ class Handle(Generic[Q, A]):
 
     def take(self, alone: Callable[[Resign], A]) -> A:
         """Return the answer, or raise the error; without one, return what ``alone`` does."""
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # a frame that holds its own error is a cycle
         if self._value is _NOTHING:
             return alone(_nothing)
         value: A = self._value
@@ -213,18 +230,30 @@ class Lane(Generic[Q, A]):
         expired: Callable[[], BaseException] = TimeoutError,
     ) -> A:
         """Wait for the answer of a request, and lead a batch if the request is elected."""
-        try:
-            if not self._woken(handle):
-                raise expired()
-            if handle.leads and self._clock.monotonic() < handle.ends:
-                self._lead(handle, together)
-        except BaseException:
-            handle.decide("left")
-            raise
-        finally:
-            if handle.leads:
-                self.leave(handle.term)
-        return handle.take(alone)
+        while True:
+            term: Term | None = None
+            try:
+                if not self._woken(handle):
+                    raise expired()
+                wait = handle.wait
+                if handle.leads:
+                    term = handle.term
+                    if self._clock.monotonic() < handle.ends:
+                        self._lead(handle, term, together)
+            except BaseException:
+                handle.decide("left")
+                raise
+            finally:
+                if term is not None or handle.leads:
+                    self.leave(term or handle.term)
+            if handle.answered or (not handle.waits and wait.end()):
+                return handle.take(alone)
+
+    def back(self, handles: Sequence[Handle[Q, A]]) -> None:
+        """Let requests of a batch whose answer has come go with the next one, before those that wait already."""
+        for handle in reversed(handles):
+            if handle.wait_again():
+                self._queues[handle.kind].appendleft(handle)
 
     def elected(self, handle: Handle[Q, A], expired: Callable[[], BaseException]) -> Term:
         """Wait until a request is elected; return its term, which the caller must :meth:`leave`. ``most`` must be 1."""
@@ -261,18 +290,21 @@ class Lane(Generic[Q, A]):
             self._term = Term()
         self._elect()
 
-    def _lead(self, handle: Handle[Q, A], together: Together[Q, A]) -> None:
+    def _lead(self, handle: Handle[Q, A], term: Term, together: Together[Q, A]) -> None:
         """Send a batch, let the next leader begin, then give each its answer."""
+        self._clock.sleep(0)  # others that can run come first, and travel along
         batch = sorted([handle, *self._taken(handle.kind)], key=_number)
+        for one in batch:
+            one.batch = term  # not the list, which would be a cycle that only the garbage collector ends
         try:
             tell = together(batch)
-            self.leave(handle.term)
+            self.leave(term)
             tell()
         except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
             _log.debug("a batch of %s failed, and its %d requests go alone: %r", handle.kind, len(batch), error)
         finally:
             for other in batch:
-                if other is not handle and not other.answered:
+                if other is not handle and other.batch is term and not other.answered:
                     other._waker.wake()  # noqa: SLF001
 
     def _taken(self, kind: str) -> list[Handle[Q, A]]:

@@ -25,16 +25,25 @@ _DEEPEST = 16
 
 
 class Finds:
-    """The lane of reads."""
+    """The lane of reads. ``active``: the calls of the process that are under way."""
 
-    def __init__(self, session: Session, lane: Lane[Below, Resolved]) -> None:
+    def __init__(self, session: Session, lane: Lane[Below, Resolved], active: set[object]) -> None:
         self._session = session
         self._lane = lane
+        self._active = active
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""
+        me = object()
+        self._active.add(me)
+        try:
+            return self._resolve(lookup)
+        finally:
+            self._active.discard(me)
+
+    def _resolve(self, lookup: Lookup) -> Resolved:
         session, lane = self._session, self._lane
-        term = lane.lead()
+        term = lane.lead() if len(self._active) == 1 else None
         if term is not None:
             try:
                 return session.resolve_alone(lookup)
@@ -48,12 +57,12 @@ class Finds:
         return lane.result(handle, lambda _: session.resolve_alone(lookup), self._together, _expired)
 
     def _together(self, handles: Sequence[Handle[Below, Resolved]]) -> Tell:
-        wanted = list(dict.fromkeys([handle.request for handle in handles]))
-        found = dict(zip(wanted, batches(self._session).find_below(wanted), strict=True))
+        wanted = {handle.request.asked: handle.request for handle in handles}
+        found = dict(zip(wanted, batches(self._session).find_below(list(wanted.values())), strict=True))
 
         def tell() -> None:
             for handle in handles:
-                answer = resolved(handle.request, found[handle.request])
+                answer = resolved(handle.request, found[handle.request.asked])
                 if answer is not None:
                     handle.answer(answer)
 
@@ -85,7 +94,7 @@ def resolved(wanted: Below, found: Record | bool) -> Resolved | None:
     """Return what a batch found at a path; None: it must be read by itself."""
     if isinstance(found, Record):
         return Resolved(found.chain, found)
-    return None if found else Resolved(wanted.parents, None)
+    return None if found else Resolved(wanted.parents, None, free=True)
 
 
 def _expired() -> DeadlineExceeded:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 from uuid import UUID
@@ -19,8 +18,8 @@ from metastore.operation.request import Call, Proposal, Request, View, committed
 from metastore.operation.session import Session
 from metastore.port.backend import Reads
 from metastore.port.batches import Below
-from metastore.port.commit import LIVE, Unknown
-from metastore.port.records import ROOT, Known, Lookup, Node, Origin, Record, Resolved
+from metastore.port.commit import DROPPING, LIVE, Unknown
+from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, Record, Resolved, RowPage
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import call_hooks
 
@@ -49,12 +48,18 @@ class Waiting(Generic[T]):
     principal: str | None
     started: float
     ends: float
+    path: Lookup | None
+    """The path that names its entity, if one does."""
     below: Below | None
     """Where to look for its entity; None: it has one in hand, or needs none."""
     record: Record | None
     """The entity in hand, or as it was after a lost batch: a guess, which the commit checks."""
     lost: int = 0
     """How many batches it lost."""
+    moved: int = 0
+    """How many of these it lost because its entity was renamed, dropped or made anew meanwhile."""
+    stood: tuple[int, int] | None = None
+    """The entity, by id and scope version, that was not there any more when it lost last."""
     doubt: Unknown | None = None
     """It was sent, and no answer says yet what became of it."""
 
@@ -64,15 +69,15 @@ class Waiting(Generic[T]):
     """Its caller was interrupted: a batch that has not decided it yet leaves it out."""
 
     @property
-    def key(self) -> Hashable:
-        """What it is about: where its entity is looked for, or the entity's id."""
-        return self.below if self.record is None or self.below is not None else self.record.chain[-1].id
+    def creates(self) -> bool:
+        """Whether it makes something new, and so rests on nothing that a batch finds."""
+        return self.request.verb == "create"
 
     def decide(self, found: Record | None) -> Proposal[T] | T:
         """Return what to commit, or the value of a call that changes nothing. Raises the call's error, and Left."""
         if self.given_up:
             raise Left
-        return self.request.attempt(_Seen(self.session, self.below, found))
+        return self.request.attempt(_Seen(self, found))
 
     def alone(self, resign: Resign) -> T:
         """Run the full operation, which takes up what the batches left."""
@@ -107,6 +112,26 @@ class Waiting(Generic[T]):
         self.session.metrics.overtaken(newest.version - expected)
         self._lost("self", newest.chain[-1].id, expected)
 
+    def outdated(self, record: Record) -> None:
+        """Look for the entity again, after a batch that found it elsewhere, or with another version.
+
+        That counts as a lost round only if it stood where it had stood before: else an exclusive operation was there.
+        """
+        own = record.chain[-1]
+        if self.stood != (own.id, own.scope_version):
+            self.stood, self.moved = (own.id, own.scope_version), self.moved + 1
+        self.record = None
+        self._lost("ancestor", record.chain[-1].id, record.version)
+
+    def unnamed(self, parent_id: int) -> None:
+        """Try again, after a batch in which a name was not free, or a parent was not where it was seen."""
+        self._lost("name", parent_id, None)
+
+    @property
+    def may_return(self) -> bool:
+        """Whether it may go into another batch."""
+        return self.lost - self.moved < ROUNDS and (self.creates or self.record is not None or self.below is not None)
+
     def hindered(self, record: Record) -> None:
         """Try again on the same record, after a batch that met intents: the next one carries them."""
         self.record = record
@@ -120,11 +145,11 @@ class Waiting(Generic[T]):
             session.hot.note(record.chain[-1].id, merge.names and (merge.kind, merge.names))
             session.hot.saw_line(record.chain[-1].id)
 
-    def _lost(self, cause: str, entity_id: int, expected: int) -> None:
+    def _lost(self, cause: str, entity_id: int, expected: int | None) -> None:
         session, merge = self.session, self.request.merge
         self.lost += 1
         session.metrics.conflict(self.request.verb, cause, entity_id)
-        if self.lost >= ROUNDS and merge is not None:
+        if self.lost - self.moved >= ROUNDS and merge is not None:
             session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
         if session.policy.hooks:
             self._report(cause, session.clock.monotonic() - self.started, entity_id, expected)
@@ -138,12 +163,13 @@ class Waiting(Generic[T]):
 def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
     """Return a request as one that may travel with others; None if it cannot."""
     assert request.where is not None
+    path: Lookup | None = None
     place: Below | None = None
     record: Record | None = None
     try:
         where = request.where()
         if isinstance(where, Lookup):
-            place = below(session, where)
+            path, place = where, below(session, where)
         elif where is not None:
             record = where.record if committed(session.backend, where) and where.record.live else None
     except InvalidArgument:  # the full operation raises it
@@ -153,19 +179,23 @@ def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | N
     started = session.clock.monotonic()
     principal = session.principal if call.principal is None else call.principal
     ends = started + session.policy_of(call).deadline
-    return Waiting(session, request, call, session.clock.operation_id(), principal, started, ends, place, record)
+    return Waiting(session, request, call, session.clock.operation_id(), principal, started, ends, path, place, record)
 
 
 class _Seen(View):
-    """A view that shows one entity, and nothing else."""
+    """A view that shows one entity, and nothing else. It trusts that a name is free: the commit finds out."""
 
-    def __init__(self, session: Session, below: Below | None, found: Record | None) -> None:
-        self._one = _One(session, below, found)
-        super().__init__(cast(Reads, self._one), False, session.recent)
+    def __init__(self, one: Waiting[Any], found: Record | None) -> None:
+        self._one = _One(one, found)
+        super().__init__(cast(Reads, self._one), True, one.session.recent)
 
     def follow(self, path: Lookup) -> tuple[Node, ...] | None:
         """Return where a path led last: the commit's guards check it."""
         return None if self._recent is None else self._recent.at(path)
+
+    def scope_version(self, entity_id: int) -> int | None:
+        """Return the scope version of one of the parents, which the batch's own read has just checked."""
+        return self._one.scope_version(entity_id)
 
     def trusts(self, entity: Entity) -> bool:
         """Whether the attempt may use an entity in hand: a new entity's parent, which the commit's guards check."""
@@ -178,28 +208,47 @@ class _Seen(View):
 class _One:
     """The reads of a batch. Any other read makes the request leave the batch."""
 
-    def __init__(self, session: Session, below: Below | None, found: Record | None) -> None:
-        self._session = session
-        self._below = below
+    def __init__(self, one: Waiting[Any], found: Record | None) -> None:
+        self._session = one.session
+        self._path = one.path
+        self._below = one.below
+        self._read = one.record is None
         self._found = found
 
     def shows(self, entity_id: int) -> bool:
         return self._found is not None and self._found.chain[-1].id == entity_id
+
+    def scope_version(self, entity_id: int) -> int:
+        parents = self._below.parents if self._read and self._below is not None else ()
+        for node in parents:
+            if node.id == entity_id:
+                return node.scope_version
+        raise Left
 
     @property
     def origin(self) -> Origin:
         return self._session.backend.origin
 
     def resolve(self, lookups: list[Lookup]) -> list[Resolved]:
-        if self._below is None or len(lookups) != 1 or lookups[0].start is not ROOT:
+        if self._below is None or len(lookups) != 1 or lookups[0] != self._path:
             raise Left
         found = self._found
-        return [Resolved(self._below.parents if found is None else found.chain, found)]
+        return [Resolved(self._below.parents if found is None else found.chain, found, free=found is None)]
 
     def by_id(self, ids: list[int]) -> list[Known | None]:
         if self._found is None or not self.shows(ids[0]):
             raise Left
         return [Known(self._found, LIVE, True, False)]
+
+    def children(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], *_: Any
+    ) -> RowPage[Child]:
+        """Return what is being dropped under the name that was looked for: nothing, or the batch would not know it."""
+        below = self._below
+        asked = below is not None and (below.parents[-1].id if below.parents else ROOT.id, below.family, below.key)
+        if self._found is not None or asked != (parent_id, family, after[0]) or state != DROPPING:
+            raise Left
+        return RowPage(True, [])
 
     def __getattr__(self, name: str) -> Any:
         raise Left

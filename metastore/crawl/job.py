@@ -85,8 +85,8 @@ def crawl(
         tell = job.tell
         tell("listing folders", 0.0)
         listing = walk(roots, **patterns, follow_links=follow_links)
-        found, unnamed = candidates(listing, target)
-        job.look(listing, found)
+        chosen, unnamed = candidates(listing, target)
+        job.look(listing, chosen)
         options = dict(listing.options)
         setting = Setting(reachable, principal, job.id, policies, job.run_name, dry_run, options, limits)
         job.work(setting, master, profile=profile)
@@ -136,26 +136,26 @@ class _Job:
 
     # --- before anything is read
 
-    def look(self, listing: Listing, found: Sequence[Candidate]) -> None:
+    def look(self, listing: Listing, chosen: Sequence[Candidate]) -> None:
         """Select what must be read, and begin the record if anything is new."""
         self.listing = listing
         if not self.dry_run:
             prepare(self.store, self.target)
         (self.catalog,) = self.store.catalogs.load_many([self.target[:2]])
         self.tell("looking into the catalog", 0.0)
-        self.selection = self._select(found)
+        self.selection = self._select(chosen)
         self.selection.todo = self._new(self.selection.todo)
         self.gone = missed(self.selection.lost, listing)
         news = self.selection.fresh or any(is_news(entry, self.policies.on_missing) for entry in self.gone)
         if news and self.catalog is not None and not self.dry_run:
             self._begin_record()
 
-    def _select(self, found: Sequence[Candidate]) -> Selection:
+    def _select(self, chosen: Sequence[Candidate]) -> Selection:
         registry = {}
         if (catalog := self.catalog) is not None:
             sources = self.store.sources
             registry = registry_below(self.listing.roots, lambda prefix: sources.below(catalog, prefix), sources.tables)
-        return select_unsettled(found, registry, self.policies.on_type_change)
+        return select_unsettled(chosen, registry, self.policies.on_type_change)
 
     def _new(self, todo: Sequence[Candidate]) -> list[Candidate]:
         """Mark the candidates as new that cannot have a table, because their schema does not exist."""

@@ -24,7 +24,7 @@ from metastore.port.backend import Backend, Feed
 from metastore.port.records import Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["changes", "number_in", "position_of", "steps_between"]
+__all__ = ["changes", "check_drawn", "check_position", "number_in", "position_of", "steps_between"]
 
 _PAGE = 500
 _PATIENCE = 1.0
@@ -35,6 +35,7 @@ _PAUSE = 0.005
 
 _NUMBER, _MARK = 16, 8
 """How many hexadecimal digits a position has for its number, and for the operation."""
+_MARKED = (1 << 4 * _MARK) - 1
 _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 
 
@@ -52,8 +53,13 @@ def number_in(backend: Feed, position: str) -> int:
     return seq
 
 
+def check_position(position: object, epoch: str) -> None:
+    """Raise InvalidArgument for what is no position of this epoch."""
+    _parse(position, epoch)
+
+
 def _mark(operation_id: UUID | None) -> str:
-    return "" if operation_id is None else operation_id.hex[-_MARK:]
+    return "" if operation_id is None else f"{operation_id.int & _MARKED:0{_MARK}x}"
 
 
 def _parse(position: object, epoch: str) -> tuple[int, str]:
@@ -97,7 +103,7 @@ def changes(
         if mark:
             _check_restored(backend, after, seq, mark, collected)
         else:
-            _check_drawn(backend, after, seq)
+            check_drawn(backend, after, seq)
     return _follow(backend, clock, epoch, seq, after is None, limit, unreadable, access)
 
 
@@ -111,7 +117,7 @@ def _follow(
     unreadable: Unreadable | None,
     access: Access | None,
 ) -> Iterator[Change]:
-    left = limit
+    left, origin = limit, backend.origin
     patience = clock.monotonic() + _PATIENCE
     while left is None or left > 0:
         size = _PAGE if left is None else min(_PAGE, left)
@@ -121,9 +127,10 @@ def _follow(
         rows = page.rows if access is None else seen_steps(access, page.rows)
         for step in rows:
             seq = step.seq or seq
-            position = position_of(epoch, seq, step.operation_id)
-            change = kept(partial(change_of, step, position, backend.origin), unreadable)
-            if change is not None:
+            position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
+            if unreadable is None:
+                yield change_of(step, position, origin)
+            elif change := kept(partial(change_of, step, position, origin), unreadable):
                 yield change
         if page.rows:
             seq = page.rows[-1].seq or seq
@@ -174,7 +181,7 @@ def _check_collected(epoch: str, collected: int, seq: int) -> None:
         )
 
 
-def _check_drawn(backend: Backend, position: str, seq: int) -> None:
+def check_drawn(backend: Feed, position: str, seq: int) -> None:
     """Refuse a position ahead of the feed. A replica may be behind a position that its primary gave."""
     if seq > backend.watermark().position and not backend.event_at(seq)[1]:
         raise InvalidArgument(

@@ -50,8 +50,8 @@ def selected(
         session.backend, session.clock, after, limit, access=session.access
     )  # checks the position and the limit before the first change
     scope = None if chosen.under is None else _scope(session, chosen.under, after)
-    found = _followed(session, after, unreadable, chosen)
-    return _limited((c for c in found if c is None or _fits(c, kinds, scope)), session, limit, chosen.timeout)
+    followed = _followed(session, after, unreadable, chosen)
+    return _limited((c for c in followed if c is None or _fits(c, kinds, scope)), session, limit, chosen.timeout)
 
 
 def _fits(change: Change, kinds: frozenset[str] | None, scope: Scope | None) -> bool:
@@ -88,12 +88,12 @@ def _on_and_on(
 
 
 def _limited(
-    found: Iterator[Change | None], session: Session, limit: int | None, timeout: float | None
+    changes: Iterator[Change | None], session: Session, limit: int | None, timeout: float | None
 ) -> Iterator[Change]:
     left, ends = limit, None if timeout is None else session.clock.monotonic() + timeout
     if left == 0:
         return
-    for change in found:
+    for change in changes:
         if change is not None:
             yield change
             left = None if left is None else left - 1
@@ -155,7 +155,7 @@ def _scope(session: Session, under: Path | Entity, after: str | None) -> Scope:
         names = parse_path(under)
         kinds = [kind for kind in KINDS.values() if families_of(kind, len(names)) is not None]
         lookups = dict.fromkeys(Lookup(families_of(kind, len(names)) or (), names) for kind in kinds)
-        records = [found.record for found in backend.resolve(list(lookups)) if found.record is not None]
+        records = [resolved.record for resolved in backend.resolve(list(lookups)) if resolved.record is not None]
         if not records:
             raise EntityNotFound(format_path(names))
         entity_id, path = records[0].chain[-1].id, names

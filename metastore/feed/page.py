@@ -60,5 +60,5 @@ def _kinds(kinds: Iterable[str]) -> frozenset[str]:
         known_kinds = {*KINDS, *OWNED_KINDS, *RELATIONSHIPS, LEASE}
         if one not in known_kinds:
             known = ", ".join(sorted(known_kinds))
-            raise InvalidArgument(f"there is no kind {one!r}; known are {known}")
+            raise InvalidArgument(f"there is no kind {shown(one)}; known are {known}")
     return frozenset(words)

@@ -89,8 +89,8 @@ def position_before(past: PastRows, time: int) -> int:
 
 def _is_earlier(past: PastRows, after: int, time: int) -> bool:
     """Whether there is a change after a position, and the next one is stamped earlier."""
-    found = past.times(after, 1)
-    return bool(found) and found[0][1] < time
+    first = past.times(after, 1)
+    return bool(first) and first[0][1] < time
 
 
 def _walked_back(past: PastRows, seq: int, time: int) -> int:

@@ -16,11 +16,12 @@ from typing import Final, NamedTuple
 
 from metastore.errors import EntityNotFound, PermissionDenied
 from metastore.governance.decision import Decision, Verdict, decide, sees
-from metastore.governance.evidence import Known, Memory, Nodes, Who, evidence
+from metastore.governance.evidence import Known, Memory, Nodes, Who, evidence, evidence_at
 from metastore.governance.privileges import OWNERSHIP, REVEAL, needs_of
 from metastore.port.backend import Backend
 from metastore.port.commit import ROOT_ID
 from metastore.port.records import Lookup
+from metastore.port.rights import RightRows
 from metastore.port.search import Search
 
 __all__ = ["Access", "Evidence", "Want", "guessing"]
@@ -120,6 +121,20 @@ class Access:
             return None
         known = self._facts.at(path)
         return known if known is not None and known.seen_by else None
+
+    def is_new(self, path: Lookup) -> bool:
+        """Whether a read of a path should read the rights with it: nothing is remembered of where the path leads.
+
+        Not where a commit guards what is read, and not in a transaction, which reads an overlay.
+        """
+        known = self._facts.at(path)
+        return known is None and path.start.id == ROOT_ID and _GUESSED.get() is None and self.mine is None
+
+    def sees_now(self, chain: Nodes, rows: RightRows) -> Known | None:
+        """Remember what was read with ``chain``; return the facts if the user sees the object at its end."""
+        known = evidence_at(self.who, chain, rows)
+        self._facts.note(known)
+        return known if known.seen[-1].allowed else None
 
     def nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:
         """Read where objects stand, in whatever state; those that were purged are left out."""

@@ -78,6 +78,11 @@ class Facts:
         return self.chain[-1]
 
     @cached_property
+    def places(self) -> Mapping[int, int]:
+        """Where in the chain each place stands, by its id."""
+        return {place.id: n for n, place in enumerate(self.chain)}
+
+    @cached_property
     def active(self) -> Mapping[int, Member]:
         """The members that give rights: none, unless the user itself is enabled."""
         if not self.members or not self.members[0].enabled:
@@ -178,16 +183,16 @@ def _at(facts: Facts, any_of: Sequence[str], at: int) -> Verdict:
 
 def _holds(facts: Facts, privilege: str, at: int) -> Verdict:
     """Return whether the user has a privilege at a place."""
-    places = {place.id: place for place in facts.chain[: at + 1]}
-    mine = [g for g in facts.grants if g.privilege == privilege and g.on in places and g.role in facts.role_names]
+    places, roles = facts.places, facts.role_names
+    mine = [g for g in facts.grants if g.privilege == privilege and places.get(g.on, at + 1) <= at and g.role in roles]
     for grant in mine:
         if not grant.allow:
-            role, where = facts.role_names[grant.role], places[grant.on].path
+            role, where = roles[grant.role], facts.chain[places[grant.on]].path
             why = f"the role {role} denies {privilege} on {where}"
             return Verdict(False, why, missing=(privilege, facts.chain[at]))
     if not mine:
         why = f"no role of {facts.user} allows {privilege} on {facts.chain[at].path}"
         return Verdict(False, why, missing=(privilege, facts.chain[at]))
     best = min(mine, key=lambda grant: grant.role)  # one is enough; always the same, so that few roles are guarded
-    why = f"the role {facts.role_names[best.role]} allows {privilege} on {places[best.on].path}"
+    why = f"the role {facts.role_names[best.role]} allows {privilege} on {facts.chain[places[best.on]].path}"
     return Verdict(True, why, frozenset({best.role}))

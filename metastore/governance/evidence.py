@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 from metastore.governance.decision import Facts, Granted, Has, Member, Place, Verdict, sees
 from metastore.governance.privileges import effect_of
-from metastore.names import clean_name, format_path, parse_path
+from metastore.names import clean_name, exact_text, format_path, parse_path
 from metastore.port.backend import Rights
 from metastore.port.records import Lookup, Node
 from metastore.port.rights import RightRows, Whose
 
-__all__ = ["Known", "Memory", "Nodes", "Remembered", "Who", "evidence", "who"]
+__all__ = ["Known", "Memory", "Nodes", "Remembered", "Who", "evidence", "evidence_at", "who"]
 
 Nodes = tuple[Node, ...]
 _MOST: Final = 10_000
@@ -164,6 +164,11 @@ def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None
     return [by_lake[chain[0].id].known(chain, everything=below is not None) for chain in chains]
 
 
+def evidence_at(who: Who, chain: Nodes, rows: RightRows) -> Known:
+    """Return the facts about the object at the end of ``chain``, from rows that were read with it."""
+    return _Rows(who, rows).known(chain, everything=False)
+
+
 class _Rows:
     """The rows of one metalake, in the order in which they are looked for."""
 
@@ -196,7 +201,9 @@ def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:
 
 def who(user: object) -> Who:
     """Return who is meant by a bare name, a path of a user (a tuple, or with back-quotes), or an entity."""
-    if isinstance(user, str) and "`" not in user:
-        return Who(clean_name(user))
+    if isinstance(user, str):
+        user = exact_text(user, "a user")
+        if "`" not in user:
+            return Who(clean_name(user))
     *lake, name = parse_path(user)
     return Who(name, ".".join(lake) or None)

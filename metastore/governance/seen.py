@@ -15,7 +15,7 @@ from metastore.port.backend import Backend, Guards
 from metastore.port.commit import LIVE, ROOT_ID
 from metastore.port.records import Child, Lookup, Node, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.records import Known as Row
-from metastore.port.relations import GONE, End, Related, Relating
+from metastore.port.relations import GONE, End, Owning, Related, Relating
 from metastore.port.rights import Chosen
 from metastore.port.search import Matches, Search
 
@@ -53,6 +53,8 @@ class Seen:
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path as far as the user sees it."""
+        if len(lookups) == 1 and self._access.is_new(lookups[0]):
+            return [self._first(lookups[0])]
         known = self._access.at(lookups[0]) if len(lookups) == 1 else None
         if known is None:
             return self._shown(lookups, self._base.resolve(lookups))
@@ -61,6 +63,11 @@ class Seen:
         if held and found.record is not None and known.stands_at(found.nodes):
             return [found]
         return self._shown(lookups, [found], (known.seen_by, held))
+
+    def _first(self, lookup: Lookup) -> Resolved:
+        """Follow a path of which nothing is remembered: the rights come with it."""
+        found, rows = self._base.resolve_rights(lookup, self._access.who.name)
+        return self._cut(lookup, found, found.nodes, self._access.sees_now(found.nodes, rows)) if found.nodes else found
 
     def _shown(
         self, lookups: Sequence[Lookup], found: list[Resolved], probed: tuple[dict[int, int], bool] | None = None
@@ -210,6 +217,13 @@ class Seen:
             return RowPage(False, [])
         return self._base.owned(owner_id, kind, after, limit, guards)
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        """Return an entity that the user sees, and its owned rows."""
+        found = self._base.owning(target, kinds, names)
+        if found is None or not found.end.chain or self._access.visible([found.end.chain])[0] is None:
+            return None
+        return found
+
     # --- relations
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
@@ -225,7 +239,13 @@ class Seen:
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
     ) -> Relating | None:
         """Return what leads to an entity that the user sees. What comes from something hidden comes from nowhere."""
-        found = self._base.relating(to_id, kind, value, after, limit)
+        return self._page(self._base.relating(to_id, kind, value, after, limit))
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        """Return what goes from an entity that the user sees. What leads to something hidden leads nowhere."""
+        return self._page(self._base.related_page(from_id, kind, after, limit))
+
+    def _page(self, found: Relating | None) -> Relating | None:
         if found is None or not found.end.chain or self._access.visible([found.end.chain])[0] is None:
             return None
         ends = self._ends([end for _, end, _ in found.rows])

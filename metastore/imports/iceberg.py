@@ -69,10 +69,10 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
 def _namespaces(source: Catalog, above: Names = ()) -> Iterator[Names]:
     """Yield all namespaces, each after the one above it."""
     for namespace in sorted(source.list_namespaces(above)):
-        found = tuple(namespace)
-        if len(found) == len(above) + 1:
-            yield found
-            yield from _namespaces(source, found)
+        names = tuple(namespace)
+        if len(names) == len(above) + 1:
+            yield names
+            yield from _namespaces(source, names)
 
 
 def _properties(source: Catalog, namespace: Names) -> dict[str, str]:

@@ -68,7 +68,7 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
     if len(lake) != 1:
         raise InvalidArgument("Spark's catalogs are imported into a metalake, such as lake")
     outcome, tell = Outcome(), progress or (lambda _step, _share: None)
-    found: list[Described] = []
+    described: list[Described] = []
     with open_store(url, principal=_PRINCIPAL) as store:
         store.metalakes.create(lake, if_exists="return")
         for catalog in _words(session, "SHOW CATALOGS"):
@@ -80,17 +80,17 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
                 for number, name in enumerate(tables, 1):
                     one = _described(session, (*namespace, name))
                     if isinstance(one, Described):
-                        found.append(one)
+                        described.append(one)
                     else:
                         outcome.failures.append(f"{'.'.join((*namespace, name))}: {one}")
                     tell(f"describing {'.'.join(namespace)}", number / len(tables))
-    if found:
+    if described:
         tell("importing", 0.0)
-        shares = max(1, -(-len(found) // _SHARE))
+        shares = max(1, -(-len(described) // _SHARE))
         with spark_context(session.sparkContext.master) as context:  # the session's own, with workers like this one
-            written = context.parallelize(found, shares).mapPartitions(_writer(url, lake)).collect()
+            written = context.parallelize(described, shares).mapPartitions(_writer(url, lake)).collect()
         outcome.written = sum(written)
-        outcome.left = len(found) - outcome.written
+        outcome.left = len(described) - outcome.written
         tell("importing", 1.0)
     return outcome
 
@@ -106,11 +106,11 @@ def _quoted(names: Names) -> str:
 def _namespaces(session: SparkSession, above: Names) -> Iterator[Names]:
     """Yield the namespaces below ``above`` that Spark lists, nested ones too."""
     for text in _words(session, f"SHOW NAMESPACES IN {_quoted(above)}"):
-        found = (above[0], *parse_path(text))
-        if len(found) > len(above):
-            yield found
+        names = (above[0], *parse_path(text))
+        if len(names) > len(above):
+            yield names
             if session.conf.get(f"spark.sql.catalog.{above[0]}", None) is not None:  # Spark's own has one level
-                yield from _namespaces(session, found)
+                yield from _namespaces(session, names)
 
 
 def _tables(session: SparkSession, namespace: Names) -> list[str]:

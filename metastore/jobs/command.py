@@ -75,15 +75,15 @@ def _linked(source: Path, folder: Path) -> None:
 
 
 def _spark_submit(command: Mapping[str, Any]) -> list[str]:
-    found = [_spark_submit_path()]
+    words = [_spark_submit_path()]
     if command.get("class_name"):
-        found += ["--class", command["class_name"]]
+        words += ["--class", command["class_name"]]
     for part in ("jars", "files", "archives"):
         if command.get(part):
-            found += [f"--{part}", ",".join(command[part])]
+            words += [f"--{part}", ",".join(command[part])]
     for key, value in (command.get("configs") or {}).items():
-        found += ["--conf", f"{key}={value}"]
-    return found
+        words += ["--conf", f"{key}={value}"]
+    return words
 
 
 def _spark_submit_path() -> str:

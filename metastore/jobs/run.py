@@ -41,8 +41,8 @@ def run(store: Store, job: Job, seat: Lease, stop: Stop) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="metastore-job-", ignore_cleanup_errors=True) as folder:
         try:
-            found = words(job.type, job.command, Path(folder))
-            process = Process(found, environment(job.command), Path(folder))
+            argv = words(job.type, job.command, Path(folder))
+            process = Process(argv, environment(job.command), Path(folder))
         except (MetastoreError, OSError, ValueError) as error:
             _finish(store, job, seat, "failed", None, f"it could not be started: {error}")
             return

@@ -31,10 +31,14 @@ def submit(store: Store, template: Target, conf: Mapping[str, str] | None = None
     name = f"job-{SYSTEM.operation_id().hex}"
 
     def queue(tx: Transaction) -> Job:
-        found = tx.job_templates.load(template)
-        command = filled(found, values)
+        definition = tx.job_templates.load(template)
+        command = filled(definition, values)
         return tx.jobs.create(
-            (*found.names[:-1], name), template=found.name, type=found.type, command=command, conf=values
+            (*definition.names[:-1], name),
+            template=definition.name,
+            type=definition.type,
+            command=command,
+            conf=values,
         )
 
     return store.run(queue)

@@ -21,7 +21,17 @@ from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.kinds.secret import Secret, as_shown, kept
 from metastore.names import clean_text, format_path
 
-__all__ = ["UNSET", "EntityChange", "RemoveProperty", "SetComment", "SetProperty", "change_class", "decode", "encode"]
+__all__ = [
+    "UNSET",
+    "EntityChange",
+    "RemoveProperty",
+    "SetComment",
+    "SetProperty",
+    "change_class",
+    "decode",
+    "encode",
+    "meant",
+]
 
 Doc = dict[str, Any]
 
@@ -49,6 +59,8 @@ class EntityChange:
     tag: ClassVar[str] = ""
     since: ClassVar[int] = 1
     """The oldest format that has this change, in this meaning."""
+    measured: ClassVar[frozenset[str]] = frozenset()
+    """The fields that the library takes from a clock: a repeat of the call has others, and is a repeat all the same."""
     _names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls, *, tag: str | None = None) -> None:
@@ -80,7 +92,9 @@ class EntityChange:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> EntityChange:
         """The inverse of ``to_json``."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+        if list in map(type, fields.values()):  # rarely: a feed is read faster without another dict
+            fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        return cls(**fields)
 
 
 def change_class(tag: str) -> type[EntityChange] | None:
@@ -91,6 +105,12 @@ def change_class(tag: str) -> type[EntityChange] | None:
 def encode(changes: tuple[EntityChange, ...]) -> list[dict[str, Any]]:
     """Return ``changes`` as a JSON list."""
     return [{"change": c.tag, **c.to_json()} for c in changes]
+
+
+def meant(changes: tuple[EntityChange, ...]) -> list[dict[str, Any]]:
+    """Return ``changes`` as a caller meant them, as a JSON list: a repeat of the call has an equal one."""
+    told = zip(changes, encode(changes), strict=True)
+    return [{key: value for key, value in fields.items() if key not in change.measured} for change, fields in told]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +132,9 @@ def _decode_one(fields: dict[str, Any]) -> EntityChange:
     known = _registry.get(fields.get("change", ""))
     if known is not None:
         try:
-            return known.from_json({key: value for key, value in fields.items() if key != "change"})
+            said = fields.copy()  # it is kept as it is, if it cannot be read
+            del said["change"]
+            return known.from_json(said)
         except Exception:  # noqa: BLE001, S110  (a newer program may write other fields; readers must not stop)
             pass
     return UnknownChange(tuple(fields.items()))
@@ -153,12 +175,12 @@ class SetProperty(EntityChange):
             raise InvalidArgument("a property's key must not be empty")
         before = doc["properties"].get(key)
         if self.expected is not UNSET and self.expected not in (before, as_shown(before)):
-            where, expected, found = format_path(path), as_shown(self.expected), as_shown(before)
+            where, expected, stored = format_path(path), as_shown(self.expected), as_shown(before)
             raise VersionConflict(
                 where,
                 expected,
-                found,
-                f"{where}: property {key!r} was expected to be {shown(expected)}, found {found!r}; "
+                stored,
+                f"{where}: property {key!r} was expected to be {shown(expected)}, found {stored!r}; "
                 "load the entity and decide again",
             )
         doc["properties"][key] = kept(value, before)

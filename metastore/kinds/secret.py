@@ -105,13 +105,13 @@ def sealed_parts(value: object) -> tuple[int, str] | None:
     """Return the number of the data key and the ciphertext of a sealed value; None: it is something else."""
     if not isinstance(value, str) or not issubclass(type(value), str):  # an object may claim to be of any class
         return None
-    found = _CIPHER.fullmatch(value)
-    return None if found is None else (int(found[1]), found[2])
+    matched = _CIPHER.fullmatch(value)
+    return None if matched is None else (int(matched[1]), matched[2])
 
 
 def key_numbers(text: str) -> set[int]:
     """Return the numbers of the data keys that sealed values in JSON text need."""
-    return {int(found[1]) for found in _CIPHER.finditer(text)} if SEALED in text else set()
+    return {int(cipher[1]) for cipher in _CIPHER.finditer(text)} if SEALED in text else set()
 
 
 def as_shown(value: Any) -> Any:
@@ -130,7 +130,7 @@ def masked(text: str) -> str:
     """Return JSON text with the handle of each sealed value in its place."""
     if not isinstance(text, str) or SEALED not in text:  # SQLite gives bytes that are not UTF-8 as they are
         return text
-    return _IN_JSON.sub(lambda found: f"{found[1]}{SEALED}{found[2]}:{_fingerprint(found[3])}{found[1]}", text)
+    return _IN_JSON.sub(lambda cipher: f"{cipher[1]}{SEALED}{cipher[2]}:{_fingerprint(cipher[3])}{cipher[1]}", text)
 
 
 def kept(value: str, before: object) -> str:
@@ -158,8 +158,8 @@ class _Properties(ReadOnly):
         self._secrets = {key: value for key, value in properties.items() if isinstance(value, Secret)}
 
     def __getitem__(self, key: str) -> str:
-        found = self._secrets.get(key)
-        value: str = dict.__getitem__(self, key) if found is None else found
+        secret = self._secrets.get(key)
+        value: str = dict.__getitem__(self, key) if secret is None else secret
         return value
 
     def __iter__(self) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import NoReturn, cast
 
-from metastore.arguments import positive_integer
+from metastore.arguments import positive_integer, shown
 from metastore.errors import InvalidArgument, PermissionDenied
 from metastore.leases.database import DatabaseBook
 from metastore.leases.leases import Leases, clean_lease, clean_owner
@@ -49,6 +49,10 @@ class StoreLeases(Leases):
 
         A user has none: a lease's name is no object, so that no right is about it.
         """
+        if not isinstance(session, Session):
+            raise InvalidArgument(
+                f"leases are bound to the session of a store, not to {shown(session)}; see store.bind()"
+            )
         if session.access is not None:
             return cast(StoreLeases, _Refused(session.access.who.name))
         bound, book, staging = copy(self), DatabaseBook(session), StoreStaging(session)

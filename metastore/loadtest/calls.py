@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from metastore.checker.recorder import Recorder
 from metastore.checker.records import Lost, Operation, Seen
@@ -38,13 +39,9 @@ class Within:
 
     def load(self, path: str, kind: str = "table") -> Any:
         """Load an entity."""
-        try:
-            found = self._tx.manager(kind).load(path)
-        except EntityNotFound:
-            self._reads.append(Seen(path, False, kind=kind))
-            raise
-        self._reads.append(Seen(path, True, found.id, found.version, kind))
-        return found
+        entity = self._noted("load", path, kind, lambda: self._tx.manager(kind).load(path))
+        self._reads.append(Seen(path, True, entity.id, entity.version, kind))
+        return entity
 
     def alter(self, target: str | Entity, *changes: EntityChange, kind: str = "table") -> Any:
         """Alter an entity."""
@@ -52,13 +49,34 @@ class Within:
 
     def create(self, path: str, kind: str = "table", **fields: Any) -> Any:
         """Create an entity."""
-        return self._wrote(self._tx.manager(kind).create(path, **fields))
+        return self._wrote(self._noted("create", path, kind, lambda: self._tx.manager(kind).create(path, **fields)))
 
-    def _wrote(self, found: Entity) -> Entity:
-        """Record whether the transaction writes anything."""
-        if found.modified_by == self._operation.principal:
+    def drop(self, path: str, kind: str = "table") -> bool:
+        """Drop an entity that must be empty. Return False if there was none."""
+        dropped = self._noted("drop", path, kind, lambda: self._tx.manager(kind).drop(path))
+        if dropped:
             self._operation.outcome = "applied"
-        return found
+        else:
+            self._reads.append(Seen(path, False, kind=kind))
+        return dropped
+
+    def restore(self, path: str, kind: str = "table") -> Any:
+        """Bring back what was dropped last under a path."""
+        return self._wrote(self._noted("restore", path, kind, lambda: self._tx.manager(kind).restore(path)))
+
+    def _noted(self, action: str, path: str, kind: str, call: Callable[[], T]) -> T:
+        """Run one call; an error that the block may catch is a read of the transaction."""
+        try:
+            return call()
+        except MetastoreError as error:
+            self._reads.extend(seen_by(error, action, path, kind))
+            raise
+
+    def _wrote(self, written: Entity) -> Entity:
+        """Record whether the transaction writes anything."""
+        if written.modified_by == self._operation.principal:
+            self._operation.outcome = "applied"
+        return written
 
 
 class Calls:
@@ -97,10 +115,10 @@ class Calls:
         """Load an entity; None if it does not exist."""
 
         def call(operation: Operation) -> Any:
-            found = self._store.manager(kind).load(path)
-            operation.entity_id, operation.version_after = found.id, found.version
-            operation.reads = [Seen(path, True, found.id, found.version)]
-            return found
+            entity = self._store.manager(kind).load(path)
+            operation.entity_id, operation.version_after = entity.id, entity.version
+            operation.reads = [Seen(path, True, entity.id, entity.version)]
+            return entity
 
         return self._call("load", kind, path, call)
 
@@ -108,9 +126,9 @@ class Calls:
         """Return whether an entity exists."""
 
         def call(operation: Operation) -> bool:
-            found = self._store.manager(kind).exists(path)
-            operation.reads = [Seen(path, found)]
-            return found
+            exists = self._store.manager(kind).exists(path)
+            operation.reads = [Seen(path, exists)]
+            return exists
 
         return self._call("exists", kind, path, call)
 
@@ -118,21 +136,24 @@ class Calls:
         """List the children of ``parent``."""
 
         def call(operation: Operation) -> Any:
-            found = [*self._store.manager(kind).list(parent)]
-            operation.reads = [Seen(one.path, True, one.id, one.version) for one in found]
-            return found
+            entities = [*self._store.manager(kind).list(parent)]
+            operation.reads = [Seen(one.path, True, one.id, one.version) for one in entities]
+            return entities
 
         return self._call("list", kind, parent, call)
 
     # --- writes
 
-    def create(self, path: str, kind: str = "table", **fields: Any) -> Any:
-        """Create an entity."""
+    def create(self, path: str, kind: str = "table", *, operation_id: UUID | None = None, **fields: Any) -> Any:
+        """Create an entity, under an operation id of the caller's own if one is given."""
 
         def call(operation: Operation) -> Any:
-            found = self._store.manager(kind).create(path, principal=operation.principal, **fields)
-            _note(operation, found)
-            return found
+            operation.operation_id = None if operation_id is None else str(operation_id)
+            created = self._store.manager(kind).create(
+                path, principal=operation.principal, operation_id=operation_id, **fields
+            )
+            _note(operation, created)
+            return created
 
         return self._call("create", kind, path, call)
 
@@ -141,9 +162,9 @@ class Calls:
 
         def call(operation: Operation) -> Any:
             operation.entity_id = None if isinstance(target, str) else target.id
-            found = self._store.manager(kind).alter(target, *changes, principal=operation.principal)
-            _note(operation, found)
-            return found
+            altered = self._store.manager(kind).alter(target, *changes, principal=operation.principal)
+            _note(operation, altered)
+            return altered
 
         return self._call("alter", kind, target if isinstance(target, str) else None, call)
 
@@ -151,9 +172,9 @@ class Calls:
         """Rename an entity to the whole path ``to``. If the parent is another, it is a move."""
 
         def call(operation: Operation) -> Any:
-            found = self._store.manager(kind).rename(path, to, principal=operation.principal)
-            _note(operation, found)
-            return found
+            renamed = self._store.manager(kind).rename(path, to, principal=operation.principal)
+            _note(operation, renamed)
+            return renamed
 
         action = "rename" if parse_path(path)[:-1] == parse_path(to)[:-1] else "move"
         return self._call(action, kind, path, call, to=to)
@@ -169,6 +190,16 @@ class Calls:
             return dropped
 
         return self._call("drop_cascade" if cascade else "drop", kind, path, call)
+
+    def restore(self, path: str, kind: str = "table") -> Any:
+        """Bring back what was dropped last under a path."""
+
+        def call(operation: Operation) -> Any:
+            found = self._store.manager(kind).restore(path, principal=operation.principal)
+            _note(operation, found)
+            return found
+
+        return self._call("restore", kind, path, call)
 
     def transaction(self, path: str, fn: Callable[[Within], T]) -> T | None:
         """Run ``fn`` as one commit. ``path`` tells people where; it has no other effect."""
@@ -224,16 +255,16 @@ class Calls:
         elif outcome != "failed" or operation.action == "freeze":  # only its commit validates the reads of a freeze
             operation.reads = []
         elif operation.path is not None and operation.action not in ("transaction", "freeze"):
-            operation.reads = seen_by(error)
+            operation.reads = seen_by(error, operation.action, operation.path)
         self._recorder.end(operation, outcome, error)
 
 
-def _note(operation: Operation, found: Entity) -> None:
+def _note(operation: Operation, entity: Entity) -> None:
     """Record the entity that a mutation returned. The operation wrote if it is the last modifier."""
-    operation.entity_id, operation.version_after = found.id, found.version
-    if found.modified_by == operation.principal:
+    operation.entity_id, operation.version_after = entity.id, entity.version
+    if entity.modified_by == operation.principal:
         operation.outcome = "applied"
-        operation.version_before = found.version - 1 or None
+        operation.version_before = entity.version - 1 or None
     else:
-        operation.outcome, operation.version_before = "nothing", found.version
-        operation.reads = [] if operation.path is None else [Seen(found.path, True, found.id, found.version)]
+        operation.outcome, operation.version_before = "nothing", entity.version
+        operation.reads = [] if operation.path is None else [Seen(entity.path, True, entity.id, entity.version)]

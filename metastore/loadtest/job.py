@@ -117,12 +117,12 @@ def run(
 
 
 def _numbers(clients: int | Sequence[int]) -> tuple[int, ...]:
-    found = (clients,) if isinstance(clients, int) else items(clients, "numbers of clients")
-    for number in found:
+    numbers = (clients,) if isinstance(clients, int) else items(clients, "numbers of clients")
+    for number in numbers:
         positive_integer(number, "the number of clients")
-    if not found or len(set(found)) < len(found):
+    if not numbers or len(set(numbers)) < len(numbers):
         raise InvalidArgument("clients are one number, or several different ones: 1,2,4,8")
-    return tuple(found)
+    return tuple(numbers)
 
 
 def _scenario(scenario: str | Scenario, skew: float | None, trace: str | None) -> Scenario:

@@ -21,10 +21,10 @@ _PATIENCE: Final = 5.0
 
 def slots(master: str) -> int | None:
     """Return how many tasks ``master`` runs at once; None: it does not say."""
-    if found := _LOCAL.fullmatch(master):
-        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
-    if found := _CLUSTER.fullmatch(master):
-        return int(found[1]) * int(found[2])
+    if matched := _LOCAL.fullmatch(master):
+        return (os.cpu_count() or 1) if matched[1] == "*" else int(matched[1] or 1)
+    if matched := _CLUSTER.fullmatch(master):
+        return int(matched[1]) * int(matched[2])
     return None
 
 

@@ -10,6 +10,7 @@ from metastore.errors import (
     EntityAlreadyExists,
     EntityNotFound,
     MetastoreError,
+    NotEmpty,
     OutcomeUnknown,
     RetriesExhausted,
     ScopeFrozen,
@@ -31,10 +32,14 @@ def outcome_of(error: MetastoreError) -> Outcome:
     return "conflicted" if isinstance(error, (*_GAVE_UP, VersionConflict)) else "failed"
 
 
-def seen_by(error: MetastoreError) -> list[Seen]:
-    """Return the reads that ``error`` proves, for an operation that was addressed by path."""
+def seen_by(error: MetastoreError, action: str, path: str, kind: str | None = None) -> list[Seen]:
+    """Return the reads that ``error`` proves, for an operation that was addressed by ``path``."""
+    if isinstance(error, NotEmpty):
+        return [Seen(path, True, kind=kind, of="children")]
+    if isinstance(error, EntityNotFound) and action == "restore":
+        return [Seen(path, False, kind=kind, of="dropped")]
     if isinstance(error, EntityNotFound):
-        return [Seen(error.path, False)]
+        return [Seen(error.path, False, kind=kind)]
     if isinstance(error, EntityAlreadyExists):
-        return [Seen(error.path, True)]
+        return [Seen(error.path, True, kind=kind)]
     return []

@@ -12,23 +12,23 @@ from typing import Any, Final, Literal, Unpack, cast
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.governance.privileges import check_privilege, effect_of, known_privilege
+from metastore.kinds.attached import Grant
 from metastore.kinds.entity import Entity, utc
 from metastore.kinds.kind import Kind
 from metastore.kinds.principal import Group, Role, User
 from metastore.kinds.relation import GRANT, MEMBERSHIP, OWNER
-from metastore.managers.attached import Grant
 from metastore.managers.builtin import Disableable
 from metastore.managers.ends import end_of
 from metastore.managers.manager import Manager
 from metastore.managers.members import leading_to, leads_to
 from metastore.managers.options import CallOptions, CreateOptions, shows_options
-from metastore.managers.related import related_end
+from metastore.managers.related import live_related
 from metastore.managers.relations import RelationManager, Wanted
 from metastore.managers.target import Target
 from metastore.names import Path, exact_text, format_path
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Record
-from metastore.port.relations import RelationRecord, in_one_metalake
+from metastore.port.relations import End, RelationRecord
 
 __all__ = ["Groups", "Owners", "Roles", "Users"]
 
@@ -158,12 +158,12 @@ class Roles(Manager[Role]):
         return self._grants.unrelate(wanted, lambda row: row.value in values, values, options)
 
     def grants(self, role: Target) -> Iterator[Grant]:
-        """Yield what a role grants and denies, by object. Raises EntityNotFound."""
-        found = related_end(self._session.backend, GRANT, end_of(role, GRANT.from_kinds))
-        path = format_path([n.name for n in found.end.chain])
-        for row, far in sorted(found.rows, key=lambda one: (one[0].to_id, one[0].value)):
-            if in_one_metalake(found.end, far):
-                yield _grant(row, path, far.chain[-1].kind, format_path([n.name for n in far.chain]))
+        """Yield what a role grants and denies, by the object's id; it reads one page at a time.
+
+        Raises EntityNotFound, also if the role is dropped meanwhile.
+        """
+        for row, far, _, own in live_related(self._session.backend, GRANT, end_of(role, GRANT.from_kinds)):
+            yield _grant(row, _path(own), far.chain[-1].kind, _path(far))
 
     @shows_options(CallOptions)
     def assign(self, role: Target, to: Target, **options: Unpack[CallOptions]) -> None:
@@ -197,6 +197,10 @@ def clean_privilege(privilege: Any) -> str:
     if not isinstance(privilege, str) or not _PRIVILEGE.fullmatch(exact_text(privilege, "a privilege")):
         raise InvalidArgument(f"a privilege is a word such as select_table, not {shown(privilege)}")
     return privilege
+
+
+def _path(end: End) -> str:
+    return format_path([node.name for node in end.chain])
 
 
 def _effect(effect: Any) -> str:

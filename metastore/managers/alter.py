@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from metastore.kinds.change import EntityChange, encode
+from metastore.kinds.change import EntityChange, meant
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump_changes
 from metastore.managers.create import rewrite
 from metastore.managers.exclusive import check_version
 from metastore.managers.mutation import Mutation, first_entity
+from metastore.managers.sealing import Seal
 from metastore.managers.target import Target, find, names_of
 from metastore.operation.merge import altered
 from metastore.operation.request import Merge, Proposal, View
@@ -22,8 +23,9 @@ def alter(
     expected_version: int | None,
     merge: Merge | None,
     actor: str | None,
+    seal: Seal | None = None,
 ) -> Mutation[Entity]:
-    """Return the mutation that applies ``changes`` to ``target``."""
+    """Return the mutation that applies ``changes`` to ``target``; ``seal``: what they were encrypted with."""
 
     def attempt(view: View) -> Proposal[Entity] | Entity:
         record = find(view, kind, target)
@@ -35,16 +37,19 @@ def alter(
     return Mutation(
         verb="alter",
         target=target,
-        attempt=attempt,
+        attempt=attempt if seal is None else seal.guarding(attempt),
         replay=first_entity,
-        arguments=lambda: [encode(changes), expected_version],
+        arguments=lambda: [meant(changes), expected_version],
         merge=merge,
         exclusive=False,
+        read_first=seal is not None,
     )
 
 
-def merge_of(kind: Kind, target: Target, changes: tuple[EntityChange, ...]) -> Merge:
+def merge_of(
+    kind: Kind, target: Target, changes: tuple[EntityChange, ...], settled: tuple[int, int] | None = None
+) -> Merge:
     """Return ``changes`` as another process can apply them: to the path, or to the entity in hand wherever it is."""
     if isinstance(target, Entity):
-        return Merge(kind.name, None, target.id, changes)
-    return Merge(kind.name, names_of(kind, target), None, changes)
+        return Merge(kind.name, None, target.id, changes, settled=settled)
+    return Merge(kind.name, names_of(kind, target), None, changes, settled=settled)

@@ -49,7 +49,7 @@ class Wish:
 
     @property
     def encrypts(self) -> bool:
-        """Whether a property is encrypted: then it is never announced, because a rotation may destroy its data key."""
+        """Whether a property is encrypted: then what is announced rests on the catalog's settings."""
         return isinstance(self.properties, Mapping) and any(isinstance(v, Sealed) for v in self.properties.values())
 
     def document(self) -> Doc:
@@ -135,7 +135,7 @@ def _existing(
     if if_exists == "return":
         return wish.kind.entity(record)
     proposal = _replaced(wish, record, actor)
-    if isinstance(proposal, Proposal) and not proposal.exclusive and not wish.encrypts:
+    if isinstance(proposal, Proposal) and not proposal.exclusive:
         proposal = replace(proposal, merge=Merge(wish.kind.name, names, None, (Replace(wish.kind.name, doc),)))
     return proposal
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -85,7 +86,11 @@ def _request(
     doc, actor = wish.document(), actor_of(session, call)
 
     def attempt(view: View) -> Proposal[Entity] | Entity:
-        return create(view, wish, doc, path, parent, if_exists, actor)
+        decided = create(view, wish, doc, path, parent, if_exists, actor)
+        if not isinstance(decided, Proposal) or decided.merge is None or not wish.encrypts:
+            return decided
+        repeatable = seal is not None and call.operation_id is None  # see Manager.alter
+        return replace(decided, merge=seal.announced(decided.merge) if seal and repeatable else None)
 
     request: Request[Entity] = Request(
         verb="create",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from metastore.errors import DropPending, EntityNotFound
+from metastore.errors import DropPending, EntityNotFound, PermissionDenied
 from metastore.kinds.drop import DESTROYED, STARTED, target_id
 from metastore.kinds.handlers import Handler, checked, drop_handler
 from metastore.managers.pending import PendingDrop
@@ -36,7 +36,8 @@ class Drops:
         ``handler`` gets each pending drop and does the destructive part again, from its beginning; None: the handler
         that ``ms.on_drop`` registered for its kind, and drops of other kinds are left. Those whose ttl has not passed
         are left to their processes. What had started is finished when the ttl of the process before has passed once
-        more. An error of the handler is raised; that drop stays pending. Raises InvalidArgument.
+        more. What a user may not drop is left. An error of the handler is raised; that drop stays pending. Raises
+        InvalidArgument.
         """
         if handler is not None:
             checked(handler)
@@ -59,7 +60,7 @@ class Drops:
             pending.take_over()
             if pending.phase != STARTED:
                 pending.started()
-        except (DropPending, EntityNotFound):  # another process has it in hand, or has ended it
+        except (DropPending, EntityNotFound, PermissionDenied):  # others have it in hand, or ended it; or it is theirs
             return False
         chosen(pending)
         return True
@@ -67,5 +68,5 @@ class Drops:
     def _finished(self, pending: PendingDrop) -> bool:
         try:
             return pending.finish()
-        except (DropPending, EntityNotFound):  # it was taken over meanwhile: that process finishes it
+        except (DropPending, EntityNotFound, PermissionDenied):  # it was taken over meanwhile; or it is not the user's
             return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -19,9 +18,10 @@ from metastore.operation.outcome import entity_at
 from metastore.operation.request import View, committed
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timing
+from metastore.plain import parsed
 from metastore.port.backend import Reads
 from metastore.port.records import Origin, Step
-from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
+from metastore.port.unreadable import Unreadable, check_unreadable, damaged, kept, naming
 
 __all__ = ["change_of", "history", "history_page", "steps_of", "version_of"]
 
@@ -84,7 +84,10 @@ def version_of(step: Step, origin: Origin) -> Version:
 
 def change_of(step: Step, position: str, origin: Origin) -> Change:
     """Return ``step`` as an entry of the change feed. Raises UnreadableRow."""
-    fields = naming(lambda: _fields(step, origin), step.kind, step.entity_id, step.version, position)
+    try:
+        fields = _fields(step, origin)
+    except Exception as error:
+        raise damaged(error, step.kind, step.entity_id, step.version, position) from error
     fields["position"], fields["kind"] = position, step.kind or ""
     fields["entity_id"], fields["other_path"] = step.entity_id or 0, step.other_path
     return _made(Change, fields)
@@ -101,7 +104,7 @@ def _fields(step: Step, origin: Origin) -> dict[str, Any]:
         "action": step.action,
         "path_before": step.path_before,
         "path_after": step.path_after,
-        "changes": decode(json.loads(masked(changes))) if changes and changes != "[]" else (),
+        "changes": decode(parsed(masked(changes))) if changes and changes != "[]" else (),
         "entity": entity_at(step, origin=origin),
     }
 

@@ -9,7 +9,6 @@ attempts are in :mod:`metastore.managers.alter` and :mod:`metastore.managers.exc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from operator import is_
 from typing import Any, Generic, Unpack, cast
 
@@ -199,15 +198,16 @@ class Manager(Generic[E]):
             if self._kind is CATALOG:
                 seal, given = seal.redeclared(changes)
             changes = seal.changes(given)
-        # what is encrypted is never announced: no intent needs a data key that a rotation destroys
-        mergeable = all(map(is_, given, changes)) and expected_version is None and not self._session.in_transaction
+        encrypts = not all(map(is_, given, changes))
+        # a repeat under the caller's id must have the same arguments, and another data key has other ciphertexts
+        repeatable = not encrypts or call.operation_id is None
+        mergeable = repeatable and expected_version is None and not self._session.in_transaction
         redeclares = self._kind is CATALOG and settles(changes)
-        merge = merge_of(self._kind, target, changes) if mergeable and not redeclares else None
-        actor = actor_of(self._session, call)
-        mutation = alter(self._kind, target, changes, expected_version, merge, actor)
-        if seal is not None:
-            merge = None if merge is None else replace(merge, settled=seal.settled)
-            mutation = replace(mutation, attempt=seal.guarding(mutation.attempt), merge=merge, read_first=True)
+        settled = None if seal is None else seal.settled
+        merge = merge_of(self._kind, target, changes, settled) if mergeable and not redeclares else None
+        if encrypts and seal is not None and merge is not None:
+            merge = seal.announced(merge)
+        mutation = alter(self._kind, target, changes, expected_version, merge, actor_of(self._session, call), seal)
         altered = cast(E, mutation.run(self._session, self._kind, call))
         if redeclares:
             declared(self._session)

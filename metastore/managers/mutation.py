@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
@@ -15,13 +14,14 @@ from metastore.operation.outcome import entity_at
 from metastore.operation.request import Attempt, Call, Merge, Request, committed
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Lookup, Step
+from metastore.port.value import value
 
 __all__ = ["Mutation", "actor_of", "first_entity"]
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Mutation(Generic[T]):
     """A mutation, ready to run. It makes the call's words and its arguments from the kind and the target."""
 

@@ -14,7 +14,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
 from metastore.managers import steps
-from metastore.managers.mutation import Mutation
+from metastore.managers.mutation import Mutation, actor_of
 from metastore.managers.purge import delete_tree
 from metastore.managers.steps import Begin
 from metastore.managers.target import Target
@@ -34,7 +34,7 @@ T = TypeVar("T")
 def begin_drop(session: ManagerSession, kind: Kind, target: Target, begin: Begin, call: Call) -> PendingDrop:
     """Announce a drop in steps; return it, held. Raises InvalidArgument in a transaction."""
     store = session.of_store()
-    begin = begin if call.operation_id is None else replace(begin, operation=call.operation_id)
+    begin = replace(begin, operation=call.operation_id or begin.operation, actor=actor_of(session, call))
     mutation = Mutation[OwnedRecord](
         verb="begin_drop",
         target=target,
@@ -214,7 +214,7 @@ class PendingDrop:
         )
         result = perform(self._session, request, Call())
         if isinstance(result, OwnedRecord):
-            self._drop = Drop(result)
+            self._drop = Drop(result._replace(modified_by=self._session.principal))
         return result
 
     def _seen(self, written: list[Step]) -> OwnedRecord:

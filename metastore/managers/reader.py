@@ -13,7 +13,7 @@ from metastore.kinds.kind import Kind
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import Guards, Key, Nodes, PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, absent, find, names_of
+from metastore.managers.target import Target, absent, find, missing, names_of
 from metastore.names import Path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.outcome import entity_at
@@ -57,10 +57,7 @@ class Reader(Generic[E]):
             entity = self._in_hand(target) if cache is None else self._in_hand_cached(cache, target)
         else:
             names = parse_path(target)
-            found = self._at(names) if cache is None else self._cached(cache, target, names)
-            if not isinstance(found, Entity):
-                raise absent(self._backend, lookup(self._kind, names), found)
-            entity = cast(E, found)
+            entity = self._there(names) if cache is None else self._there_cached(cache, target, names)
         if version is None:
             return entity
         version = positive_integer(version, "a version")
@@ -81,6 +78,21 @@ class Reader(Generic[E]):
         names_of(self._kind, target)
         committed(self._backend, target)  # raises for an entity of another database
         return cast(E, cache.read((self._kind.name, target.id), (), lambda: self._in_hand(target)))
+
+    def _there(self, names: tuple[str, ...]) -> E:
+        """Return the entity at a path. Raises EntityNotFound, DropPending."""
+        where = lookup(self._kind, names)
+        resolved = self._session.resolve(where)
+        entity = self._mine(resolved.record)
+        if entity is None:
+            raise missing(names, resolved.nodes) if resolved.free else absent(self._backend, where, resolved.nodes)
+        return entity
+
+    def _there_cached(self, cache: Caches, path: Path, names: tuple[str, ...]) -> E:
+        found = self._cached(cache, path, names)
+        if not isinstance(found, Entity):
+            raise absent(self._backend, lookup(self._kind, names), found)
+        return cast(E, found)
 
     def _at(self, names: tuple[str, ...]) -> Found:
         """Return what is at a path: the entity, or the nodes as far as it leads."""

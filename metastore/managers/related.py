@@ -5,12 +5,13 @@ What is read at once is true at one instant: a relation with both its ends and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from metastore.errors import EntityNotFound
+from metastore.kinds.attached import Attached, attached
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import Relation
-from metastore.managers.attached import Attached, attached
 from metastore.managers.ends import EndOf, find_ends, lookups_of
 from metastore.managers.relation_writes import column_id, column_path
 from metastore.managers.target import not_live
@@ -18,14 +19,15 @@ from metastore.names import format_path
 from metastore.operation.request import View, committed
 from metastore.port.backend import Reads
 from metastore.port.records import Node, Record
-from metastore.port.relations import NO_COLUMN, End, Related, RelationRecord, in_one_metalake
+from metastore.port.relations import NO_COLUMN, End, Related, Relating, RelationRecord, in_one_metalake
 
-__all__ = ["live_relating", "related_end", "related_to", "relating_to"]
+__all__ = ["live_related", "live_relating", "related_end", "related_to", "relating_to"]
 
 _FIRST, _PAGE = 100, 1000
 """How many entries of the index the first read, and each later one, looks at; the live ones may be fewer."""
 
-Row = tuple[RelationRecord, End]
+At = TypeVar("At", tuple[str, int, int], tuple[int, int, str])
+"""A place in one of the two indexes."""
 
 
 def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool = False, doc: bool = False) -> Related:
@@ -107,20 +109,60 @@ def live_relating(
 
     A relation of a column may have lost its column.
     """
+    return _pages(
+        backend,
+        end,
+        (value or "", 0, -1),
+        lambda to_id, after, size: backend.relating(to_id, relation.name, value, after, size),
+        _incoming,
+    )
+
+
+def live_related(
+    backend: Reads, relation: Relation, end: EndOf
+) -> Iterator[tuple[RelationRecord, End, str | None, End]]:
+    """Yield each live relation that goes from an entity, with the end that it leads to, None, and the entity.
+
+    By the other end's id and by value, page by page.
+    """
+    return _pages(
+        backend,
+        end,
+        (-1, 0, ""),
+        lambda from_id, after, size: backend.related_page(from_id, relation.name, after, size),
+        _outgoing,
+    )
+
+
+def _incoming(row: RelationRecord) -> tuple[str, int, int]:
+    return row.value, row.from_id, row.column_id
+
+
+def _outgoing(row: RelationRecord) -> tuple[int, int, str]:
+    return row.slot, row.column_id, row.value
+
+
+def _pages(
+    backend: Reads,
+    end: EndOf,
+    after: At,
+    read: Callable[[int, At, int], Relating | None],
+    key: Callable[[RelationRecord], At],
+) -> Iterator[tuple[RelationRecord, End, str | None, End]]:
+    """Yield the live relations at an entity, page by page. Raises EntityNotFound, also if it is dropped meanwhile."""
     (record,) = find_ends(View(backend, trusting=True), end)
-    after, size = (value or "", 0, -1), _FIRST
+    size = _FIRST
     while True:
-        page = backend.relating(record.chain[-1].id, relation.name, value, after, size)
+        page = read(record.chain[-1].id, after, size)
         names = tuple([n.name for n in record.chain])
         path = format_path(names)
         if page is None or not page.end.live:
             raise EntityNotFound(path, f"{path} (id {record.chain[-1].id}) was dropped")
         if not isinstance(end.target, Entity) and tuple([n.name for n in page.end.chain]) != names:
             raise EntityNotFound(path, f"{path} was renamed while it was listed; list again")
-        for row, target, doc in page.rows:
-            if in_one_metalake(target, page.end):
-                yield row, target, doc, page.end
+        for row, far, doc in page.rows:
+            if in_one_metalake(far, page.end):
+                yield row, far, doc, page.end
         if len(page.rows) < size:
             return
-        size, last = _PAGE, page.rows[-1][0]
-        after = last.value, last.from_id, last.column_id
+        size, after = _PAGE, key(page.rows[-1][0])

@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar, Unpack
 
 from metastore.columns.column import clean_flag
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
+from metastore.kinds.attached import Attached, attached
 from metastore.kinds.change import UNSET, _Unset
 from metastore.kinds.entity import utc
 from metastore.kinds.relation import Relation, relation_doc
 from metastore.managers import attach_many as bulk
-from metastore.managers.attached import Attached, attached
 from metastore.managers.bumps import bumping
 from metastore.managers.ends import EndOf, end_of, find_ends
 from metastore.managers.mutation import actor_of
@@ -107,7 +107,7 @@ class RelationManager:
         return self._run(
             "attach",
             lambda view: self._attach(view, wanted, actor),
-            lambda steps: self._replayed(steps[0]),
+            lambda steps: self._replayed(steps[0], wanted),
             wanted.arguments,
             options,
         )
@@ -194,6 +194,7 @@ class RelationManager:
         ``value``: only the one with this value (None: without one); left out: those with any value, and without.
         """
         wanted = self._wanted(target, other, None, column, kind)
+        value = _value(value)
 
         def fits(row: RelationRecord) -> bool:
             return isinstance(value, _Unset) or row.value == (NO_VALUE if value is None else value)
@@ -281,20 +282,25 @@ class RelationManager:
         )
         return perform(self._session, request, call_of(options))
 
-    def _replayed(self, step: Step) -> Attached:
-        """Return the relation that an earlier call under the same operation id made, as it was then."""
+    def _replayed(self, step: Step, wanted: Wanted) -> Attached:
+        """Return the relation that an earlier call under the same operation id made, as it was then.
+
+        An end that was purged since then has no kind any more, unless only one kind can stand there.
+        """
+        known = self._session.of_store().backend.by_id([step.owner_id or 0, step.other_id or 0])
+        from_kind, to_kind = ("" if one is None else one.record.chain[-1].kind for one in known)
         doc = json.loads(step.doc or "{}")
         here, there = step.path_after or step.path_before or "", step.other_path or ""
         if self._relation.to_the_object:
             here, there = there, here
         return Attached(
             id=step.entity_id or 0,
-            kind=self._relation.to_kinds[0] if len(self._relation.to_kinds) == 1 else "",
+            kind=self._relation.to_kinds[0] if len(self._relation.to_kinds) == 1 else to_kind,
             name=parse_path(there)[-1],
             path=there,
             value=doc.get("value") or None,
-            column=None,
-            target_kind="",
+            column=None if wanted.column is None else format_path(wanted.column),
+            target_kind=from_kind,
             target_path=here,
             target_id=step.owner_id or 0,
             inherited_from=None,
@@ -323,8 +329,13 @@ class RelationManager:
         It streams: a listing of any length takes one page at a time. Raises EntityNotFound.
         """
         end = end_of(other, self._relation.to_kinds)
+        value = _value(value)
         only = None if isinstance(value, _Unset) else NO_VALUE if value is None else value
         return relating_to(self._session.backend, self._relation, end, only)
+
+
+def _value(value: str | _Unset | None) -> str | _Unset | None:
+    return value if isinstance(value, _Unset) else clean_value_of(value)
 
 
 def _key(write: Relate) -> RelationKey:

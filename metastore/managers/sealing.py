@@ -4,8 +4,10 @@ A write below a catalog guards the catalog's scope version, and whatever changes
 what a process remembers of the settings costs no read, and holds until that version is another one: then the attempt
 raises :class:`Stale`, and the call begins again with the settings as they are now.
 
-Nothing is announced under other settings than those of now. A change that was announced before they changed may still
-be applied as it was given; ``verify`` reports it.
+Nothing is announced under other settings than those of now. What is encrypted is announced as ciphertext, and rests on
+the catalog's scope version: no helper needs a key, and none applies it under other settings, or under another data key
+than the catalog's. A plain value that was announced before its name was declared secret may still be applied as it was
+given; ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from metastore.kinds.change import EntityChange, RemoveProperty, SetProperty
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of, parent_kind
 from metastore.kinds.kind import Kind
-from metastore.kinds.secret import Secret, sealed_parts
+from metastore.kinds.secret import PREFIX, Secret, sealed_parts
 from metastore.managers.target import Target
 from metastore.names import Path, clean_text, parse_path
 from metastore.operation.hot import Bounded
-from metastore.operation.request import Attempt, Proposal, View
+from metastore.operation.request import Attempt, Merge, Proposal, View
 from metastore.operation.session import ManagerSession
 from metastore.port.backend import Backend, Reads
+from metastore.port.commit import Guard
 from metastore.port.records import Lookup, Node, Record
 from metastore.retry.runner import Conflict
 from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
@@ -86,8 +89,18 @@ class Seal:
         """The catalog and its scope version, under which alone a change is announced."""
         return None if self.catalog in (None, _NOWHERE) else (self.catalog.id, self.catalog.scope_version)
 
+    def announced(self, merge: Merge) -> Merge | None:
+        """Return something encrypted as it is announced: it lands only while the catalog's settings are what they were.
+
+        Else its owner decides again, with the data key of then. None: there is no catalog that could say that.
+        """
+        settled = self.settled
+        return None if settled is None else replace(merge, settled=settled, evidence=(settled,))
+
     def value(self, key: object, value: Any) -> Any:
         """Return a property's value as the call may write it. Raises InvalidArgument, SecretKeyMissing."""
+        if type(value) is str and not self.declared.patterns and not value.startswith(PREFIX):
+            return value  # most are: nothing is declared secret
         if not isinstance(value, str) or isinstance(value, Sealed | Secret) or not isinstance(key, str):
             return value
         if sealed_parts(value) is not None:
@@ -149,7 +162,7 @@ class Seal:
                 if isinstance(decided, Entity) and not view.guessed and not self._found(decided):
                     raise Stale
                 return decided
-            if not any(g.id == catalog.id and self._holds(g.scope_version) for g in decided.guards):
+            if not self._is_guarded(catalog, decided.guards):
                 if view.guessed:
                     raise Conflict("ancestor", f"the catalog {catalog.name} has other settings, or is another one")
                 raise Stale
@@ -157,11 +170,13 @@ class Seal:
 
         return checked
 
-    def _holds(self, scope_version: int) -> bool:
-        """Whether a commit that guards the catalog at a scope version lands under these settings, if it lands."""
-        assert self.catalog is not None
-        known = self.catalog.scope_version
-        return scope_version == known or (scope_version < known and self.mode is not _Mode.GUESSED)
+    def _is_guarded(self, catalog: Node, guards: Iterable[Guard]) -> bool:
+        """Whether a commit with these guards lands under these settings, if it lands."""
+        for guard in guards:
+            if guard.id == catalog.id:
+                older = guard.scope_version < catalog.scope_version
+                return guard.scope_version == catalog.scope_version or (older and self.mode is not _Mode.GUESSED)
+        return False
 
     def _found(self, entity: Entity) -> bool:
         """Whether a call that changes nothing found its entity below the catalog, as its settings were read."""
@@ -179,8 +194,8 @@ NO_SEAL = Seal(None, None, NOTHING)
 
 def _outdated(view: View, catalog: Node) -> bool:
     """Whether the catalog has changed since its settings were read: then an error may rest on old settings."""
-    (known,) = view.backend.by_id([catalog.id])
-    return known is not None and known.record.chain[-1].scope_version != catalog.scope_version
+    found = view.scope_version(catalog.id)
+    return found is not None and found != catalog.scope_version
 
 
 class Seals:
@@ -189,7 +204,7 @@ class Seals:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.sealer = Sealer(backend)
-        self._settings: Bounded[tuple[Node, Declared]] = Bounded()
+        self._settings: Bounded[Seal] = Bounded()
         self._ids: Bounded[int] = Bounded()
 
     def seal(self, session: ManagerSession, kind: Kind, where: Target, *, fresh: bool = False) -> Seal:
@@ -219,13 +234,12 @@ class Seals:
         if isinstance(where, Entity):
             chain = where.record.chain
             catalog = chain[1] if len(chain) > 1 and chain[1].kind == "catalog" else None
-            settings = None if catalog is None else self._settings.get(catalog.id)
-            if settings is None or catalog is None or settings[0].scope_version < catalog.scope_version:
+            seal = None if catalog is None else self._settings.get(catalog.id)
+            if seal is None or seal.catalog is None or catalog is None:
                 return None
-            return Seal(self.sealer, *settings)
+            return None if seal.catalog.scope_version < catalog.scope_version else seal
         known = self._ids.get(parse_path(where)[:2]) if _is_below(kind, where) else None
-        settings = None if known is None else self._settings.get(known)
-        return None if settings is None else Seal(self.sealer, *settings)
+        return None if known is None else self._settings.get(known)
 
     def _read(self, reads: Reads, kind: Kind, where: Target, fresh: bool) -> Record | Node | None:
         """Return the catalog that a call writes below; _NOWHERE: it does not exist; None: it writes below none."""
@@ -242,8 +256,8 @@ class Seals:
         return _NOWHERE if known is None or known.record.chain[-1].kind != "catalog" else known.record
 
     def _note(self, record: Record) -> None:
-        catalog, declared = settings_of(record)
-        self._settings.set(catalog.id, (catalog, declared))
+        catalog = record.chain[-1]
+        self._settings.set(catalog.id, Seal(self.sealer, *settings_of(record)))
         self._ids.set(tuple([node.name for node in record.chain]), catalog.id)
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Unpack, cast
 
-from metastore.errors import VersionConflict
+from metastore.arguments import integer, items, positive_integer, shown
+from metastore.errors import InvalidArgument, VersionConflict
 from metastore.kinds.catalog import CATALOG, Catalog
 from metastore.kinds.crawl import CRAWL, Crawl
 from metastore.kinds.entity import Entity
@@ -24,7 +25,7 @@ from metastore.managers.listing import owner_pages
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager
 from metastore.managers.sealing import Seal, seal_in_hand
-from metastore.names import format_path
+from metastore.names import clean_text, format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.operation import perform
 from metastore.operation.request import Proposal, Request, View, committed
@@ -70,14 +71,18 @@ class Sources(OwnedManager[Source]):
 
     def load_many(self, catalog: Catalog, names: Sequence[str]) -> list[Source | None]:
         """Return the row of each name, or None, in one round trip."""
-        backend = self._session.backend
-        committed(backend, catalog)
+        backend, names = (
+            self._session.backend,
+            [clean_text(name, "the name of a source") for name in items(names, "names")],
+        )
+        committed(backend, _in_hand(catalog))
         rows = backend.owned_by_name([catalog.id] * len(names), SOURCE.name, names) if names else []
         return [record and Source(record) for record in rows]
 
     def below(self, catalog: Catalog, prefix: str) -> Iterator[Source]:
         """Yield the rows whose names begin with ``prefix``, by name."""
-        before = prefix[:-1] + chr(ord(prefix[-1]) - 1) + _LAST if prefix else ""
+        prefix = clean_text(prefix, "a prefix")
+        before = _just_before(prefix)
         backend = self._session.backend
 
         def read(above: Node, last: OwnedRecord | None, guards: Any) -> Any:
@@ -91,6 +96,7 @@ class Sources(OwnedManager[Source]):
 
     def tables(self, ids: Sequence[int]) -> list[Table | None]:
         """Return the live table of each id, or None, in one round trip."""
+        ids = _ids(ids)
         rows = self._session.backend.by_id(ids) if ids else []
         alive = [known.record if known is not None and known.live else None for known in rows]
         origin = self._session.backend.origin
@@ -98,6 +104,7 @@ class Sources(OwnedManager[Source]):
 
     def figures(self, tables: Sequence[int], name: str) -> list[Statistic | None]:
         """Return the statistic of each table that is called ``name``, or None, in one round trip."""
+        tables, name = _ids(tables), clean_text(name, "the name of a statistic")
         rows = self._session.backend.owned_by_name(tables, STATISTIC.name, [name] * len(tables)) if tables else []
         return [record and Statistic(record) for record in rows]
 
@@ -107,8 +114,12 @@ class Sources(OwnedManager[Source]):
 
         If one of them cannot be created, nothing is written, and VersionConflict is raised.
         """
+        tables = items(tables, "tables")
+        if not all(isinstance(new, NewTable) for new in tables):
+            raise InvalidArgument("tables are values of NewTable, one for each table that is created")
+        call = call_of(options)
+        seal = seal_in_hand(self._session, _in_hand(catalog))  # the catalog in hand is trusted and guarded
         ids = self._session.of_store().backend.reserve_ids(len(tables))
-        seal = seal_in_hand(self._session, catalog)  # the catalog in hand is trusted and guarded
         writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new, seal)]
         writes += [self._source(catalog, id_, new) for id_, new in sorted(zip(ids, tables, strict=True), key=_by_name)]
         entities = (catalog, *{new.parent.id: new.parent for new in tables}.values())
@@ -130,13 +141,33 @@ class Sources(OwnedManager[Source]):
             replay=lambda _: ids,
             arguments=lambda: [catalog.id, ids],
         )
-        return perform(self._session, request, call_of(options))
+        return perform(self._session, request, call)
 
     def _source(self, catalog: Catalog, table_id: int, new: NewTable) -> Put:
         text = dump(SOURCE.document(None, {}, new.source_of(table_id)), (new.source,))
         path = format_path((*catalog.names, new.source))
         event = Event(SOURCE.name, "alter", path, path) if new.source_version else self.event("create", None, path)
         return Put(catalog.id, SOURCE.name, new.source, new.source_version, text, event, new.source_id)
+
+
+def _just_before(prefix: str) -> str:
+    """Return a text after which all that begins with ``prefix`` comes soon: not before any of it."""
+    kept = prefix.rstrip("\x00")
+    if not kept:
+        return ""
+    before = min(ord(kept[-1]) - 1, 0xD7FF) if kept[-1] < "\ue001" else ord(kept[-1]) - 1  # no surrogate is a character
+    return kept[:-1] + chr(before) + _LAST
+
+
+def _in_hand(catalog: object) -> Catalog:
+    """Return the catalog that a caller has loaded."""
+    if not isinstance(catalog, Catalog):
+        raise InvalidArgument(f"a catalog is given as store.catalogs.load() returns it, not as {shown(catalog)}")
+    return catalog
+
+
+def _ids(given: Sequence[int]) -> list[int]:
+    return [integer(one, "the id of a table") for one in items(given, "ids of tables")]
 
 
 def _by_name(pair: tuple[int, NewTable]) -> str:
@@ -172,5 +203,6 @@ class Crawls(OwnedManager[Crawl]):
 
     def newest(self, catalog: Catalog | str, limit: int) -> list[Crawl]:
         """Return the newest runs, the newest first."""
+        limit = positive_integer(limit, "a limit")
         rows = cast(list[Crawl], list(self.list(catalog)))
         return rows[: -limit - 1 : -1]

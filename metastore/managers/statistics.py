@@ -20,21 +20,24 @@ from metastore.kinds.registry import KINDS
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
 from metastore.managers.options import CallOptions, call_of, shows_options
-from metastore.managers.owned import OwnedManager, Row, still
-from metastore.managers.target import Target, check_standing, find
-from metastore.names import clean_name, clean_text
+from metastore.managers.owned import OwnedManager, Row
+from metastore.managers.target import Target, check_standing, find, place_of
+from metastore.names import clean_name, clean_text, format_path
 from metastore.operation.guards import guards_of
-from metastore.operation.request import Proposal, View
+from metastore.operation.request import Proposal, View, committed
 from metastore.operation.session import ManagerSession
+from metastore.port.backend import Reads
 from metastore.port.commit import Delete, Put
 from metastore.port.records import Node, OwnedRecord
 
-__all__ = ["Statistics"]
+__all__ = ["Statistics", "revert_partition_statistics"]
 
 _CUSTOM: Final = "custom-"
 _VALUE: Final = "value"
 _MEASURED: Final = ("table", "fileset", "model")
 _LONGEST: Final = 1 << 63
+_ALL: Final = 1_000_000
+"""More partitions than a table can have in a transaction."""
 
 Value = str | int | float | bool | list[Any] | dict[str, Any]
 
@@ -110,19 +113,22 @@ class Statistics(OwnedManager[Statistic]):
     def of_partitions(self, table: Target, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the statistics of those of these partitions that exist, by their names. Raises EntityNotFound.
 
-        It takes three reads, however many partitions these are.
+        It is one round trip, however many partitions these are.
         """
-        backend, wanted = self._session.backend, [clean_name(name) for name in items(names, "names")]
+        backend = self._session.backend
+        wanted = list(dict.fromkeys([clean_name(name) for name in items(names, "names")]))
+        where = place_of(TABLE, table)
+        if isinstance(where, Entity):
+            committed(backend, where)
+        target = where.id if isinstance(where, Entity) else where
         while True:
-            nodes = find(View(backend, False), TABLE, table).chain
-            partitions, statistics = self._read(View(backend, False), nodes, wanted)
-            if still(backend, nodes):
+            found = backend.owning(target, (PARTITION.name, PARTITION_STATISTIC.name), wanted)
+            if found is not None and found.end.live and found.end.chain[-1].kind == TABLE.name:
                 break
-        return {
-            name: dict(_values(partition, there))
-            for name, partition, there in zip(wanted, partitions, statistics, strict=True)
-            if partition is not None
-        }
+            find(View(backend, False), TABLE, table)  # raises for what is not there
+        rows = {(row.kind, row.name): row for row in found.rows}
+        partitions = [(name, row) for name in wanted if (row := rows.get((PARTITION.name, name))) is not None]
+        return {name: _values(row, rows.get((PARTITION_STATISTIC.name, name))) for name, row in partitions}
 
     def _of_kind(self, target: Target, kind: str) -> OwnedManager[Statistic]:
         """Return the manager of the statistics of such a target."""
@@ -168,8 +174,13 @@ def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str,
 
 
 def _fits(partition: OwnedRecord | None, row: OwnedRecord | None) -> bool:
-    """Whether a row is of this partition: ids grow, so that one of an earlier partition has a lower id."""
-    return partition is not None and row is not None and row.id > partition.id
+    """Whether a row is of this partition: ids grow, so that one of an earlier partition has a lower id.
+
+    What a transaction makes has no id yet, and gets a higher one than all that is there.
+    """
+    if partition is None or row is None:
+        return False
+    return row.id == 0 or row.id > partition.id > 0
 
 
 def _writes(
@@ -190,6 +201,40 @@ def _writes(
         yield Put(table_id, kind, name, 0, doc, rows.event("create", None, path))
     else:
         yield Put(table_id, kind, name, row.version, doc, rows.event("alter", path, path), row.id)
+
+
+def revert_partition_statistics(session: ManagerSession, table: Entity, then: Reads) -> None:
+    """Give the partitions of a table the statistics that they had in ``then``, after the partitions themselves."""
+    rows = OwnedManager[PartitionStatistic](session, PARTITION_STATISTIC, TABLE)
+
+    def attempt(view: View) -> Proposal[None] | None:
+        nodes, _ = rows.place(View(view.backend, False), table, "")
+        table_id, above = nodes[-1].id, [node.name for node in nodes]
+        old, new = (_by_partition(reads, table_id) for reads in (then, view.backend))
+        writes = list[Put | Delete]()
+        for name, (partition, row) in new.items():
+            was, path = _fitting(*old.get(name, (None, None))), format_path((*above, name))
+            there = _fitting(partition, row)
+            if was is None and there is not None:
+                event = rows.event("drop", path, None)
+                writes.append(Delete(table_id, there.kind, name, there.version, event, there.id))
+            elif was is not None and (there is None or there.doc != was.doc):
+                writes += _writes(rows, table_id, name, was.doc, path, row, stale=there is None)
+        return Proposal(guards_of(nodes), tuple(writes), lambda _: None) if writes else None
+
+    rows._run("revert", attempt, call_of({}), table, "", lambda _: None, tuple)  # noqa: SLF001  (the same class)
+
+
+def _by_partition(reads: Reads, table_id: int) -> dict[str, tuple[OwnedRecord, OwnedRecord | None]]:
+    """Return each partition, and the row of statistics of its name, by name."""
+    kinds = (PARTITION.name, PARTITION_STATISTIC.name)
+    partitions, rows = ({r.name: r for r in reads.owned(table_id, kind, "", _ALL, ()).rows} for kind in kinds)
+    return {name: (partition, rows.get(name)) for name, partition in partitions.items()}
+
+
+def _fitting(partition: OwnedRecord | None, row: OwnedRecord | None) -> OwnedRecord | None:
+    """Return the row if it is of this partition; the same transaction may make the partition, which has no id then."""
+    return row if partition is not None and partition.id and _fits(partition, row) else None
 
 
 def _shown(name: str, values: Mapping[str, Any]) -> Any:

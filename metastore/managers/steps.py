@@ -78,6 +78,8 @@ class Begin:
     ttl: float
     column: Path | None = None
     partition: str | None = None
+    actor: str | None = None
+    """Who announces it."""
 
 
 # --- announcing
@@ -95,7 +97,7 @@ def announce(view: View, kind: Kind, target: Target, begin: Begin) -> Proposal[O
     event = Event(kind.name, "drop", _path(record.chain), None)
     write = Update(node.id, record.version, event, scope_version=node.scope_version, state=DROPPING)
     row = _new_row(begin, record, drop_name(node.id))
-    return _proposal(record.chain[:-1], (write, row))
+    return _proposal(record.chain[:-1], (write, row), begin.actor)
 
 
 def _announce_column(kind: Kind, record: Record, begin: Begin, names: tuple[str, ...]) -> Proposal[OwnedRecord]:
@@ -108,7 +110,7 @@ def _announce_column(kind: Kind, record: Record, begin: Begin, names: tuple[str,
     (noted,) = [one for one in json.loads(write.doc or "{}")[MARKER] if one["operation"] == str(begin.operation)]
     name = drop_name(record.chain[-1].id, "column", noted["node"]["id"])
     row = _new_row(begin, record, name, part="column", part_name=noted["node"]["name"])
-    return _proposal(record.chain[:-1], (write, row))
+    return _proposal(record.chain[:-1], (write, row), begin.actor)
 
 
 def _announce_partition(view: View, record: Record, begin: Begin, name: str) -> Proposal[OwnedRecord]:
@@ -123,7 +125,7 @@ def _announce_partition(view: View, record: Record, begin: Begin, name: str) -> 
     event = Event(PARTITION.name, "alter", path, path)
     write = Put(owner.id, PARTITION.name, name, row.version, doc, event, row.id)
     drop = _new_row(begin, record, drop_name(owner.id, "partition", row.id), part="partition", part_name=name)
-    return _proposal(record.chain, (write, drop))
+    return _proposal(record.chain, (write, drop), begin.actor)
 
 
 def marked_by(row: OwnedRecord) -> UUID | None:
@@ -159,13 +161,14 @@ def _new_row(begin: Begin, record: Record, name: str, **part: str) -> Put:
     return Put(ROOT_ID, DROP.name, name, 0, doc, Event(DROP.name, "create", None, format_path((name,))))
 
 
-def _proposal(guarded: tuple[Node, ...], writes: tuple[Write, Put]) -> Proposal[OwnedRecord]:
+def _proposal(guarded: tuple[Node, ...], writes: tuple[Write, Put], actor: str | None) -> Proposal[OwnedRecord]:
     row = writes[1]
 
     def finish(results: Results) -> OwnedRecord:
         result = results[1]
         assert result is not None
-        return OwnedRecord(result.id, ROOT_ID, DROP.name, row.name, 1, row.doc, None, result.time, None, result.time)
+        told = (actor, result.time, actor, result.time)
+        return OwnedRecord(result.id, ROOT_ID, DROP.name, row.name, 1, row.doc, *told)
 
     return Proposal(guards_of(guarded), writes, finish)
 

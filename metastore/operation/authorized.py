@@ -30,6 +30,7 @@ from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 __all__ = ["authorized", "check_principal", "with_evidence"]
 
 T = TypeVar("T")
+Pairs = tuple[tuple[int, int], ...]
 
 _REFERENCE: Final = re.compile(r'"secret:((?:env|file):(?:[^"\\]|\\.)*)"')
 """A reference to a secret in JSON text."""
@@ -91,8 +92,16 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     proposal = _owned(access, proposal, rests.known)
     more = tuple([Guard(i, scope) for i, scope in rests.scopes.items() if i not in held])
     evidence, merge = tuple(rests.scopes.items()), proposal.merge or merge
-    carried = None if merge is None else replace(merge, evidence=evidence)
+    carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, evidence))
     return replace(proposal, guards=(*proposal.guards, *more), merge=carried, evidence=evidence)
+
+
+def _both(one: Pairs, other: Pairs) -> Pairs:
+    """Return all evidence; of two scope versions of one guard the older: then nothing lands under it, as it should."""
+    found = dict(one)
+    for i, scope in other:
+        found[i] = min(scope, found.get(i, scope))
+    return tuple(found.items())
 
 
 def _nodes_of(view: View, ids: Sequence[int]) -> dict[int, Nodes]:

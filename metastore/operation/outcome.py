@@ -15,6 +15,7 @@ from uuid import UUID
 
 from metastore import errors
 from metastore.errors import DropPending, MetastoreError, UnreadableRow
+from metastore.kinds.attached import Attached
 from metastore.kinds.entity import Entity, Owned
 from metastore.kinds.registry import kind_named, owned_kind_named
 from metastore.names import parse_path
@@ -70,12 +71,14 @@ def encode_error(error: MetastoreError) -> str:
     return json.dumps({"error": type(error).__name__, "message": str(error), "attributes": attributes})
 
 
-def encode_value(value: Entity | Owned | bool | int | None) -> str:
+def encode_value(value: Entity | Owned | Attached | bool | int | None) -> str:
     """Return what a call returned as JSON."""
     if isinstance(value, Entity):
         return json.dumps({"entity": value.record})
     if isinstance(value, Owned):
         return json.dumps({"owned": value.record})
+    if isinstance(value, Attached):
+        return json.dumps({"attached": value.to_dict()})
     return json.dumps({"value": value})
 
 
@@ -92,6 +95,8 @@ def decode_value(text: str, origin: Origin | None = None) -> Any:
     if "owned" in kept:
         owned = OwnedRecord(*kept["owned"])
         return owned_kind_named(owned.kind).row(owned)
+    if "attached" in kept:
+        return Attached.from_dict(kept["attached"])
     if "error" not in kept:
         return kept["value"]
     cls = getattr(errors, kept["error"], MetastoreError)

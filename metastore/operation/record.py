@@ -19,6 +19,7 @@ from metastore.errors import (
     DeadlineExceeded,
     InvalidArgument,
     MetastoreError,
+    OperationIdRefused,
     OperationIdReused,
     OutcomeUnknown,
     outcome_forgotten,
@@ -188,14 +189,14 @@ def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends
         wait = min(wait * 2, session.policy.cap)
 
 
-def refused_id(operation_id: UUID) -> InvalidArgument:
+def refused_id(operation_id: UUID) -> OperationIdRefused:
     """Return the error for an operation id that cannot be told from one that gc has forgotten."""
     if operation_id.version == 8:
-        return InvalidArgument(
+        return OperationIdRefused(
             f"the key {operation_id} cannot be told from one that gc has forgotten, because its retention is less than "
             "a minute, or this machine's clock differs from the database's by more than a minute; correct that"
         )
-    return InvalidArgument(
+    return OperationIdRefused(
         f"operation id {operation_id} cannot be told from one that gc has forgotten (its retention, and a minute), or "
         "is more than a minute ahead of the database's clock; take a new one, from ms.new_operation_id()"
     )

@@ -24,6 +24,7 @@ from metastore.operation.recent import Recent
 from metastore.port.backend import Reads
 from metastore.port.commit import Guard, LeaseToken, Read, Result, Write
 from metastore.port.records import Lookup, Node, Resolved, Step
+from metastore.port.value import value
 
 __all__ = [
     "Attempt",
@@ -45,7 +46,7 @@ MAX_PRINCIPAL = 1024
 """How many code points a principal has at most: it stands in every event that it causes."""
 
 
-@dataclass(frozen=True)
+@value
 class Proposal(Generic[T]):
     """A commit that an attempt proposes, and what the caller gets when it is applied."""
 
@@ -160,6 +161,11 @@ class View:
         """Return the nodes above and at a scope as they were seen last: a better guess than what is in hand."""
         return chain if self._recent is None else self._recent.chain(chain)
 
+    def scope_version(self, entity_id: int) -> int | None:
+        """Return the scope version of an entity, as it is now; None: the entity is gone."""
+        (known,) = self.backend.by_id([entity_id])
+        return None if known is None else known.record.chain[-1].scope_version
+
     def resolve(self, path: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads, and note where its parents are."""
         (resolved,) = self.backend.resolve([path])
@@ -187,7 +193,7 @@ class View:
 Attempt = Callable[[View], "Proposal[T] | T"]
 
 
-@dataclass(frozen=True)
+@value
 class Merge:
     """Changes whose preconditions lie in the entity's own row, so that every process can apply them.
 
@@ -199,12 +205,13 @@ class Merge:
     entity_id: int | None
     changes: tuple[EntityChange, ...]
     evidence: tuple[tuple[int, int], ...] = ()
-    """Of a user's: the guards on which the right to it rests. A helper applies it only under these."""
+    """The guards on which it rests: of a user's, its right; of an encrypted one, the catalog's settings. A helper
+    applies it only under these."""
     settled: tuple[int, int] | None = None
     """The catalog whose settings say what of it is secret, with its scope version. Under another one it is refused."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Request(Generic[T]):
     """One call of a manager, before it is tried."""
 

@@ -2,7 +2,7 @@
 
 It reads all changes between the two, and then looks where each entity that has any stood at both. So its cost grows
 with what changed, not with the tree. An entity whose path changed only because one above it was renamed has no
-difference of its own.
+difference of its own. A relation belongs to its object, and exists while both of its ends are live.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from metastore.errors import EntityNotFound
 from metastore.feed.feed import steps_between
@@ -23,13 +23,16 @@ from metastore.kinds.secret import masked
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
 from metastore.operation.dropping import pending_at
+from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_at
+from metastore.past.related import Between, Connected, connected, key_of
 from metastore.plain import plain
 from metastore.port.commit import LIVE
 from metastore.port.records import Known, Lookup, Step
+from metastore.port.relations import RelationKey
 
-__all__ = ["Difference", "differences", "scope_at"]
+__all__ = ["Difference", "Differing", "differences", "differing", "scope_at"]
 
 _AT_ONCE = 500
 """How many entities are looked up at once."""
@@ -37,7 +40,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True)
 class Difference:
-    """What became of one entity, or owned row, between two positions."""
+    """What became of one entity, owned row or relation between two positions."""
 
     action: str
     """created, altered, renamed, moved, restored, or dropped. Renamed and moved ones may be altered too."""
@@ -49,6 +52,10 @@ class Difference:
     version_after: int | None
     changes: tuple[EntityChange, ...]
     """All changes between the two, in their order."""
+    other_path: str | None = None
+    """Of a relation: the path of its other end. ``path_before`` and ``path_after`` are the object's."""
+    value: str | None = None
+    """Of a relation: its value."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as plain JSON values."""
@@ -57,35 +64,80 @@ class Difference:
         }
 
 
+class Ends(NamedTuple):
+    """The relation that differs: its kind and slot; between which entities it goes in the end (none: it is gone)."""
+
+    kind: str
+    slot: int
+    ids: tuple[int, ...]
+
+
+class Differing(NamedTuple):
+    """A difference, and what it is of."""
+
+    difference: Difference
+    owner_id: int | None = None
+    """Of an owned row or relation: the entity that it hangs on."""
+    relation: Ends | None = None
+
+
 @dataclass
 class _Folded:
-    """The steps of one entity between the two positions."""
+    """The steps of one entity, owned row or relation between the two positions."""
 
     first: Step
     last: Step
     changes: list[dict[str, Any]] = field(default_factory=list)
 
+    def versions(self, *, backwards: bool) -> tuple[int | None, int | None]:
+        """Return the versions that a row, whose steps say whether it was there, had before and after; None: none."""
+        early = None if self.first.action == "create" else (self.first.version or 0) - 1
+        late = None if self.last.action in ("drop", "purge") else self.last.version
+        return (late, early) if backwards else (early, late)
 
-def differences(session: Session, a: int, b: int, under: int | None, *, hidden: bool = False) -> Iterator[Difference]:
+
+def differences(session: Session, a: int, b: int, under: int | None) -> Iterator[Difference]:
     """Yield what differs between the positions ``a`` and ``b``, in path order; with ``under``, at and below an entity.
 
-    From a later position to an earlier one, it yields what going back would do. ``hidden``: it also yields, as dropped,
-    what stands below something dropped at ``a``, and was not there at ``b``. Raises HistoryGone.
+    From a later position to an earlier one, it yields what going back would do. Raises HistoryGone.
+    """
+    return (one.difference for one in differing(session, a, b, under))
+
+
+def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
+    """Yield what differs, with what it is of.
+
+    ``hidden``: it also yields, as dropped, what stands below something dropped at ``a``, and was not there at ``b``.
     """
     before, after = reads_at(session, a), reads_at(session, b)
     low, high = sorted((a, b))
-    found = list[Difference]()
-    folded = iter(_folded(steps_between(session.backend, session.clock, low, high)).values())
-    while some := list(islice(folded, _AT_ONCE)):
+    found = list[Differing]()
+    entities, relations = _folded(steps_between(session.backend, session.clock, low, high))
+    for some in _batches(entities.values()):
         found += _differences(some, before, after, under, backwards=a > b, hidden=hidden)
-    yield from sorted(found, key=lambda one: (parse_path(one.path_after or one.path_before), one.kind, one.entity_id))
+    for some in _batches(relations.values()):
+        found += _relations(some, before, after, under, backwards=a > b, hidden=hidden)
+    yield from sorted(found, key=_in_path_order)
+
+
+def _batches(folded: Iterable[_Folded]) -> Iterator[list[_Folded]]:
+    left = iter(folded)
+    while some := list(islice(left, _AT_ONCE)):
+        yield some
+
+
+def _in_path_order(one: Differing) -> tuple[Any, ...]:
+    difference = one.difference
+    path = parse_path(difference.path_after or difference.path_before or "")
+    return path, difference.kind, difference.other_path or "", difference.value or "", difference.entity_id
 
 
 def scope_at(reads: PastReads, under: Target | None) -> int | None:
-    """Return the id of what is at a path, of whatever kind. Raises EntityNotFound."""
+    """Return the id of what is at a path, of whatever kind. Raises EntityNotFound, InvalidArgument."""
     if under is None:
         return None
     if isinstance(under, Entity):
+        committed(reads, under)
         return under.id
     names = parse_path(under)
     families = dict.fromkeys(f for kind in KINDS.values() if (f := families_of(kind, len(names))) is not None)
@@ -100,19 +152,25 @@ def scope_at(reads: PastReads, under: Target | None) -> int | None:
     raise EntityNotFound(format_path(names))
 
 
-def _folded(steps: Iterable[Step]) -> dict[int, _Folded]:
-    found: dict[int, _Folded] = {}
+def _folded(steps: Iterable[Step]) -> tuple[dict[int, _Folded], dict[RelationKey, _Folded]]:
+    """Return the steps of each entity and owned row by its id, and those of each relation by its key."""
+    entities: dict[int, _Folded] = {}
+    relations: dict[RelationKey, _Folded] = {}
     for step in steps:
-        if step.entity_id is not None and step.kind != "lease" and step.other_id is None:
-            one = found.setdefault(step.entity_id, _Folded(step, step))
-            one.last = step
-            one.changes += json.loads(masked(step.changes or "[]"))
-    return found
+        if step.entity_id is None or step.kind == "lease":
+            continue
+        if step.other_id is not None:
+            relations.setdefault(key_of(step), _Folded(step, step)).last = step
+            continue
+        one = entities.setdefault(step.entity_id, _Folded(step, step))
+        one.last = step
+        one.changes += json.loads(masked(step.changes or "[]"))
+    return entities, relations
 
 
 def _differences(
     some: Sequence[_Folded], before: PastReads, after: PastReads, under: int | None, *, backwards: bool, hidden: bool
-) -> Iterator[Difference]:
+) -> Iterator[Differing]:
     ids = [one.first.owner_id or one.first.entity_id or 0 for one in some]
     for one, old, new in zip(some, before.by_id(ids), after.by_id(ids), strict=True):
         chains = [known.record.chain for known in (old, new) if known is not None and (hidden or known.live)]
@@ -125,7 +183,47 @@ def _differences(
             if hidden and made is None and old is not None and old.state == LIVE:
                 made = _difference("dropped", one, _place(old), None)
         if made is not None:
-            yield made
+            yield Differing(made, one.first.owner_id)
+
+
+def _relations(
+    some: Sequence[_Folded], before: PastReads, after: PastReads, under: int | None, *, backwards: bool, hidden: bool
+) -> Iterator[Differing]:
+    between = [_between(one) for one in some]
+    low, high = (after, before) if backwards else (before, after)
+    for one, pair in zip(between, connected(between, low, high, also=before if hidden else None), strict=True):
+        old, new = reversed(pair) if backwards else pair
+        if (old and old.to_id) == (new and new.to_id) or not _is_under(under, old, new):
+            continue
+        shown = new or old
+        assert shown is not None
+        action = "created" if old is None else "dropped" if new is None else "altered"
+        from_id, kind, slot, _, value = one.key
+        yield Differing(
+            Difference(
+                action,
+                kind,
+                one.row_id,
+                old and old.path,
+                new and new.path,
+                old and old.version,
+                new and new.version,
+                (),
+                shown.other_path,
+                value or None,
+            ),
+            from_id,
+            Ends(kind, slot, () if new is None else (from_id, new.to_id)),
+        )
+
+
+def _is_under(under: int | None, *found: Connected | None) -> bool:
+    return under is None or any(one is not None and under in one.above for one in found)
+
+
+def _between(one: _Folded) -> Between:
+    before, after = one.versions(backwards=False)
+    return Between(key_of(one.last), before, after, one.last.other_id or 0, one.last.entity_id or 0)
 
 
 def _entity(one: _Folded, old: Known | None, new: Known | None) -> Difference | None:
@@ -142,13 +240,10 @@ def _entity(one: _Folded, old: Known | None, new: Known | None) -> Difference | 
 
 
 def _owned(one: _Folded, old: Known | None, new: Known | None, *, backwards: bool, hidden: bool) -> Difference | None:
-    """Return the difference of an owned row, whose steps say whether it was there before and after."""
-    first, last = one.first, one.last
-    early = None if first.action == "create" else (first.version or 0) - 1
-    late = None if last.action in ("drop", "purge") else last.version
-    versions = (late, early) if backwards else (early, late)
+    """Return the difference of an owned row."""
+    versions = one.versions(backwards=backwards)
     owners = [known if known is not None and (hidden or known.live) else None for known in (old, new)]
-    places = [_row_place(known, version, last) for known, version in zip(owners, versions, strict=True)]
+    places = [_row_place(known, version, one.last) for known, version in zip(owners, versions, strict=True)]
     if places[0] is None and places[1] is None:
         return None
     action = "created" if places[0] is None else "dropped" if places[1] is None else "altered"

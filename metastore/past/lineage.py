@@ -1,24 +1,31 @@
 """What OpenLineage says of a table: the dataset that a change leaves behind, as its facets.
 
 https://openlineage.io/spec/2-0-2/OpenLineage.json and the facets that ``_FACETS`` names.
+A test lets OpenLineage's own client read them (``make openlineage-client``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+from metastore.columns.column import Column
 from metastore.kinds.entity import Change
 from metastore.kinds.table.kind import Table
 
 __all__ = ["dataset"]
 
 _PRODUCER: Final = "https://pypi.org/project/versioned-metastore"
+_SPEC: Final = "https://openlineage.io/spec/facets"
 _FACETS: Final = {
-    "schema": "https://openlineage.io/spec/facets/1-1-1/SchemaDatasetFacet.json",
-    "documentation": "https://openlineage.io/spec/facets/1-0-1/DocumentationDatasetFacet.json",
-    "version": "https://openlineage.io/spec/facets/1-0-1/DatasetVersionDatasetFacet.json",
-    "lifecycleStateChange": "https://openlineage.io/spec/facets/1-0-1/LifecycleStateChangeDatasetFacet.json",
+    "schema": f"{_SPEC}/1-2-0/SchemaDatasetFacet.json#/$defs/SchemaDatasetFacet",
+    "documentation": f"{_SPEC}/1-1-0/DocumentationDatasetFacet.json#/$defs/DocumentationDatasetFacet",
+    "version": f"{_SPEC}/1-0-1/DatasetVersionDatasetFacet.json#/$defs/DatasetVersionDatasetFacet",
+    "lifecycleStateChange": (
+        f"{_SPEC}/1-0-1/LifecycleStateChangeDatasetFacet.json#/$defs/LifecycleStateChangeDatasetFacet"
+    ),
 }
+"""Of each facet the schema, in the version that its fields are of."""
 _STATES: Final = {
     "create": "CREATE",
     "restore": "CREATE",
@@ -48,15 +55,20 @@ def dataset(change: Change, namespace: str) -> dict[str, Any] | None:
 
 
 def _content(table: Table) -> dict[str, Any]:
-    fields = [
-        {"name": column.name, "type": str(column.type)}
-        | ({} if not column.comment else {"description": column.comment})
-        for column in table.columns
-    ]
-    found = {"schema": _facet("schema", {"fields": fields})}
+    found = {"schema": _facet("schema", {"fields": _fields(table.columns)})}
     if table.comment:
         found["documentation"] = _facet("documentation", {"description": table.comment})
     return found
+
+
+def _fields(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Return columns as fields, with the parts of nested types below them."""
+    return [
+        {"name": column.name, "type": str(column.type), "ordinal_position": at}
+        | ({"description": column.comment} if column.comment else {})
+        | ({"fields": _fields(column.fields)} if column.fields else {})
+        for at, column in enumerate(columns, 1)
+    ]
 
 
 def _facet(name: str, fields: dict[str, Any]) -> dict[str, Any]:

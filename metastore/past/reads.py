@@ -15,9 +15,10 @@ from metastore.feed.position import gone
 from metastore.operation.session import Session
 from metastore.port.backend import Guards
 from metastore.port.commit import LIVE, Commit
+from metastore.port.owning import read_owning
 from metastore.port.past import NotKept, PastRow, PastRows
 from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Resolved, RowPage, Step
-from metastore.port.relations import NO_COLUMN, ONLY, End, Related, Relating, RelationRecord, end_of_known
+from metastore.port.relations import NO_COLUMN, ONLY, End, Owning, Related, Relating, RelationRecord, end_of_known
 
 __all__ = ["PastReads", "reads_at"]
 
@@ -40,7 +41,7 @@ class PastReads:
     origin: Origin
     _parents: _Parents = field(default_factory=dict, compare=False, repr=False)
     """The nodes on the way to parents that were found, by start, families and names."""
-    _led: dict[tuple[int, str], list[RelationRecord]] = field(default_factory=dict, compare=False, repr=False)
+    _led: dict[tuple[int, str, bool], list[RelationRecord]] = field(default_factory=dict, compare=False, repr=False)
     """What led to the entity that was listed last, in order."""
 
     def identify(self) -> Origin:
@@ -101,6 +102,9 @@ class PastReads:
         wanted = list(zip(owner_ids, names, strict=True))
         return self._ask(lambda past: [past.owned_by_name(self.at, owner, kind, name) for owner, name in wanted])
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        return read_owning(self, target, kinds, names)
+
     def rows(self, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
         """Return what had an id in a range, by id."""
         return self._ask(lambda past: past.rows(self.at, low, high, kinds))
@@ -125,14 +129,29 @@ class PastReads:
         (known,) = self.by_id([to_id])
         if known is None:
             return None
-        if (to_id, kind) not in self._led:
+        if (to_id, kind, False) not in self._led:
             self._led.clear()  # one listing at a time
             rows = [_relation(row) for row in self._ask(lambda past: past.led(self.at, to_id, kind))]
-            self._led[to_id, kind] = sorted(rows, key=_order)
-        led = self._led[to_id, kind]
+            self._led[to_id, kind, False] = sorted(rows, key=_order)
+        led = self._led[to_id, kind, False]
         begin = bisect_right(led, after, key=_order)
         page = [row for row in led[begin:] if value in (None, row.value)][:limit]
         return Relating(end_of_known(known), self._with_ends(page))
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        (known,) = self.by_id([from_id])
+        if known is None:
+            return None
+        if (from_id, kind, True) not in self._led:
+            self._led.clear()
+            self._led[from_id, kind, True] = sorted(map(_relation, self._ask(partial(_from, self.at, from_id, kind))))
+        led = self._led[from_id, kind, True]
+        begin = bisect_right(led, after, key=lambda row: row[2:5])
+        page = led[begin : begin + limit]
+        ends = self.by_id([row.to_id for row in page]) if page else []
+        return Relating(
+            end_of_known(known), [(row, end_of_known(end), None) for row, end in zip(page, ends, strict=True)]
+        )
 
     def _with_ends(self, rows: Sequence[RelationRecord]) -> list[tuple[RelationRecord, End, str | None]]:
         ends = self.by_id([row.from_id for row in rows]) if rows else []

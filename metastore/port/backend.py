@@ -28,7 +28,7 @@ from metastore.port.records import (
     Step,
     Turn,
 )
-from metastore.port.relations import Related, Relating, RelationRecord, Sweep
+from metastore.port.relations import Owning, Related, Relating, RelationRecord, Sweep
 from metastore.port.restore import Restorer
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search
@@ -159,6 +159,13 @@ class Reads(Protocol):
         """Return the owned row of each (owner, name); None: there is none."""
         ...
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        """Return the entity at a path, or with an id, and its owned rows of two kinds that have one of these names.
+
+        None: there is no live entity at the path, or none with this id in whatever state.
+        """
+        ...
+
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         """Return the entity at a path, or with an id, and the relations of ``kind`` that go from it.
 
@@ -177,6 +184,13 @@ class Reads(Protocol):
         """
         ...
 
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        """Return an entity and the next ``limit`` relations of ``kind`` that go from it, live or not.
+
+        Those after (slot, column_id, value), in that order, without documents. None: there is no entity with this id.
+        """
+        ...
+
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         """Return the relations of ``kind`` in each (from_id, slot), in no order."""
         ...
@@ -191,6 +205,13 @@ class Rights(Protocol):
 
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
         """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
+        ...
+
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        """Follow a path from the root; return also the rights, at its nodes, of the user of this name in its metalake.
+
+        Both are of one instant.
+        """
         ...
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
@@ -235,8 +256,11 @@ class Intents(Protocol):
         """
         ...
 
-    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
-        """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks."""
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
+        """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks.
+
+        ``ticket``: look at the same instant who stands in line before it.
+        """
         ...
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:

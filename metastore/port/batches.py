@@ -6,14 +6,25 @@ what one of them finds hurts no other. A batch means what its members mean one a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Hashable, Sequence
+from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from metastore.port.commit import Conflicted, Guard, Insert, Resolution, Result, Unknown, Update
 from metastore.port.records import Node, Record
 
-__all__ = ["AlterStep", "AlterTogether", "Altered", "Batches", "Below", "Results", "Single"]
+__all__ = [
+    "TAKEN",
+    "AlterStep",
+    "AlterTogether",
+    "Altered",
+    "Batch",
+    "Batches",
+    "Below",
+    "Single",
+    "Taken",
+    "Written",
+]
 
 
 class Below(NamedTuple):
@@ -23,6 +34,11 @@ class Below(NamedTuple):
     """From below the root; (): the child stands below the root."""
     family: str
     key: str
+
+    @property
+    def asked(self) -> Hashable:
+        """What tells it from others in a batch. (A hash of the nodes takes longer than all else that a read needs.)"""
+        return id(self.parents), self.family, self.key
 
 
 class AlterStep(NamedTuple):
@@ -87,6 +103,38 @@ class Single(NamedTuple):
     principal: str | None
 
 
+class Batch(NamedTuple):
+    """Writes of many requests. They mean what they mean one after the other: creates, alters, exclusive updates."""
+
+    inserts: Sequence[Single] = ()
+    """No two take one name."""
+    alters: Sequence[AlterTogether] = ()
+    """Each entity stands there once."""
+    updates: Sequence[Single] = ()
+    """Each entity stands there once. One that is altered too expects the version that the last alter leaves."""
+
+    @property
+    def operations(self) -> list[UUID]:
+        """The operation ids of all of them."""
+        steps = [step.operation_id for one in self.alters for step in one.steps]
+        return [one.operation_id for one in (*self.inserts, *self.updates)] + steps
+
+
+Taken = Literal["taken"]
+TAKEN: Final = "taken"
+"""What became of a create or a rename to a name that something live had, where all else held."""
+
+
+class Written(NamedTuple):
+    """What became of a :class:`Batch`: an answer for each member, in its order."""
+
+    inserts: list[Result | Taken | None]
+    """None: it was not made, because a guard does not hold, or the name was not free for another reason."""
+    alters: list[Altered]
+    updates: list[Result | Taken | None]
+    """None: it was not applied, because a precondition does not hold, its name is taken, or its row was locked."""
+
+
 @runtime_checkable
 class Batches(Protocol):
     """A backend for which one message for many requests is cheaper than a message for each."""
@@ -94,33 +142,15 @@ class Batches(Protocol):
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
         """Return each child, as it is at one instant, the same for all.
 
-        False: there is no such child. True: the parents are not where they were seen, so that nothing is known.
+        False: there is no such child, and none of that name is being dropped. True: more must be asked, because the
+        parents are not where they were seen, or one of that name is being dropped.
         """
         ...
 
-    def alter_together(
-        self, alters: Sequence[AlterTogether], patience: int | None
-    ) -> list[Altered] | Conflicted | Unknown:
-        """Apply each of these by itself, in one transaction; each entity stands there once. One attempt.
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
+        """Apply each of these by itself, in one transaction. One attempt.
 
         ``patience``: how long to wait for others' locks, in milliseconds, before nothing is applied ("busy"); 0: pass
         over what is locked. Conflicted: nothing of it was applied.
         """
         ...
-
-    def create_together(self, inserts: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
-        """Make each of these entities by itself, in one transaction; no two have one name. One attempt.
-
-        A result for each; None: it was not made, because its name is taken or a guard does not hold.
-        """
-        ...
-
-    def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
-        """Apply each of these exclusive updates by itself, in one transaction; each entity stands there once.
-
-        A result for each; None: it was not applied, because a precondition does not hold or its row was locked.
-        """
-        ...
-
-
-Results = list[Result | None]

@@ -14,10 +14,11 @@ are written down before they are applied (intents), and those that came to nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
 from uuid import UUID
+
+from metastore.port.value import value
 
 __all__ = [
     "CLAIMABLE",
@@ -77,7 +78,7 @@ CLAIMABLE = ("forbidden", "moved", "expired", "cancelled")
 """The actions of operations that are not applied, and that only their owner may take up again."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Guard:
     """The scope version of ``id`` is ``scope_version`` and stays so until this has committed.
 
@@ -94,7 +95,7 @@ class Guard:
     only."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Expect:
     """A validated read: the version of the entity (or owned row) ``id`` is still ``version``."""
 
@@ -103,7 +104,7 @@ class Expect:
     owned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Absent:
     """No live entity has this name. Needs an exclusive guard on the parent.
 
@@ -116,7 +117,7 @@ class Absent:
     owned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Listing:
     """The children of ``parent_id`` of ``kind``, in this state, are these (id, version) and no others.
 
@@ -130,7 +131,7 @@ class Listing:
     state: int = LIVE
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Children:
     """Whether a live entity of any kind stands below ``parent_id``, besides some. Needs an exclusive guard on it."""
 
@@ -139,7 +140,7 @@ class Children:
     there: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Newest:
     """Of what was dropped under this name and can be restored, ``id`` is the newest; None: there is nothing.
 
@@ -153,7 +154,7 @@ class Newest:
     id: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Relations:
     """The relations of ``kind`` at the entity ``id`` are these (id, version) and no others.
 
@@ -171,7 +172,7 @@ class Relations:
 Read = Expect | Absent | Listing | Children | Newest | Relations
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaseToken:
     """The lease ``name`` has the token ``token``, and keeps it until this has committed.
 
@@ -185,7 +186,7 @@ class LeaseToken:
     incarnation: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Event:
     """What history and feed say of one write. ``changes`` is JSON text."""
 
@@ -198,7 +199,7 @@ class Event:
     """Of a relation: the path of its other end."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Insert:
     """A new entity at version 1, scope version 1. Without ``id`` the backend draws one."""
 
@@ -213,7 +214,7 @@ class Insert:
     id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Place:
     """Where an entity stands: its parent and its name."""
 
@@ -223,7 +224,7 @@ class Place:
     fold: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Update:
     """One more version of the entity ``id``, whose version is ``version``.
 
@@ -242,7 +243,7 @@ class Update:
     empty: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Put:
     """Write an owned row of ``owner_id``; ``version`` is the one expected, 0 for a new row.
 
@@ -258,7 +259,7 @@ class Put:
     id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Delete:
     """Delete an owned row of ``owner_id``, whose version is ``version``; ``id`` as in :class:`Put`."""
 
@@ -270,7 +271,7 @@ class Delete:
     id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Relate:
     """Write a relation, or remove it; ``version`` is the one expected, 0 for a new one, ``id`` is as in :class:`Put`.
 
@@ -294,7 +295,7 @@ class Relate:
 Write = Insert | Update | Put | Delete | Relate
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Advance:
     """A consumer of the feed has read up to ``to``. Its stored position must be ``seq``."""
 
@@ -303,7 +304,7 @@ class Advance:
     to: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Caller:
     """An operation id that the caller gave: when it was made (µs), and the fingerprint of the arguments.
 
@@ -314,7 +315,7 @@ class Caller:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Commit:
     """One operation, ready to be applied in one attempt."""
 
@@ -351,7 +352,7 @@ class Commit:
     """The guards (id, scope version) on which a user's right to do it rests. The operation's first row notes them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Result:
     """What a write came to: the id, the new version, and the database's time (µs since 1970)."""
 
@@ -360,7 +361,7 @@ class Result:
     time: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Entry:
     """An operation to write down without applying it: an intent, or what came to nothing.
 
@@ -386,7 +387,7 @@ class Entry:
     """An id and its scope version now: under another one nothing is written down (read)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resolution:
     """What becomes of one intent: applied (alter), failed, unchanged, moved or expired.
 
@@ -402,7 +403,7 @@ class Resolution:
     """What history shall say of it; None: the intent's changes."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Help:
     """Resolve intents of one entity, in order, with one compare-and-swap of its row.
 
@@ -421,7 +422,7 @@ class Help:
         return tuple([Result(self.id, version, time) for version in list(versions)[1:]])
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Mark:
     """Announce an exclusive operation on a scope: guards step aside for it until ``seconds`` have passed.
 
@@ -454,14 +455,14 @@ Cause = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Committed:
     """Applied. One result for each write in order; None for an insert that was skipped."""
 
     results: tuple[Result | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Conflicted:
     """Nothing was applied. ``cause`` says which precondition failed; ``found`` is the version found, where known.
 
@@ -480,7 +481,7 @@ class Conflicted:
     found: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unknown:
     """The answer was lost; ``reason`` says how, without secrets."""
 

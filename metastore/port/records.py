@@ -88,6 +88,8 @@ class Resolved(NamedTuple):
 
     nodes: tuple[Node, ...]
     record: Record | None
+    free: bool = False
+    """It is known that nothing has the next name, and that nothing of that name is being dropped."""
 
 
 class Known(NamedTuple):
@@ -187,6 +189,8 @@ class Pending(NamedTuple):
     """The database's time, in microseconds since 1970."""
     queued: bool = False
     """A ticket stands there, so that the intents wait."""
+    line: Line = NOBODY
+    """Who stands before the ticket that was asked about."""
 
 
 class Turn(NamedTuple):

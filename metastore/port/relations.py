@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from metastore.port.commit import LIVE
-from metastore.port.records import Known, Node
+from metastore.port.records import Known, Node, OwnedRecord
 
 __all__ = [
     "GONE",
@@ -19,6 +19,7 @@ __all__ = [
     "NO_VALUE",
     "ONLY",
     "End",
+    "Owning",
     "Related",
     "Relating",
     "RelationKey",
@@ -108,12 +109,21 @@ class Related:
 
 @dataclass(frozen=True, slots=True)
 class Relating:
-    """An entity, and a page of the relations of one kind that lead to it."""
+    """An entity, and a page of the relations of one kind that lead to it, or that go from it."""
 
     end: End
     rows: list[tuple[RelationRecord, End, str | None]]
-    """Each with the end that it comes from; for a relation of a column, that entity's document. In the index's order:
-    by value, by the id of that end, by column."""
+    """Each with its other end; where a relation of a column comes from, with that entity's document too. In an index's
+    order: what leads to the entity by value, by the id of the other end, by column; what goes from it by slot, by
+    column, by value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owning:
+    """An entity, and rows that it owns, in no order."""
+
+    end: End
+    rows: list[OwnedRecord]
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def verdict(answer: Answer, *, budget_left: bool) -> Verdict:
 
 def decide(answers: Iterable[Answer], *, budget_left: bool) -> Verdict:
     """Return what all members together mean: it goes on when each is safe, and fails when one fails."""
-    found = {verdict(answer, budget_left=budget_left) for answer in answers}
-    if Verdict.FAIL in found:
+    verdicts = {verdict(answer, budget_left=budget_left) for answer in answers}
+    if Verdict.FAIL in verdicts:
         return Verdict.FAIL
-    return Verdict.WAIT if Verdict.WAIT in found else Verdict.SAFE
+    return Verdict.WAIT if Verdict.WAIT in verdicts else Verdict.SAFE

@@ -50,6 +50,7 @@ from metastore.pyiceberg.views import Views, new_view_metadata
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from metastore.leases.leases import Leases
     from metastore.store import Store
 
 __all__ = ["MetastoreCatalog"]
@@ -78,24 +79,31 @@ class MetastoreCatalog(_PyIcebergBase):
         with errors_of_iceberg():
             root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
             store = _opened(uri)
-            self._stand_on(store, root, Once(store), trusting=True)
+            self._stand_on(store, root, Once(store), None, trusting=True)
             self._make_root()
 
     @classmethod
     def of_store(
-        cls, store: Store, root: tuple[str, str], properties: Properties, once: Once | None = None
+        cls,
+        store: Store,
+        root: tuple[str, str],
+        properties: Properties,
+        once: Once | None = None,
+        leases: Leases | None = None,
     ) -> MetastoreCatalog:
         """Return the catalog ``root`` (metalake, catalog) of an open store, for a server; nothing is read or made.
 
-        ``once``: the idempotency key of the one request that the catalog is for. The properties of a table name no
-        code and no endpoint here.
+        ``once``: the idempotency key of the one request that the catalog is for. ``leases``: in whose line commits wait
+        that have lost; a store of a user has none. The properties of a table name no code and no endpoint here.
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
-        catalog._stand_on(store, root, once or Once(store), trusting=False)  # noqa: SLF001  (the same class)
+        catalog._stand_on(store, root, once or Once(store), leases, trusting=False)  # noqa: SLF001  (the same class)
         return catalog
 
-    def _stand_on(self, store: Store, root: tuple[str, str], once: Once, *, trusting: bool) -> None:
+    def _stand_on(
+        self, store: Store, root: tuple[str, str], once: Once, leases: Leases | None, *, trusting: bool
+    ) -> None:
         self._store = store
         self._root = root
         self._once = once
@@ -103,7 +111,7 @@ class MetastoreCatalog(_PyIcebergBase):
         self._places = Places(self.properties, trusting=trusting)
         self._io = self._places.io
         self._views = Views(store, root, self._io, once)
-        self._commits = Commits(store, self._places, once)
+        self._commits = Commits(store, store.leases if leases is None else leases, self._places, once)
 
     def create_tables(self) -> None:
         """Make the database's schema, where PyIceberg's SQL catalog has this method. It does nothing if it is there."""
@@ -386,9 +394,9 @@ class MetastoreCatalog(_PyIcebergBase):
             return TableCommit(load, requirements, updates)
 
         def absent() -> None:
-            found = load().metadata if self.table_exists(names) else None
+            metadata = load().metadata if self.table_exists(names) else None
             for requirement in requirements:
-                requirement.validate(found)
+                requirement.validate(metadata)
             if not self.namespace_exists(names[:-1]):
                 raise no_namespace(names[:-1])
 

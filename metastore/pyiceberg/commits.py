@@ -42,6 +42,7 @@ from metastore.pyiceberg.places import Places
 from metastore.pyiceberg.rebase import rebase
 
 if TYPE_CHECKING:
+    from metastore.leases.leases import Leases
     from metastore.store import Store
     from metastore.transaction.transaction import Transaction
 
@@ -153,8 +154,9 @@ class _Created:
 class Commits:
     """Commits to the Iceberg tables of one store."""
 
-    def __init__(self, store: Store, places: Places, once: Once) -> None:
+    def __init__(self, store: Store, leases: Leases, places: Places, once: Once) -> None:
         self._store = store
+        self._leases = leases
         self._places = places
         self._once = once
 
@@ -277,7 +279,7 @@ class Commits:
         if not names:
             return
         try:
-            queue.enter_context(self._store.leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
+            queue.enter_context(self._leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
         except LeaseHeld as error:
             raise CommitFailedException(str(error)) from error
 
@@ -309,8 +311,8 @@ def _as_it_is(current: Current) -> Committed:
 
 def _require_same(attempt: _Prepared, now: Table) -> None:
     """Raise VersionConflict if a table has changed whose requirements are part of a commit that changes others."""
-    if (found := pointer_of(now)) != attempt.location:
-        raise VersionConflict(now.path, attempt.location, found)
+    if (pointer := pointer_of(now)) != attempt.location:
+        raise VersionConflict(now.path, attempt.location, pointer)
 
 
 def _discard(attempts: Sequence[_Prepared | _Created]) -> None:

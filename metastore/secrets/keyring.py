@@ -121,11 +121,11 @@ def unwrap(row: KeyRow) -> bytes:
 
 
 def _unwrapped(row: KeyRow, wrapped: str, key: EnvironmentKey) -> bytes:
-    found = cipher(key.secret)
+    wrapping = cipher(key.secret)
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415  (an extra)
 
     try:
-        return found.decrypt(of_text(wrapped), _about(row.number))
+        return wrapping.decrypt(of_text(wrapped), _about(row.number))
     except (InvalidTag, ValueError):
         raise SecretDamaged(
             f"the row of data key {row.number} is damaged: the key {key.name} wrapped it and does not open it; "

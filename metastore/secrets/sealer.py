@@ -53,11 +53,11 @@ class Sealer:
         parts = sealed_parts(value)
         if parts is None:
             raise SecretDamaged(f"{what} has a handle, and its secret is not in this database; set the property again")
-        found = self._cipher(parts[0])
+        key = self._cipher(parts[0])
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415  (an extra)
 
         try:
-            return found.decrypt(of_text(parts[1]), [name.encode()]).decode()
+            return key.decrypt(of_text(parts[1]), [name.encode()]).decode()
         except (InvalidTag, ValueError):
             raise SecretDamaged(
                 f"{what} is damaged: data key {parts[0]} does not open it; set the property again, or restore a backup"
@@ -68,10 +68,10 @@ class Sealer:
         return max((row.number for row in self._database.secret_keys.rows()), default=1)
 
     def _cipher(self, number: int) -> AESSIV:
-        found = self._ciphers.get(number)
-        if found is None:
-            found = self._ciphers[number] = cipher(unwrap(self._row(number)))
-        return found
+        known = self._ciphers.get(number)
+        if known is None:
+            known = self._ciphers[number] = cipher(unwrap(self._row(number)))
+        return known
 
     def _row(self, number: int) -> KeyRow:
         row = next((row for row in self._database.secret_keys.rows() if row.number == number), None)

@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 
 from metastore.errors import MetastoreError
 from metastore.jobs import WorkerPool
+from metastore.serve.actors import Actors
 from metastore.serve.gravitino.protocol import gravitino_protocol
 from metastore.serve.iceberg.credentials import Vendor
 from metastore.serve.iceberg.protocol import iceberg_protocol
@@ -37,6 +38,7 @@ def application(
     job_workers: int = 0,
     reveals: Sequence[str] = (),
     credentials: Mapping[str, Mapping[str, str] | Vendor] | None = None,
+    authorization: bool = False,
 ) -> Starlette:
     """Return the application of an open store. It closes the store when the server stops.
 
@@ -45,10 +47,13 @@ def application(
     it nothing is checked. ``job_workers``: how many jobs this server runs at once, with its own rights. ``reveals``:
     how references to secrets begin that clients get as credentials, such as ``env:LAKE_``. ``credentials``: from
     ``metalake.catalog`` to what its Iceberg clients get for its files: properties of file systems, which this server
-    uses too, with references such as ``secret:env:NAME``; or a ``Vendor``, which makes them. Raises InvalidArgument.
+    uses too, with references such as ``secret:env:NAME``; or a ``Vendor``, which makes them. ``authorization``: each
+    request may do what ``store.as_user`` lets the client's user do; ``principals`` must authenticate. Raises
+    InvalidArgument.
     """
-    catalogs = Warehouses(store, warehouses or {}, properties or {}, credentials)
     asked_by = principals or Principals()
+    actors = Actors(store, asked_by, authorization=authorization)
+    catalogs = Warehouses(store, actors, warehouses or {}, properties or {}, credentials)
 
     async def health(_: Request) -> Response:
         try:
@@ -72,7 +77,7 @@ def application(
             Route("/healthz", health),
             Route("/metrics", metrics),
             Mount("/iceberg", iceberg_protocol(catalogs, asked_by)),
-            Mount("/api", gravitino_protocol(store, asked_by, reveals)),
+            Mount("/api", gravitino_protocol(actors, reveals)),
         ],
     )
 

@@ -133,10 +133,10 @@ class Protocol:
     async def _answer(self, request: Request) -> Answer:
         try:
             segments = _segments(request.scope)
-            found = self._find(request.method, segments)
-            if isinstance(found, Answer):
-                return found
-            handler, names = found
+            endpoint = self._find(request.method, segments)
+            if isinstance(endpoint, Answer):
+                return endpoint
+            handler, names = endpoint
             principal = self._principals.principal(request.headers)  # before its body is read
             body = await _json(request)
             operation = f"{request.method} {_raw_path(request.scope)}"

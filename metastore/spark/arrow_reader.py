@@ -68,18 +68,18 @@ def read_through_arrow(
     """
     plain = [replace(column, type=with_leaves(column.type, _leaf), comment=None) for column in columns]
     written = [Column(f"key {at}", "string") for at in range(len(keys))]
-    rows = [(file, [_key(found, key) for key in keys]) for file, found in zip(files, values, strict=True)]
+    rows = [(file, [_key(value, key) for key in keys]) for file, value in zip(files, values, strict=True)]
     tasks = max(1, min(len(rows), _TASKS * spark.sparkContext.defaultParallelism))
     scan = (
         spark.createDataFrame(rows, _FILES)
         .repartition(tasks)
         .mapInArrow(_reader(form, columns_to_arrow(plain)), columns_to_spark([*plain, *written]))
     )
-    found = [F.col(_quoted(column.name)) for column in plain]
+    selected = [F.col(_quoted(column.name)) for column in plain]
     for name, key in zip(written, keys, strict=True):
         field = columns_to_spark([key]).fields[0]
-        found.append(F.col(_quoted(name.name)).cast(field.dataType).alias(key.name))
-    return scan.select(*found)
+        selected.append(F.col(_quoted(name.name)).cast(field.dataType).alias(key.name))
+    return scan.select(*selected)
 
 
 def _key(values: Mapping[str, str], key: Column) -> str | None:
@@ -151,8 +151,8 @@ def _place(file: str) -> tuple[Any, str]:
     scheme, _, path = unquote(file).partition(":")
     if scheme == "file":
         return fs.LocalFileSystem(), "/" + path.lstrip("/")
-    found: tuple[Any, str] = fs.FileSystem.from_uri(f"{scheme.removesuffix('a') if scheme == 's3a' else scheme}:{path}")
-    return found
+    place: tuple[Any, str] = fs.FileSystem.from_uri(f"{scheme.removesuffix('a') if scheme == 's3a' else scheme}:{path}")
+    return place
 
 
 def _cast(array: Any, kind: Any) -> Any:
@@ -163,5 +163,5 @@ def _cast(array: Any, kind: Any) -> Any:
 
 
 def _storage(array: Any) -> list[bytes | None]:
-    found: list[bytes | None] = array.storage.to_pylist()
-    return found
+    stored: list[bytes | None] = array.storage.to_pylist()
+    return stored

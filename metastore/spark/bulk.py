@@ -72,8 +72,8 @@ def statistics(spark: SparkSession, *, url: str | None = None, at: str | None = 
 def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     names = ("path", "partition", "name", "json")
     for batch in batches:
-        found = [one for row in batch.to_pylist() for one in _values(row)]
-        columns = [pa.array([row[n] for row in found], pa.string()) for n in range(len(names))]
+        values = [one for row in batch.to_pylist() for one in _values(row)]
+        columns = [pa.array([row[n] for row in values], pa.string()) for n in range(len(names))]
         yield pa.RecordBatch.from_arrays(columns, list(names))
 
 

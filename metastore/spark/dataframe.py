@@ -87,8 +87,8 @@ def _scan(spark: SparkSession, readable: Readable, columns: Sequence[FileColumn]
         if not paths:
             return spark.createDataFrame([], columns_to_spark([*layout, *keys]))
     if any(needs_arrow(form, column.type) for column in layout):
-        found = files.names(paths)
-        return read_through_arrow(spark, form, found, layout, keys, _values(table.location, found, readable.folders))
+        names = files.names(paths)
+        return read_through_arrow(spark, form, names, layout, keys, _values(table.location, names, readable.folders))
     if form in _TEXT:
         return _scan_text(spark, files, paths, layout)
     return files.scan(paths, layout)
@@ -96,12 +96,12 @@ def _scan(spark: SparkSession, readable: Readable, columns: Sequence[FileColumn]
 
 def _left_out(readable: Readable) -> Sequence[str]:
     """Return the names of files that are in the table's folder and not part of it, as the crawler says."""
-    found: Sequence[str] | int = (readable.seen or {}).get("left_out", ())
-    if isinstance(found, int):
+    left_out: Sequence[str] | int = (readable.seen or {}).get("left_out", ())
+    if isinstance(left_out, int):
         raise InvalidArgument(
-            f"{found:,} files in its folder could not be crawled, too many to be left out; move them and crawl again"
+            f"{left_out:,} files in its folder could not be crawled, too many to be left out; move them and crawl again"
         )
-    return found
+    return left_out
 
 
 def _without(files: Iterable[str], location: str, left_out: Iterable[str]) -> list[str]:
@@ -121,9 +121,9 @@ def _scan_text(spark: SparkSession, files: _Files, paths: Sequence[str], layout:
     known = {column.name: column for column in layout}
     scans = []
     for header, group in groups.items():
-        found = [known.get(name) or Column(name, "string") for name in header.names]
+        present = [known.get(name) or Column(name, "string") for name in header.names]
         chosen = paths if len(groups) == 1 else [_literal(unquote(name)) for name in group]
-        scans.append(files.scan(chosen, found, {"enforceSchema": str(not header.exact).lower()}))
+        scans.append(files.scan(chosen, present, {"enforceSchema": str(not header.exact).lower()}))
     whole = scans[0]
     for scan in scans[1:]:
         whole = whole.unionByName(scan, allowMissingColumns=True)
@@ -149,21 +149,21 @@ class _Files:
 
 def _options(properties: Mapping[str, str], form: str) -> dict[str, str]:
     """Return what the reader needs to know; what a name without a time zone in it means is UTC, as for the crawler."""
-    found = {"timeZone": "UTC"}
+    options = {"timeZone": "UTC"}
     if form in _TEXT:
-        found |= {name: properties[_PREFIX + name] for name in _OPTIONS if _PREFIX + name in properties}
-        if found.get("encoding", "UTF-8") not in ("UTF-8", "ISO-8859-1"):
-            found["multiLine"] = "true"  # else Spark cuts lines at the bytes of UTF-8
-    return found
+        options |= {name: properties[_PREFIX + name] for name in _OPTIONS if _PREFIX + name in properties}
+        if options.get("encoding", "UTF-8") not in ("UTF-8", "ISO-8859-1"):
+            options["multiLine"] = "true"  # else Spark cuts lines at the bytes of UTF-8
+    return options
 
 
 def _place(readable: Readable, form: str) -> dict[str, str]:
-    found = {}
+    options = {}
     if readable.seen is not None:
-        found["pathGlobFilter"] = _ending_pattern(form)
+        options["pathGlobFilter"] = _ending_pattern(form)
     if readable.folders is not None:
-        found["basePath"] = readable.table.location or ""
-    return found
+        options["basePath"] = readable.table.location or ""
+    return options
 
 
 def _ending_pattern(form: str) -> str:
@@ -175,7 +175,7 @@ def _ending_pattern(form: str) -> str:
 
 def _keys(readable: Readable, columns: Sequence[FileColumn]) -> list[Column]:
     names = list(dict.fromkeys(key for values in (readable.folders or {}).values() for key in values))
-    sources = {found.source.name: found.source for found in columns if found.source is not None}
+    sources = {column.source.name: column.source for column in columns if column.source is not None}
     return [sources.get(name) or Column(name, "string") for name in names]
 
 
@@ -209,9 +209,9 @@ def _project(spark: SparkSession, scan: DataFrame, columns: Sequence[FileColumn]
     there = {field.name: field for field in scan.schema.fields}
     times = spark.conf.get("spark.sql.timeType.enabled", "false") == "true"
     chosen, same = [], len(there) == len(columns)
-    for at, found in enumerate(columns):
-        field = _field(found.column, times=times)
-        here = None if found.source is None else there[found.source.name]
+    for at, described in enumerate(columns):
+        field = _field(described.column, times=times)
+        here = None if described.source is None else there[described.source.name]
         same = same and here == field and scan.columns[at] == field.name
         chosen.append(_made(field, here))
     return scan if same else scan.select(*chosen)

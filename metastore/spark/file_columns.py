@@ -46,7 +46,7 @@ def file_columns(readable: Readable) -> list[FileColumn]:
 
 def file_layout(readable: Readable, sources: Sequence[FileColumn]) -> list[Column]:
     """Return all columns of the files, in their order, without those that stand in folders' names."""
-    known = {found.source.name: found.source for found in sources if found.source is not None}
+    known = {column.source.name: column.source for column in sources if column.source is not None}
     if readable.seen is None:
         return list(known.values())
     keys = {key for values in (readable.folders or {}).values() for key in values}
@@ -57,7 +57,7 @@ def file_layout(readable: Readable, sources: Sequence[FileColumn]) -> list[Colum
 def _seen(readable: Readable) -> dict[str, str]:
     """Return the types of the files' columns by name, in their order."""
     columns: Mapping[str, Any] = (readable.seen or {}).get("columns", {})
-    return {name: found["type"] for name, found in columns.items() if not found.get("missing")}
+    return {name: column["type"] for name, column in columns.items() if not column.get("missing")}
 
 
 def _name(column: Column, names: Mapping[int, str]) -> str:

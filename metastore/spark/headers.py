@@ -97,14 +97,14 @@ class _Reader:
 
 def _unpacked(head: bytes, size: int) -> bytes:
     """Return the first bytes of a text, at most ``size``, of which ``head`` is packed with zstd."""
-    found = b""
+    unpacked = b""
     with pa.CompressedInputStream(pa.BufferReader(head), "zstd") as stream:
         try:
-            while len(found) < size and (block := stream.read(_BLOCK)):
-                found += block
+            while len(unpacked) < size and (block := stream.read(_BLOCK)):
+                unpacked += block
         except OSError:  # the end of a head that was cut off
             pass
-    return found
+    return unpacked
 
 
 def _text(data: bytes, encoding: str) -> str:

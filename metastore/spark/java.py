@@ -31,7 +31,7 @@ def find_java(environment: Mapping[str, str] = os.environ, folders: str = _FOLDE
             f"Spark needs Java {_OLDEST} or {_MADE_FOR} and there is none in JAVA_HOME, PATH or {folders}: "
             f"install openjdk-{_OLDEST}-jre-headless (apt-get, dnf, brew …), or set JAVA_HOME to one"
         )
-    return str(min(usable, key=lambda found: found[0] > _MADE_FOR)[1])
+    return str(min(usable, key=lambda version_and_home: version_and_home[0] > _MADE_FOR)[1])
 
 
 def _candidates(environment: Mapping[str, str], folders: str) -> Iterator[Path]:

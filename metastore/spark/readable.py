@@ -51,8 +51,8 @@ def readables(store: Store, tables: Iterable[Table]) -> Iterator[Readable]:
 
 
 def _statistics(store: Store, tables: Sequence[Table]) -> list[Mapping[str, Any] | None]:
-    found = store.sources.figures([table.id for table in tables], _STATISTIC)
-    return [None if statistic is None else statistic.values for statistic in found]
+    figures = store.sources.figures([table.id for table in tables], _STATISTIC)
+    return [None if statistic is None else statistic.values for statistic in figures]
 
 
 def _folders(store: Store, table: Table) -> dict[str, Mapping[str, str]]:

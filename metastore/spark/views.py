@@ -65,10 +65,10 @@ def register(spark: SparkSession, url: str | None, scope: Path) -> list[Register
         raise InvalidArgument(f"{scope!r} is a metalake; give a catalog, such as {names[0]}.main, or a schema in one")
     with open_store(url) as store:
         schemas = list(_schemas(store, names))
-        found = list(readables(store, (table for schema in schemas for table in store.tables.list(schema))))
+        all_readable = list(readables(store, (table for schema in schemas for table in store.tables.list(schema))))
         queries = [view for schema in schemas for view in store.views.list(schema) if _query(view) is not None]
-    views = _view_names([*(readable.table for readable in found), *queries], len(names))
-    done = [_register(spark, readable, views[readable.table.id]) for readable in found]
+    views = _view_names([*(readable.table for readable in all_readable), *queries], len(names))
+    done = [_register(spark, readable, views[readable.table.id]) for readable in all_readable]
     done += _register_queries(spark, queries, views)
     return sorted(done, key=lambda row: row.path)
 
@@ -76,8 +76,8 @@ def register(spark: SparkSession, url: str | None, scope: Path) -> list[Register
 def read(spark: SparkSession, url: str | None, path: Path) -> DataFrame:
     """Return one table as a data frame. Raises EntityNotFound, and InvalidArgument if it cannot be read."""
     with open_store(url) as store:
-        (found,) = readables(store, [store.tables.load(path)])
-    return dataframe(spark, found)
+        (readable,) = readables(store, [store.tables.load(path)])
+    return dataframe(spark, readable)
 
 
 def _schemas(store: Store, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

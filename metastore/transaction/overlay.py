@@ -40,6 +40,7 @@ from metastore.port.commit import (
     Update,
     Write,
 )
+from metastore.port.owning import read_owning
 from metastore.port.records import (
     ROOT,
     Child,
@@ -53,7 +54,7 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
-from metastore.port.relations import Related, Relating, RelationRecord, end_of_known
+from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known
 from metastore.transaction.changed import Changed, changed
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.owned import OwnedOverlay
@@ -411,6 +412,9 @@ class Overlay(Reads):
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         return self._owned.by_name(owner_ids, kind, names)
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        return read_owning(self, target, kinds, names)
+
     # --- relations
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
@@ -438,6 +442,16 @@ class Overlay(Reads):
         docs = [k.record.doc if k is not None and row.column_id else None for row, k in zip(rows, froms, strict=True)]
         ends = [end_of_known(k) for k in froms]
         return Relating(end_of_known(known), list(zip(rows, ends, docs, strict=True)))
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        (known,) = self.by_id([from_id])
+        if known is None:
+            return None
+        rows = sorted(row for row in self._relations.outgoing(from_id, kind) if row[2:5] > after)[:limit]
+        ends = self.by_id([row.to_id for row in rows])
+        return Relating(
+            end_of_known(known), [(row, end_of_known(end), None) for row, end in zip(rows, ends, strict=True)]
+        )
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         return self._relations.in_slots(kind, slots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metastore.arguments import function
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
@@ -41,11 +42,13 @@ def export_to(
 ) -> Exported:
     """See :meth:`metastore.store.Store.export_to`."""
     check_unreadable(unreadable)
+    if progress is not None:
+        function(progress, "progress")
     entity = target if target is None or isinstance(target, Entity) else _entity_at(session.backend, target)
     if isinstance(target, Entity):
         committed(session.backend, target)
     with writing(to) as (stream, resume):
-        options = {"ids": ids or history, "history": history, "resume": resume}
+        options = {"ids": bool(ids or history), "history": bool(history), "resume": resume}
         return exporting.export(
             session.backend, session.clock, stream, entity, **options, progress=progress, unreadable=unreadable
         )
@@ -84,7 +87,9 @@ def restore_into(backend: Backend, clock: Clock, source: Place, progress: Progre
 
 
 def _halves(progress: Progress | None) -> tuple[Progress, Progress]:
-    """Return the progress of the check of a file, and that of the writing."""
+    """Return the progress of the check of a file, and that of the writing. Raises InvalidArgument."""
+    if progress is not None:
+        function(progress, "progress")
     if progress is None:
         return (lambda _: None), (lambda _: None)
     return (lambda done: progress(done * _CHECKING)), (lambda done: progress(_CHECKING + done * (1 - _CHECKING)))
@@ -93,7 +98,7 @@ def _halves(progress: Progress | None) -> tuple[Progress, Progress]:
 def _entity_at(backend: Backend, path: Path) -> Entity:
     """Return the entity of any kind at a path. Raises EntityNotFound; InvalidArgument where several share the path."""
     names = parse_path(path)
-    lookups = {found.families: found for kind in KINDS.values() if (found := _lookup(kind, names)) is not None}
+    lookups = {asked.families: asked for kind in KINDS.values() if (asked := _lookup(kind, names)) is not None}
     answers = backend.resolve(list(lookups.values()))
     records = [answer.record for answer in answers if answer.record is not None]
     if not records:

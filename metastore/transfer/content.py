@@ -109,10 +109,10 @@ class _Tree:
                 yield from (_owned(row, self._ids) for row in self._drops.get(visit.row.id, ()))
                 yield from relations.get(visit.row.id, ())
 
-    def _entity(self, visit: Visit, found: tuple[Any, ...] | None) -> EntityLine | None:
+    def _entity(self, visit: Visit, row: tuple[Any, ...] | None) -> EntityLine | None:
         if visit.row.parent_id in self._left_out:
             return None
-        entity = told(partial(_entity, visit, found, self._ids), self._unreadable)
+        entity = told(partial(_entity, visit, row, self._ids), self._unreadable)
         if entity is not None and not self._history:
             # a column that is being dropped in steps is not there
             doc = {key: value for key, value in entity.doc.items() if key != MARKER}
@@ -122,11 +122,11 @@ class _Tree:
 
 def _drops(snapshot: TableSnapshot) -> dict[int, list[tuple[Any, ...]]]:
     """Return the rows of drops in steps, by the entity that each is about: a file has them below it."""
-    found: dict[int, list[tuple[Any, ...]]] = {}
+    drops: dict[int, list[tuple[Any, ...]]] = {}
     for row in snapshot.rows("owned", _OWNED, ("owner_id", "kind", "name"), [ROOT_ID]):
         if row[1] == DROP.name:
-            found.setdefault(target_id(row[2]), []).append(row)
-    return found
+            drops.setdefault(target_id(row[2]), []).append(row)
+    return drops
 
 
 def _is_dropping(row: tuple[Any, ...]) -> bool:
@@ -134,11 +134,11 @@ def _is_dropping(row: tuple[Any, ...]) -> bool:
     return kind == PARTITION.name and f'"{MARKER}"' in doc and MARKER in json.loads(doc)
 
 
-def _entity(visit: Visit, found: tuple[Any, ...] | None, ids: bool) -> EntityLine:
+def _entity(visit: Visit, known: tuple[Any, ...] | None, ids: bool) -> EntityLine:
     row = visit.row
-    if found is None:
+    if known is None:
         raise damaged(InvalidArgument("it has no document"), row.kind, row.id, None)
-    _, number, doc, *audit = found
+    _, number, doc, *audit = known
     _check_text(row.name, (row.kind, row.id, number))
     stands = (row.parent_id, row.key, bool(row.fold), row.state, row.scope_version)
     marks = (row.dropped_at, None if row.mark is None else str(row.mark), *row[-3:])

@@ -7,10 +7,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
+from metastore.names import exact_text
 from metastore.transfer.resume import require_export
 
 __all__ = ["PARTIAL", "Place", "reading", "writing"]
@@ -29,11 +30,11 @@ def writing(to: Place) -> Iterator[tuple[BinaryIO, bool]]:
 
     A new file is written beside the existing one. It replaces that file, and takes its mode, when it is on the disk.
     """
-    if not isinstance(to, str | os.PathLike):
-        _require_binary(to, "write")
-        yield to, False
+    name = _file_name(to)
+    if name is None:
+        yield _binary(to, "write"), False
         return
-    path = Path(os.path.realpath(_file_name(to)))  # replace the file that a link leads to, not the link
+    path = Path(os.path.realpath(name))  # replace the file that a link leads to, not the link
     existing = path.stat() if path.exists() else None
     if existing is not None and not stat.S_ISREG(existing.st_mode):  # a pipe, or /dev/null
         with path.open("wb") as stream:
@@ -74,17 +75,19 @@ def _sync(folder: Path) -> None:
 @contextmanager
 def reading(source: Place) -> Iterator[BinaryIO]:
     """Yield a stream to read from."""
-    if not isinstance(source, str | os.PathLike):
-        _require_binary(source, "read")
-        yield source
+    name = _file_name(source)
+    if name is None:
+        yield _binary(source, "read")
         return
-    with Path(_file_name(source)).open("rb") as stream:
+    with Path(name).open("rb") as stream:
         yield stream
 
 
-def _file_name(place: str | os.PathLike[str]) -> str:
-    """Return the name of a file. Raises InvalidArgument for one that no file can have."""
-    name = os.fspath(place)
+def _file_name(place: Place) -> str | None:
+    """Return the name of a file; None: it is a stream. Raises InvalidArgument for one that no file can have."""
+    if not issubclass(type(place), str | os.PathLike):  # what an object says of its class does not count
+        return None
+    name = exact_text(os.fspath(cast(str, place)), "the name of a file")
     try:
         odd = not name or b"\x00" in os.fsencode(name)
     except UnicodeEncodeError:
@@ -94,6 +97,7 @@ def _file_name(place: str | os.PathLike[str]) -> str:
     return name
 
 
-def _require_binary(stream: object, what: str) -> None:
+def _binary(stream: object, what: str) -> BinaryIO:
     if not callable(getattr(stream, what, None)) or hasattr(stream, "encoding"):
         raise InvalidArgument(f"an export is bytes; give the name of a file or a binary stream, not {shown(stream)}")
+    return cast(BinaryIO, stream)

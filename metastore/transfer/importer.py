@@ -86,10 +86,10 @@ def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> 
     names = (header.root or ("",))[:-1] if into is None else into
     if not names:
         return ()
-    (found,) = session.backend.resolve([lookup(KINDS[_CONTAINERS.get(len(names), "schema")], names)])
-    if found.record is None:
-        raise missing(names, found.nodes)
-    return found.nodes
+    (nodes,) = session.backend.resolve([lookup(KINDS[_CONTAINERS.get(len(names), "schema")], names)])
+    if nodes.record is None:
+        raise missing(names, nodes.nodes)
+    return nodes.nodes
 
 
 class _Importer:
@@ -153,14 +153,14 @@ class _Importer:
         above = [now[nodes[-1].id].chain if nodes else () for nodes in seen]
         fresh = [n for n, group in enumerate(chunk) if group.fresh]
         lookups = [Lookup((chunk[n].line.family,), (chunk[n].line.names[-1],), root_or_last(above[n])) for n in fresh]
-        found: dict[int, Record | None] = {n: now[nodes[-1].id] for n, nodes in enumerate(seen) if n not in fresh}
+        records: dict[int, Record | None] = {n: now[nodes[-1].id] for n, nodes in enumerate(seen) if n not in fresh}
         for n, one in zip(fresh, backend.resolve(lookups) if lookups else (), strict=True):
-            found[n] = one.record and one.record._replace(chain=(*above[n], *one.record.chain))
-        rows = _owned_rows(backend, chunk, found)
+            records[n] = one.record and one.record._replace(chain=(*above[n], *one.record.chain))
+        rows = _owned_rows(backend, chunk, records)
         return [
             Standing(above[n] if group.fresh else above[n][:-1], record and record.chain, record, rows[n])
             for n, group in enumerate(chunk)
-            for record in [found[n]]
+            for record in [records[n]]
         ]
 
     def _note(self, chunk: list[Group], made: ChunkWrites, standing: list[Standing]) -> None:
@@ -201,13 +201,13 @@ class _Importer:
 
 
 def _owned_rows(
-    backend: Reads, chunk: list[Group], found: Mapping[int, Record | None]
+    backend: Reads, chunk: list[Group], records: Mapping[int, Record | None]
 ) -> list[list[OwnedRecord | None]]:
     """Return the existing owned row of each line, or None."""
     rows: list[list[OwnedRecord | None]] = [[None] * len(group.owned) for group in chunk]
     wanted: dict[str, list[tuple[int, int, int, str]]] = {}
     for n, group in enumerate(chunk):
-        record = found[n]
+        record = records[n]
         for m, (_, line, _) in enumerate(group.owned):
             if record is not None:
                 wanted.setdefault(line.kind, []).append((n, m, record.chain[-1].id, line.name))

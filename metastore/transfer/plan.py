@@ -133,18 +133,18 @@ def _folds(line: EntityLine, own: Node) -> bool:
 def _own(made: ChunkWrites, group: Group, there: Standing, chain: Nodes, if_exists: IfExists) -> None:
     """Write the owned rows of a group."""
     names = [n.name for n in chain]
-    for (number, line, given), found in zip(group.owned, there.owned, strict=True):
+    for (number, line, given), stored in zip(group.owned, there.owned, strict=True):
         path = format_path((*names, line.name))
-        doc = given if found is None else _with_secrets(given, found.doc)
-        if found is not None and (if_exists == "return" or json.loads(found.doc) == json.loads(doc)):
+        doc = given if stored is None else _with_secrets(given, stored.doc)
+        if stored is not None and (if_exists == "return" or json.loads(stored.doc) == json.loads(doc)):
             made.left += 1
             continue
-        if found is not None and if_exists == "error":
+        if stored is not None and if_exists == "error":
             raise _differs(number, path)
         event = Event(line.kind, "create", None, path)
-        if found is not None:
+        if stored is not None:
             event = Event(line.kind, "alter", path, path)
-        row_id, version = (0, 0) if found is None else (found.id, found.version)
+        row_id, version = (0, 0) if stored is None else (stored.id, stored.version)
         made.writes.append(Put(chain[-1].id, line.kind, line.name, version, doc, event, row_id))
         check_in_use(chain[:-1])
         made.guard(guards_of(there.parents if there.own is None else chain))

@@ -64,15 +64,15 @@ def relation_lines(
 
 def _places(snapshot: TableSnapshot, ids: set[int], top: int) -> dict[int, _Place]:
     """Return where these entities, and all above them, stand."""
-    found: dict[int, _Place] = {}
+    places: dict[int, _Place] = {}
     wanted = ids
     while wanted:
         columns = ("id", "parent_id", "kind", "name", "state")
         for row_id, parent_id, kind, name, state in snapshot.rows("guard", columns, ("id",), sorted(wanted)):
-            found[row_id] = _Place(parent_id, kind, name, state == LIVE)
-        above = {found[row_id].parent_id for row_id in wanted if row_id in found}
-        wanted = above - found.keys() - {ROOT_ID, top}
-    return found
+            places[row_id] = _Place(parent_id, kind, name, state == LIVE)
+        above = {places[row_id].parent_id for row_id in wanted if row_id in places}
+        wanted = above - places.keys() - {ROOT_ID, top}
+    return places
 
 
 def _names(places: Mapping[int, _Place], entity_id: int, top: int) -> tuple[str, ...] | None:

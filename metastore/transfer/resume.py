@@ -80,8 +80,8 @@ def _read(stream: BinaryIO, header: Header, end: int) -> Kept:
     return Kept(header, tally, last, end)
 
 
-def _compare(found: Header, wanted: Header, now: str) -> None:
-    if found.position != now:
+def _compare(header: Header, wanted: Header, now: str) -> None:
+    if header.position != now:
         raise _Useless("the database has changed since, or was changing then")
-    if replace(found, position=None, time="") != replace(wanted, position=None, time=""):
+    if replace(header, position=None, time="") != replace(wanted, position=None, time=""):
         raise _Useless("it was begun with other options, or by another version of this program")

@@ -70,20 +70,20 @@ def find(snapshot: TableSnapshot, entity_id: int, path: str) -> tuple[GuardRow, 
     """Return a live entity's row and its names. Raises EntityNotFound."""
     names: list[str] = []
     seen: set[int] = set()
-    found: GuardRow | None = None
+    guard: GuardRow | None = None
     while entity_id != ROOT_ID:
         row = next(iter(snapshot.rows("guard", GuardRow._fields, ("id",), [entity_id])), None)
         above = None if row is None else GuardRow(*row)
         if above is None or above.state != LIVE:
             raise EntityNotFound(path, f"{path} was dropped meanwhile; load it again")
-        found = found or above
+        guard = guard or above
         names.append(above.name)
         if above.id in seen:
-            raise too_deep(found.kind, found.id)
+            raise too_deep(guard.kind, guard.id)
         seen.add(above.id)
         entity_id = above.parent_id
-    assert found is not None
-    return found, tuple(reversed(names))
+    assert guard is not None
+    return guard, tuple(reversed(names))
 
 
 def walk(snapshot: TableSnapshot, root: GuardRow | None, *, gone: bool) -> Iterator[list[Visit]]:

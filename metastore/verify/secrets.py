@@ -35,11 +35,11 @@ def _declared(snapshot: TableSnapshot, catalogs: list[int]) -> Iterator[tuple[in
     for row_id, doc in snapshot.rows("entity", ("id", "doc"), ("id",), sorted(catalogs)):
         properties = _properties(doc)
         try:
-            found = declared_in(properties)
+            patterns = declared_in(properties)
         except InvalidArgument:
             continue  # every write below the catalog says so
-        if found.patterns:
-            yield row_id, found
+        if patterns.patterns:
+            yield row_id, patterns
 
 
 def _properties(doc: Any) -> dict[str, Any]:
@@ -61,18 +61,18 @@ def _plain(
 ) -> Iterator[Violation]:
     if isinstance(doc, str) and '"properties":{}' in doc:
         return
-    above, found = entity_id, None
+    above, catalog = entity_id, None
     for _ in stands:
         if above in declared:
-            found = declared[above]
+            catalog = declared[above]
             break
         if above == ROOT_ID or above not in stands:
             break
         above = stands[above][0]
-    if found is None:
+    if catalog is None:
         return
     parent_id, own = stands.get(entity_id, (ROOT_ID, ""))
     path = places.path(parent_id, own) if name is None else f"{places.path(parent_id, own)}.{name}"
     for key, value in _properties(doc).items():
-        if found.covers(key) and is_plain(value):
+        if catalog.covers(key) and is_plain(value):
             yield Violation(17, row_id, path, f"the property {shown(key)}: {_HOW}")

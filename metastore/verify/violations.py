@@ -36,10 +36,10 @@ class Violation:
 _OF_A_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
-def surviving(found: Iterable[Violation], entity_id: object, path: object) -> Iterator[Violation]:
+def surviving(violations: Iterable[Violation], entity_id: object, path: object) -> Iterator[Violation]:
     """Yield the violations of one row. If the row is too broken to be checked, that is a violation too."""
     try:
-        yield from found
+        yield from violations
     except (*_OF_A_ROW, MetastoreError) as error:
         if isinstance(error, BackendUnavailable | DeadlineExceeded):
             raise  # the database failed, not the row

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import metastore as ms
 from metastore.aio import derive, surface
@@ -35,6 +35,7 @@ def generated() -> str:
         store.schemas.create("m.c.s")
         freeze = store.schemas.exclusive("m.c.s")
         samples = [store, store.transaction(), freeze, lease, store.leases.acquire_many(["b"]), *vars(store).values()]
+        samples += [store.at(store.position()), ms.Replica(store._session, cast(Any, None))]
         found = {type(sample): sample for sample in samples}
         writer = _Writer({sync: name for sync, name in _names().items() if sync is not Lost})
         classes = [writer.written(sync, found.get(sync)) for sync in writer.classes]

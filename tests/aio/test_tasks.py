@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import random
 import threading
 from collections import Counter
@@ -14,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import uvloop
 
 import metastore as ms
 from metastore.aio.core import current, run
@@ -340,10 +340,7 @@ def test_a_coroutine_that_is_closed_unwinds_its_sync_code() -> None:
     assert seen == ["unwound"]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed")
 def test_on_uvloop(url: str) -> None:
-    import uvloop
-
     async def main() -> None:
         async with opened(url) as astore:
             await astore.tables.create("m.c.s.t")

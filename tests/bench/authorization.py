@@ -33,7 +33,10 @@ AUTHORIZED = {
 }
 InTurns = Callable[..., tuple[list[float], list[float]]]
 _WORDS = ("use_catalog", "use_schema", "select_table", "modify_table", "create_table")
-_ASKS = ("resolve", "resolve_holding", "by_id", "by_id_holding", "hold", "rights", "commit", "reserve_ids")
+_ASKS = (
+    *("resolve", "resolve_rights", "resolve_holding", "by_id", "by_id_holding", "hold", "rights"),
+    *("commit", "reserve_ids"),
+)
 _CREATORS = 32
 
 

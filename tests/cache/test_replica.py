@@ -1,21 +1,297 @@
-"""A replica may be behind a write that has returned: no cache is opened there."""
+"""Reads from a real streaming replica: they may be old, and say how old; nothing older than promised is ever read."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
 import pytest
 
 import metastore as ms
-from tests.progress.replica import Replica, primary
+from metastore.backends.postgres.reads import PostgresReads
+from metastore.replicas import source
+from metastore.store import Store
+from tests.cache.kept import LONG
+from tests.cache.replicas import Pair, pair
+from tests.concurrency.raw import dsn
+from tests.servers.proxy import PostgresProxy
+
+T = "lake.c.s.t"
 
 
-@pytest.mark.postgres
-def test_a_replica_gets_no_cache() -> None:
-    with primary() as leader:
-        url = leader.create_database()
-        ms.migrate(url)
-        with Replica(leader) as replica:
-            other = replica.url(url.rpartition("/")[2])
-            with ms.open(other) as store:
-                assert list(store.metalakes.list()) == []
-            with pytest.raises(ms.InvalidArgument, match="replica"):
-                ms.open(other, cache=ms.Cache("validate"))
+@pytest.fixture(scope="module")
+def two() -> Iterator[Pair]:
+    with pair() as both:
+        yield both
+
+
+@pytest.fixture
+def store(two: Pair) -> Iterator[Store]:
+    with ms.open(two.url, read_from=[two.replica_url]) as opened:
+        two.resume()
+        yield opened
+        two.resume()
+
+
+def test_a_replica_gets_no_cache(two: Pair) -> None:
+    with ms.open(two.replica_url) as store:
+        assert [lake.name for lake in store.metalakes.list()] == ["lake"]
+    with pytest.raises(ms.InvalidArgument, match="replica"):
+        ms.open(two.replica_url, cache=ms.Cache("validate"))
+
+
+def test_a_view_says_how_old_it_is(two: Pair, store: Store) -> None:
+    before = two.caught_up(store)
+    two.pause()
+    table = store.tables.alter(T, ms.SetComment("new"))
+    old = store.replica()
+    assert (old.position, old.from_primary) == (before, False)
+    assert old.tables.load(T).version == table.version - 1
+    assert store.tables.load(T) == table, "all other reads go to the primary"
+    assert old.position < store.position()
+    two.resume()
+    assert store.replica(at_least=two.caught_up(store)).tables.load(T) == table
+
+
+def test_a_position_is_waited_for_or_the_primary_is_read(two: Pair, store: Store) -> None:
+    two.caught_up(store)
+    two.pause()
+    table = store.tables.alter(T, ms.SetComment(f"{time.monotonic()}"))
+    position = store.position()
+    began = time.monotonic()
+    view = store.replica(at_least=position, wait=0.3)
+    assert time.monotonic() - began >= 0.3
+    assert (view.from_primary, view.position) == (True, position)
+    assert view.tables.load(T) == table
+    assert store.replica(at_least=position, wait=0).from_primary
+    two.resume()
+    view = store.replica(at_least=position, wait=LONG)
+    assert not view.from_primary
+    assert view.position >= position
+    assert view.tables.load(T) == table
+
+
+def test_every_reader_works_and_nothing_is_written(two: Pair, store: Store) -> None:
+    store.tables.create("lake.c.s.n", if_exists="return", properties={"k": "v"})
+    view = store.replica(at_least=two.caught_up(store))
+    assert sorted(view.tables.names("lake.c.s")) == ["n", "t", "u"]
+    assert [one.name for one in view.tables.list("lake.c.s")] == sorted(view.tables.names("lake.c.s"))
+    assert view.tables.page("lake.c.s", size=1).next_token is not None
+    assert [one.name for one in view.find("lake", kind="table", name="n")] == ["n"]
+    assert view.tables.load_many([T, "lake.c.s.no"])[1] is None
+    assert not view.tables.exists("lake.c.s.no")
+    assert list(view.partitions.names(T)) == []
+    assert view.tags.on(T) == []
+    assert next(iter(view.tables.history("lake.c.s.n"))).version == 1
+    with pytest.raises(ms.EntityNotFound):
+        view.tables.load("lake.c.s.no")
+    with pytest.raises(ms.InvalidArgument, match="read-only"):
+        view.tables.create("lake.c.s.w")
+    with pytest.raises(ms.InvalidArgument, match="read-only"):
+        view.tables.alter(T, ms.SetComment("w"))
+    table = view.tables.load(T)
+    assert store.tables.alter(table, ms.SetComment("of the replica")).comment == "of the replica"
+
+
+def test_what_is_no_position(store: Store) -> None:
+    there = store.position()
+    for wrong in ("x", there[:-24] + "f" * 8, f"another-{there.partition('-')[2]}", 3):
+        with pytest.raises(ms.InvalidArgument):
+            store.replica(at_least=wrong)  # type: ignore[arg-type]
+    ahead = f"{there.rpartition('-')[0]}-{10**6:016x}"
+    with pytest.raises(ms.InvalidArgument, match="ahead"):
+        store.replica(at_least=ahead, wait=0)
+
+
+def test_what_cannot_be_read_from(two: Pair, tmp_path: Path) -> None:
+    for wrong in (["sqlite:///a.db"], [f"{two.replica_url}?host=a,b"], "postgresql://x/y", [3]):
+        with pytest.raises(ms.InvalidArgument):
+            ms.open(two.url, read_from=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ms.InvalidArgument, match="SQLite has no replicas"):
+        ms.open(f"sqlite:///{tmp_path}/a.db", read_from=[two.replica_url])
+    other = two.leader.create_database()
+    ms.migrate(other)
+    with pytest.raises(ms.InvalidArgument, match="no replica of this database"):
+        ms.open(two.url, read_from=[other])
+    with ms.open(two.url) as store, pytest.raises(ms.InvalidArgument, match="read_from"):
+        store.replica()
+
+
+def test_views_of_requests_and_users(two: Pair, store: Store) -> None:
+    two.caught_up(store)
+    assert not store.bind(deadline=5.0).replica().from_primary
+    with pytest.raises(ms.InvalidArgument, match="user"):
+        store.as_user("ann").replica()
+
+
+def test_a_replica_is_a_source_of_positions_by_itself(two: Pair, store: Store) -> None:
+    position = two.caught_up(store)
+    with ms.open(two.replica_url) as alone:
+        assert alone.position() == position
+        assert [change.position for change in alone.changes()][-1] == position
+
+
+def test_async(two: Pair, store: Store) -> None:
+    position = two.caught_up(store)
+
+    async def read() -> None:
+        opened = await ms.open_async(two.url, read_from=[two.replica_url])
+        view = await opened.replica(at_least=position)
+        assert (view.position, view.from_primary) == (position, False)
+        assert (await view.tables.load(T)).path == T
+        await opened.close()
+
+    asyncio.run(read())
+
+
+def test_a_replica_that_dies_is_left_for_the_primary_and_comes_back() -> None:
+    with pair() as two, ms.open(two.url, read_from=[two.replica_url]) as store:
+        two.caught_up(store)
+        view = store.replica()
+        assert not view.from_primary
+        two.replica.kill()
+        table = store.tables.alter(T, ms.SetComment("new"))
+        assert view.tables.load(T) == table
+        assert "from_primary=True" in repr(view)
+        assert store.replica().from_primary
+        with closing(ms.open(two.url, read_from=[two.replica_url])) as other:
+            assert other.replica().from_primary, "a store opens without its replica"
+        two.replica.start()
+        ends = time.monotonic() + LONG
+        while store.replica(at_least=store.position()).from_primary:
+            assert time.monotonic() < ends
+
+
+def test_a_promoted_replica_has_other_changes_at_its_positions() -> None:
+    """It stays what it was until it is a primary of its own: then it shows nothing that the primary has written."""
+    with pair() as two, ms.open(two.url, read_from=[two.replica_url]) as store:
+        two.caught_up(store)
+        view = store.replica()
+        two.promote()
+        with ms.open(two.replica_url) as other:
+            other.tables.alter(T, ms.SetComment("there"))
+        table = store.tables.alter(T, ms.SetComment("here"))
+        assert store.position().rpartition("-")[2][:16] == view_position_of(two).rpartition("-")[2][:16]
+        here = store.replica(at_least=store.position(), wait=0.1)
+        assert here.from_primary
+        assert here.tables.load(T) == table
+        assert view.tables.load(T).path == T
+
+
+# --- the rules, and the view without each
+
+
+def _whole_after_a_gap(two: Pair) -> bool:
+    """A change with a lower position than the newest is committed later: the view promised no more than is shown."""
+    with ms.open(two.url, read_from=[two.replica_url]) as store, ms.open(two.url) as late:
+        two.caught_up(store)
+        with psycopg.connect(dsn(two.url), autocommit=True) as raw, ThreadPoolExecutor(1) as pool:
+            raw.execute(_STALL)
+            raw.execute("SELECT pg_advisory_lock(7)")
+            writing = pool.submit(late.tables.alter, "lake.c.s.u", ms.SetComment(f"{time.monotonic()}"))
+            while not raw.execute(_WAITS).fetchall()[0][0]:
+                assert not writing.done()
+            store.tables.alter(T, ms.SetComment(f"{time.monotonic()}"))
+            version = store.tables.load(T).version
+            ends = time.monotonic() + LONG
+            while store.replica().tables.load(T).version != version:
+                assert time.monotonic() < ends
+            view = store.replica()
+            before = view.tables.load("lake.c.s.u")
+            raw.execute("SELECT pg_advisory_unlock(7)")
+            table = writing.result(LONG)
+            raw.execute("DROP FUNCTION stall CASCADE")
+        (late_one,) = [c for c in store.changes() if c.entity_id == table.id and c.version == table.version]
+        return before.version == table.version - 1 and view.position < late_one.position
+
+
+_STALL = b"""CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER stall AFTER INSERT ON operation DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+  WHEN (NEW.path_after = 'lake.c.s.u') EXECUTE FUNCTION stall()"""
+_WAITS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def _whole_after_a_restart(two: Pair) -> bool:
+    """Behind the same address is a server that is further back, as after a crash: the view does not go back."""
+    with (
+        two.another() as behind,
+        PostgresProxy("127.0.0.1", two.replica.port) as proxy,
+        ms.open(two.url, read_from=[proxy.url_for(two.replica_url)]) as store,
+    ):
+        behind.pause()
+        table = store.tables.alter(T, ms.SetComment(f"{time.monotonic()}"))
+        view = store.replica(at_least=two.caught_up(store), wait=0.1)
+        assert view.tables.load(T) == table
+        assert not view.from_primary
+        proxy._server = ("127.0.0.1", behind.replica.port)
+        proxy.cut_all()
+        return view.tables.load(T) == table
+
+
+def _promises_the_newest(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(source, "_after", lambda known, shown: known._replace(whole=shown.newest))
+
+
+def _forgets_no_connection(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PostgresReads, "opened", property(lambda self: "always the same"))
+
+
+RULES: dict[str, tuple[Callable[[Pair], bool], Callable[[pytest.MonkeyPatch], None]]] = {
+    "promise what is whole": (_whole_after_a_gap, _promises_the_newest),
+    "look again after a connection was opened": (_whole_after_a_restart, _forgets_no_connection),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_rule_keeps_what_was_promised(two: Pair, rule: str, broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, break_it = RULES[rule]
+    if broken:
+        break_it(monkeypatch)
+    assert whole(two) is not broken
+
+
+def test_readers_beside_a_writer_see_what_they_were_told(two: Pair, store: Store) -> None:
+    """A position is passed on; each view that must show it shows the write, and what every view promises is there."""
+    told: list[tuple[str, int]] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        with ms.open(two.url) as writer:
+            for n in range(60):
+                version = writer.tables.alter(T, ms.SetComment(str(n))).version
+                told.append((writer.position(), version))
+        stop.set()
+
+    def read(options: dict[str, Any]) -> list[tuple[str, int, int]]:
+        seen: list[tuple[str, int, int]] = []
+        while not stop.is_set() or len(seen) < 10:
+            position, version = told[-1] if told else (None, 0)
+            view = store.replica(**({"at_least": position} if options["told"] else {}), wait=options["wait"])
+            shown = view.tables.load(T).version
+            seen.append((view.position, version if options["told"] else 0, shown))
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        writing = pool.submit(write)
+        options = [{"told": told, "wait": wait} for told in (True, False) for wait in (0.0, 1.0)]
+        seen = [one for reading in [pool.submit(read, o) for o in options[:3]] for one in reading.result(LONG)]
+        writing.result(LONG)
+    assert len(seen) > 30
+    assert all(shown >= least for _, least, shown in seen)
+    for position, _, shown in seen:
+        promised = max((version for at, version in told if at <= position), default=0)
+        assert shown >= promised
+
+
+def view_position_of(two: Pair) -> str:
+    with ms.open(two.replica_url) as store:
+        return store.position()

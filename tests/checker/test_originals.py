@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 import metastore as ms
+from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.checker.gather import _events
+from metastore.checker.operation import ClientOperation
+from metastore.checker.recorder import Recorder
 from metastore.checker.tree import Event, Tree
+from metastore.loadtest.calls import Calls, Within
+from metastore.port.commit import Children, Commit, Newest, Outcome
 from tests.checker.histories import created, dropped, found, lost, operation, saw, wrote
+from tests.checker.judged import judged
 
 BEFORE = (created(1, 7, "a", "setup"), created(2, 8, "b", "setup"))
 SECOND = 10**9
@@ -129,3 +139,128 @@ def test_8_an_error_that_rests_on_two_instants() -> None:
     true = torn._replace(reads=(saw("a", 7), saw("b")))
     assert [f.rule for f in found([torn, first, second], before=BEFORE, since=2)] == ["cycle"]
     assert found([true, first, second], before=BEFORE, since=2) == []
+
+
+@pytest.fixture
+def calls(store: ms.Store, tmp_path: Path) -> Calls:
+    """The recorded calls of one client, whose tree has an empty schema, a full one, and a note."""
+    store.catalogs.create("lake.c", type="relational")
+    for path in ("lake.c.full.t", "lake.c.gone.t", "lake.c.notes.note"):
+        store.tables.create(path, parents=True)
+    store.tables.drop("lake.c.gone.t")
+    return Calls(store, Recorder(tmp_path / "run", "c"))
+
+
+def _writes_down(store: ms.Store, calls: Calls, attempt: Callable[[Within], object], *beside: str) -> str:
+    """In one transaction catch an error and write it down; drop tables beside it, before it commits."""
+
+    def block(within: Within) -> None:
+        came = "done"
+        try:
+            attempt(within)
+        except ms.MetastoreError as error:
+            came = error.code
+        if calls.last.attempts == 0 and all(map(store.tables.exists, beside)):
+            for path in beside:
+                store.tables.drop(path)
+        within.alter("lake.c.notes.note", ms.SetProperty("came", f"{came} {calls.last.number}"))
+
+    calls.transaction("lake.c.notes.note", block)
+    return store.tables.load("lake.c.notes.note").properties["came"].split()[0]
+
+
+def _without(reads: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant the original: a commit does not validate such reads."""
+    commit = SqliteBackend.commit
+
+    def careless(self: SqliteBackend, one: Commit) -> Outcome:
+        return commit(self, replace(one, reads=tuple(read for read in one.reads if not isinstance(read, reads))))
+
+    monkeypatch.setattr(SqliteBackend, "commit", careless)
+
+
+def test_2_a_caught_not_empty(store: ms.Store, calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drop(within: Within) -> object:
+        return within.drop("lake.c.full", kind="schema")
+
+    assert _writes_down(store, calls, drop) == "not_empty"
+    assert judged(store, tmp_path / "run") == []
+    _without(Children, monkeypatch)
+    assert _writes_down(store, calls, drop, "lake.c.full.t") == "not_empty"
+    assert [finding.rule for finding in judged(store, tmp_path / "run")] == ["cycle"]
+
+
+def test_2_a_caught_restore_of_nothing(
+    store: ms.Store, calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def restore(within: Within) -> object:
+        return within.restore("lake.c.full.t")
+
+    assert _writes_down(store, calls, restore) == "entity_not_found"
+    assert judged(store, tmp_path / "run") == []
+    _without(Newest, monkeypatch)
+    assert _writes_down(store, calls, restore, "lake.c.full.t") == "entity_not_found"
+    assert [finding.rule for finding in judged(store, tmp_path / "run")] == ["cycle"]
+
+
+def test_1_an_entity_of_another_database(store: ms.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ms.open(f"sqlite:///{tmp_path / 'b.db'}") as other:
+        other.metalakes.create("lake", properties={"of": "another database"})
+        strange = other.metalakes.alter("lake", ms.SetComment("there"))
+    store.metalakes.alter("lake", ms.SetComment("kept"))
+    with pytest.raises(ms.InvalidArgument):
+        store.metalakes.alter(strange, ms.SetProperty("a", "1"))
+    assert _tree_of(store) == []
+    for where in ("metastore.managers.mutation.committed", "metastore.operation.request.committed"):
+        monkeypatch.setattr(where, lambda *_: True)
+    store.metalakes.alter(strange, ms.SetProperty("a", "1"))
+    assert store.metalakes.load("lake").properties.get("of") == "another database", "the original is not planted"
+    assert _tree_of(store) == ["replay"]
+
+
+def test_7_a_new_id_is_refused_again() -> None:
+    """A refusal lowers the bound that a clock left which was ahead; ids that are older than gc keeps may be refused."""
+    now = 1_700_000_000.0
+    made = {age: str(UUID(int=int((now - age) * 1000) << 80 | 0x7 << 76 | 0b10 << 62)) for age in (1, 8 * 86_400)}
+
+    def refused(number: int, start: int, age: int) -> ClientOperation:
+        told = operation(f"c/{number}", start, start + 2, action="create", outcome="failed")
+        return told._replace(at=now, error="OperationIdRefused", operation_id=made[age])
+
+    def rules(*told: ClientOperation) -> list[str]:
+        return [finding.rule for finding in found(told, before=BEFORE, since=2)]
+
+    later = 200 * SECOND
+    assert rules(refused(1, 0, 1), refused(2, later, 1)) == ["conflict"]
+    assert rules(refused(1, 0, 1), refused(2, 60 * SECOND, 1)) == []
+    assert rules(refused(1, 0, 1), refused(2, later, 8 * 86_400)) == []
+    assert rules(refused(1, 0, 1), refused(2, later, 1)._replace(error="OperationIdReused")) == []
+
+
+def test_7_a_store_that_refuses_new_ids(
+    store: ms.Store, calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gc ran under a clock that was two days ahead. The original never lowered the bound again."""
+    now = time.time_ns() // 1000
+
+    def bound(set_to: int | None = None) -> int:
+        backend: Any = store._session.backend
+        if set_to is not None:
+            backend._written(lambda connection, _: connection.execute("UPDATE info SET forgotten = ?", (set_to,)))
+        return int(backend._written(lambda c, _: c.execute("SELECT forgotten FROM info").fetchone()[0]))
+
+    def create() -> str | None:
+        calls.create("lake.c.full.u", operation_id=ms.new_operation_id())
+        return calls.last.error
+
+    bound(now + 2 * 86_400_000_000)
+    assert create() == "OperationIdRefused"
+    assert bound() < time.time_ns() // 1000, "new ids are accepted from a minute later on"
+    monkeypatch.setattr(SqliteBackend, "forget", lambda *_: None)
+    bound(now + 2 * 86_400_000_000)
+    assert create() == "OperationIdRefused"
+    assert judged(store, tmp_path / "run") == []
+    monotonic = time.monotonic_ns
+    monkeypatch.setattr("metastore.checker.recorder.time.monotonic_ns", lambda: monotonic() + 3600 * SECOND)
+    assert create() == "OperationIdRefused"
+    assert {finding.rule for finding in judged(store, tmp_path / "run")} == {"conflict"}

@@ -8,35 +8,16 @@ from typing import Any
 import pytest
 
 from metastore.checker.finding import Finding
-from metastore.checker.operation import ClientOperation
 from metastore.checker.records import Seen
-from metastore.checker.sweep import Sweep
-from metastore.checker.tree import Event, Placed, Tree
+from tests.checker.judged import swept
 from tests.checker.lanes import FAULTS, Lane, Step, plant
 
 
 def findings(since: int, setup: list[dict[str, Any]], steps: list[Step]) -> list[Finding]:
     """Do what :func:`metastore.checker.check.check` does, in memory."""
-    tree, found = Tree(), list[Finding]()
-    before: list[Placed] = []
-    wrote: dict[str, list[Placed]] = {}
     events = setup + [event for step in steps for event in step.events]
-    for event in sorted(events, key=lambda event: int(event["seq"])):
-        placed, problems = tree.apply(Event._make([event.get(name) for name in Event._fields]))
-        found += problems
-        wrote.setdefault(placed.principal, []).append(placed) if placed.principal else before.append(placed)
-    sweep = Sweep(since)
-    sweep.place(before)
-    for step in sorted(steps, key=lambda step: int(step.operation["start"])):
-        found += sweep.take(_told(step, wrote))
-    return [*found, *sweep.close()]
-
-
-def _told(step: Step, wrote: dict[str, list[Placed]]) -> ClientOperation:
-    row: dict[str, Any] = {name: step.operation.get(name) for name in ClientOperation._fields}
-    row["reads"] = tuple([Seen(**seen) for seen in step.operation["reads"]])
-    row["events"] = tuple(wrote.get(f"{row['client']}/{row['number']}", ()))
-    return ClientOperation(**row)
+    rows = [step.operation | {"reads": [Seen(**seen) for seen in step.operation["reads"]]} for step in steps]
+    return swept(events, rows, since)
 
 
 def made(fault: str | None) -> tuple[int, list[dict[str, Any]], list[Step]]:

@@ -6,7 +6,8 @@ import pytest
 
 from metastore.checker.finding import RULES
 from metastore.checker.operation import ClientOperation
-from metastore.checker.tree import Named, Placed
+from metastore.checker.records import Seen
+from metastore.checker.tree import CHILDREN, DROPPED, Named, Placed
 from tests.checker.histories import created, dropped, found, lost, operation, saw, wrote
 
 BEFORE = (created(1, 7, "a", "setup"), created(2, 8, "b", "setup"))
@@ -88,6 +89,33 @@ class TestReads:
         for version in (1, 2):
             assert rules(load("c/1", 0, 1, "a", 7, version), before=(*BEFORE, strange)) == []
         assert rules(load("c/1", 0, 1, "a", 7, 2), load("c/2", 2, 3, "a", 7, 1), before=(*BEFORE, strange)) == ["read"]
+
+
+class TestWhatIsNoName:
+    """Whether an entity has children, and whether something that was dropped can be restored, are reads too."""
+
+    def test_a_container_that_was_empty_before_and_after(self) -> None:
+        child = Placed(3, "od/1", "d/1", 9, 1, False, False, (Named(7, "catalog", "c", 9), Named(7, CHILDREN, "", 7)))
+        gone = Placed(
+            4, "od/2", "d/2", 9, 2, True, True, (Named(7, "catalog", "c", None), Named(7, CHILDREN, "", None))
+        )
+        fill = operation("d/1", 2, 4, action="create", events=[child])
+        empty = operation("d/2", 6, 8, action="drop", events=[gone])
+        for start, end, there, expected in [
+            *((0, 1, True, ["read"]), (0, 3, True, []), (5, 5, False, ["read"]), (7, 10, True, []), (9, 10, False, [])),
+            *((9, 10, True, ["read"]), (0, 1, False, [])),
+        ]:
+            seen = Seen("a", there, kind="metalake", of="children")
+            told = operation("c/1", start, end, action="exists", outcome="read", reads=[seen])
+            assert rules(fill, empty, told) == expected, (start, end, there)
+
+    def test_nothing_to_restore(self) -> None:
+        names = (Named(0, "metalake", "a", None), Named(0, DROPPED + "metalake", "a", 7))
+        drop = operation("d/1", 2, 4, action="drop", events=[Placed(3, "od/1", "d/1", 7, 2, True, True, names)])
+        nothing = Seen("a", False, kind="metalake", of="dropped")
+        for start, end, expected in [(0, 1, []), (0, 3, []), (5, 6, ["read"])]:
+            told = operation("c/1", start, end, action="exists", outcome="read", reads=[nothing])
+            assert rules(drop, told) == expected
 
 
 class TestOnce:

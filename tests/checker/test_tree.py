@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metastore.checker.finding import Finding
-from metastore.checker.tree import Event, Tree
+from metastore.checker.tree import CHILDREN, DROPPED, NO_NAME, Event, Tree
 
 
 class Feed:
@@ -186,3 +186,42 @@ def test_owned_rows_have_names_of_their_own(feed: Feed) -> None:
     assert feed.rules == []
     feed.add("create", 11, None, "l.c.s.t.p", kind="partition", owner_id=5)
     assert feed.rules == ["name"]
+
+
+def test_children_and_what_was_dropped_come_with_each_event() -> None:
+    """Only where they change: a second child changes nothing, and a view is not restored as a table."""
+    tree, seen = Tree(), list[tuple[int, list[tuple[int, str, str, int | None]]]]()
+    events: list[tuple[str, str, int, int, str | None, str | None]] = [
+        ("metalake", "create", 1, 1, None, "l"),
+        ("catalog", "create", 2, 1, None, "l.c"),
+        ("catalog", "create", 3, 1, None, "l.d"),
+        ("catalog", "drop", 2, 2, "l.c", None),
+        ("catalog", "drop", 3, 2, "l.d", None),
+        ("catalog", "create", 4, 1, None, "l.c"),
+        ("catalog", "rename", 4, 2, "l.c", "l.e"),
+        ("catalog", "drop", 4, 3, "l.e", None),
+        ("catalog", "restore", 4, 4, None, "l.c"),
+        ("catalog", "drop", 4, 5, "l.c", None),
+        ("catalog", "purge", 4, 6, "l.c", None),
+        ("catalog", "restore", 2, 3, None, "l.c"),
+    ]
+    for seq, (kind, action, entity_id, version, before, after) in enumerate(events, 1):
+        event = Event(seq, f"o{seq}", None, kind, action, entity_id, None, version, before, after)
+        placed, findings = tree.apply(event)
+        assert findings == []
+        seen.append((seq, [tuple(n) for n in placed.names if n.family.startswith(NO_NAME)]))  # type: ignore[misc]
+    has, had, gone = (1, CHILDREN, "", 1), (1, CHILDREN, "", None), DROPPED + "catalog"
+    assert [(seq, sorted(names, key=str)) for seq, names in seen] == [
+        *((1, []), (2, [has]), (3, []), (4, [(1, gone, "c", 2)]), (5, [had, (1, gone, "d", 3)]), (6, [has]), (7, [])),
+        *((8, [had, (1, gone, "e", 4)]), (9, [has, (1, gone, "e", None)]), (10, [had, (1, gone, "c", 4)])),
+        *((11, [(1, gone, "c", 2)]), (12, [has, (1, gone, "c", None)])),
+    ]
+
+
+def test_a_restore_is_of_the_newest_of_its_kind() -> None:
+    """A table and a view share their names; what is restored is the newest of one kind."""
+    feed = Feed().made(1, "l", kind="metalake").made(2, "l.c", kind="catalog").made(3, "l.c.s")
+    feed.made(5, "l.c.s.t", kind="table").add("drop", 5, "l.c.s.t", None, kind="table")
+    feed.made(6, "l.c.s.t", kind="view").add("drop", 6, "l.c.s.t", None, kind="view")
+    feed.add("restore", 5, None, "l.c.s.t", kind="table", asked="restore")
+    assert feed.findings == []

@@ -75,12 +75,12 @@ def batches_of(lane: Lane[Any, Any]) -> Iterator[list[int]]:
     sizes: list[int] = []
     original = lane._lead
 
-    def lead(handle: Any, send: Callable[[Any], Any]) -> None:
+    def lead(handle: Any, term: Any, send: Callable[[Any], Any]) -> None:
         def counted(handles: Sequence[Any]) -> Any:
             sizes.append(len(handles))
             return send(handles)
 
-        original(handle, counted)
+        original(handle, term, counted)
 
     lane._lead = lead  # type: ignore[assignment, method-assign]
     try:

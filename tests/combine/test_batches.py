@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -130,7 +133,7 @@ def test_who_lost_goes_into_the_next_batch_without_a_read(store: Store, url: str
         found = together(writes, calls)
     assert [t.version for t in found] == [3, 2]
     assert set(found[0].properties) == {"theirs", "mine"}
-    assert sizes == [2]  # then it was alone
+    assert sizes == [2, 1]
     assert store.metrics().conflicts == {"alter": {"self": 1}}
 
 
@@ -225,15 +228,15 @@ def test_a_lost_answer_is_resolved_by_each_operation_id(
 ) -> None:
     _, writes = lanes(store)
     backend: Any = store._session.backend
-    original = backend.alter_together
+    original = backend.write_together
 
-    def lost(alters: Any, patience: Any) -> Any:
-        monkeypatch.setattr(backend, "alter_together", original)
+    def lost(batch: Any, patience: Any) -> Any:
+        monkeypatch.setattr(backend, "write_together", original)
         if applied:
-            original(alters, patience)
+            original(batch, patience)
         return Unknown("the connection was cut")
 
-    monkeypatch.setattr(backend, "alter_together", lost)
+    monkeypatch.setattr(backend, "write_together", lost)
     found = together(writes, [set_in(store, n % 2, f"k{n}") for n in range(6)])
     assert sorted(t.version for t in found) == [2, 2, 3, 3, 4, 4]
     for n in range(2):
@@ -256,7 +259,7 @@ def test_creates_of_one_batch(store: Store) -> None:
     calls += [lambda: store.tables.create(f"{SCHEMA}.nul", comment="\x00"), lambda: store.schemas.create("lake.c.s2")]
     with batches_of(writes) as sizes:
         found = together(writes, calls[:6] + calls[7:])
-    assert sizes == [8]
+    assert sizes == [8, 1]  # the second n1 went with the next batch
     names = [getattr(one, "name", type(one).__name__) for one in found]
     assert names == ["n3", "n1", "n2", "EntityAlreadyExists", "EntityAlreadyExists", "n4", "nul", "s2"]
     for n, table in zip((3, 1, 2), found, strict=False):
@@ -278,7 +281,7 @@ def test_drops_of_one_batch(store: Store, url: str) -> None:
     calls += [lambda: store.tables.drop(f"{SCHEMA}.none"), lambda: store.tables.drop(path(5), expected_version=9)]
     with batches_of(writes) as sizes:
         found = together(writes, calls)
-    assert sizes == [8]
+    assert sizes == [8, 1]  # the second drop of t0 went with the next batch
     assert sorted(found[:3]) == [False, True, True]
     assert found[3:7] == [True, True, False, False]
     assert isinstance(found[7], ms.VersionConflict)
@@ -337,7 +340,7 @@ def test_a_batch_carries_the_intents_that_it_meets(store: Store) -> None:
     alone = announced(store, 2, setting("theirs", "1"))
     with batches_of(writes) as sizes:
         found = together(writes, [set_in(store, 0, "mine"), set_in(store, 1, "mine"), set_in(store, 0, "more")])
-    assert sizes == [3]
+    assert sizes == [3, 2]
     assert [t.version for t in found] == [3, 2, 4]
     assert set(found[2].properties) == {"theirs", "mine", "more"}
     assert [store.outcome(own).state for own in (good, bad, late, alone)] == [
@@ -364,14 +367,14 @@ def test_an_intent_that_is_cancelled_meanwhile_is_not_carried(store: Store, monk
     _, writes = lanes(store)
     own = announced(store, 0, setting("theirs", "1"))
     backend: Any = store._session.backend
-    original = backend.alter_together
+    original = backend.write_together
 
-    def cancelled_first(alters: Any, patience: Any) -> Any:
-        if any(step.carried for one in alters for step in one.steps):
+    def cancelled_first(batch: Any, patience: Any) -> Any:
+        if any(step.carried for one in batch.alters for step in one.steps):
             backend.cancel(own)
-        return original(alters, patience)
+        return original(batch, patience)
 
-    monkeypatch.setattr(backend, "alter_together", cancelled_first)
+    monkeypatch.setattr(backend, "write_together", cancelled_first)
     found = together(writes, [set_in(store, 0, "a"), set_in(store, 0, "b")])
     assert sorted(t.version for t in found) == [2, 3]
     assert store.outcome(own).state == "cancelled"
@@ -390,3 +393,111 @@ def test_a_frozen_schema_stops_a_batch(store: Store, url: str) -> None:
         found = [together(writes, [call])[0] for call in calls]
     assert [type(one) for one in found] == [ms.ScopeFrozen] * 3
     assert [t.version for t in store.tables.list(SCHEMA)] == [1] * 8
+
+
+def test_all_kinds_of_writes_travel_in_one_batch(store: Store) -> None:
+    """Of one entity: first what alters it, then one rename or drop; a second one waits for the next batch."""
+    _, writes = lanes(store)
+    tables, backend = store.tables, store._session.backend
+    calls: list[Call] = [
+        lambda: tables.drop(path(0)),
+        set_in(store, 0, "k"),
+        lambda: tables.rename(path(1), "r1"),
+        set_in(store, 1, "k"),
+        lambda: tables.create(f"{SCHEMA}.new"),
+        lambda: tables.rename(path(2), "t3"),  # taken
+        lambda: tables.rename(path(4), "new"),  # the create takes it
+        lambda: tables.rename(path(5), "t5"),  # it has that name
+        lambda: tables.rename(f"{SCHEMA}.none", "x"),
+        lambda: tables.create(path(6)),  # taken, and dropped behind it
+        lambda: tables.drop(path(6)),
+        lambda: tables.rename(path(7), "r7"),
+        lambda: tables.rename(path(7), "s7"),  # nothing is there any more by then
+    ]
+    with batches_of(writes) as sizes, sent_by(backend) as messages:
+        found = together(writes, calls)
+    assert sizes == [13, 2]
+    assert [len(one) for one in messages] == [4]  # locks, creates, alters, exclusive updates
+    names = [getattr(one, "name", type(one).__name__) for one in found]
+    taken, nothing = "EntityAlreadyExists", "EntityNotFound"
+    assert names == ["bool", "t0", "r1", "t1", "new", taken, taken, "t5", nothing, taken, "bool", "r7", nothing]
+    assert str(found[5]) == str(alone(store, calls[5]))
+    assert str(found[9]) == str(alone(store, lambda: tables.create(f"{SCHEMA}.new"))).replace(".new", ".t6")
+    assert [(v.action, v.version) for v in tables.history(found[2])] == [("create", 1), ("alter", 2), ("rename", 3)]
+    assert found[2].properties == {"k": "1"}
+    assert tables.load(f"{SCHEMA}.r1") == found[2]
+    assert list(tables.names(SCHEMA)) == ["new", "r1", "r7", "t2", "t3", "t4", "t5"]
+    assert store.verify() == []
+
+
+def alone(store: Store, call: Call) -> Any:
+    """Return what a call returns that goes alone, or its error."""
+    try:
+        return call()
+    except ms.MetastoreError as error:
+        return error
+
+
+@contextmanager
+def sent_by(backend: Any) -> Iterator[list[list[str]]]:
+    """Give the messages of several statements that a backend sends, as their texts."""
+    messages: list[list[str]] = []
+    original = backend.pool.send
+
+    def send(statements: Any, *arguments: Any) -> Any:
+        messages.append([text for text, _ in statements])
+        return original(statements, *arguments)
+
+    backend.pool.send = send
+    try:
+        yield messages
+    finally:
+        del backend.pool.send
+
+
+def test_batches_of_two_processes_on_the_same_names(store: Store, url: str) -> None:
+    """Each drops, makes, renames and alters the same tables: they wait for each other in one order."""
+    started = threading.Barrier(24)
+
+    def client(shared: Store, n: int) -> None:
+        started.wait(60)
+        for turn in range(12):
+            name = path((n + turn) % 3)
+            with suppress(ms.EntityNotFound, ms.EntityAlreadyExists):
+                match (n + turn // 3) % 4:
+                    case 0:
+                        shared.tables.drop(name)
+                        shared.tables.create(name)
+                    case 1:
+                        shared.tables.rename(name, f"away{n}")
+                        shared.tables.rename(f"{SCHEMA}.away{n}", name.rpartition(".")[2])
+                    case _:
+                        shared.tables.alter(name, ms.SetProperty(f"k{n}", str(turn)))
+
+    with ms.open(url, principal="other") as other, ThreadPoolExecutor(24) as pool:
+        for future in [pool.submit(client, (store, other)[n % 2], n) for n in range(24)]:
+            future.result()
+        assert other.verify() == []
+
+
+def test_a_batch_leaves_nothing_to_the_garbage_collector(store: Store) -> None:
+    """Not even with an error, whose traceback would hold the leader's frames, and so the whole batch."""
+    _, writes = lanes(store)
+    calls = [
+        set_in(store, 0, "k"),
+        lambda: store.tables.rename(f"{SCHEMA}.none", "x"),
+        lambda: store.tables.drop(path(1)),
+    ]
+    gc.collect()
+    gc.disable()
+    try:
+        found = [type(one).__name__ for one in together(writes, calls)]
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(one).__name__ for one in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert found == ["Table", "EntityNotFound", "bool"]
+    assert not left & {"Handle", "Waiting", "Group", "Decided", "Proposal", "EntityNotFound"}

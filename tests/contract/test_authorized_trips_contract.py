@@ -13,7 +13,7 @@ from metastore.kinds.entity import Entity
 from tests.contract.authorized import Lake, prepare
 
 _ASKS = (
-    *("resolve", "resolve_holding", "by_id", "by_id_holding", "hold", "rights"),
+    *("resolve", "resolve_rights", "resolve_holding", "by_id", "by_id_holding", "hold", "rights"),
     *("children", "children_chosen", "names", "names_chosen", "commit", "reserve_ids"),
 )
 
@@ -94,7 +94,7 @@ def test_evidence_that_is_not_remembered_or_old_costs_a_load_one_round_trip(stor
     counting = _Counting(store._session.backend)
     store._session.backend = counting
     store.as_user("ann@corp").tables.load("lake.sales.eu.orders")
-    assert counting.asked == ["resolve", "rights"]
+    assert counting.asked == ["resolve_rights"]
     counting.asked.clear()
     store.as_user("ann@corp").tables.load("lake.sales.eu.orders")  # another view of the same user
     assert counting.asked == ["resolve_holding"]

@@ -520,6 +520,37 @@ class TestUsers:
         hidden.roll_back()
         assert store.verify() == []
 
+    def test_resumes_what_it_may_drop(self, store: Store, table: ms.Table) -> None:
+        """The handler is never called for what the user may not drop: the right is checked before data is destroyed."""
+        ann, bob = store.users.create("m.ann"), store.users.create("m.bob")
+        role = store.roles.create("m.reader")
+        for word in ("use_catalog", "use_schema", "select_table"):
+            store.roles.grant(role, word, "m.c", kind="catalog")
+        for user in (ann, bob):
+            store.roles.assign(role, user)
+        mine = store.as_user("ann").partitions
+        store.owners.set(table, ann)
+        theirs = store.tables.create("m.c.one.theirs")
+        store.owners.set(theirs, bob)
+        store.tables.begin_drop(theirs, ttl=SOON).started()
+        mine.begin_drop(table, "p1", ttl=SOON)
+        store.users.create("m.eve")
+        _wait_until_lapsed(store)
+        destroyed = list[str]()
+
+        def destroy(pending: ms.PendingDrop) -> None:
+            destroyed.append(pending.path)
+
+        assert store.as_user("eve").drops.resume(destroy) == 0
+        assert {one.path for one in store.as_user("bob").drops.pending()} == {f"{T}.p1", "m.c.one.theirs"}
+        for name, path in (("ann", f"{T}.p1"), ("bob", "m.c.one.theirs")):
+            while not store.as_user(name).drops.resume(destroy):
+                pass  # what had started waits for its ttl once more
+            assert destroyed.pop() == path
+            assert destroyed == []
+        assert list(store.drops.pending()) == []
+        assert store.verify() == []
+
 
 def test_more_than_a_page_is_pending(store: Store, table: ms.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metastore.managers.steps._PAGE", 2)
@@ -555,3 +586,12 @@ def test_live_again_and_dropped(ground: Ground) -> None:
     assert _state(behind(store), ground.table.id) == LIVE
     assert store.tables.drop(ground.table)
     assert store.tables.restore(ground.table.path).id == ground.table.id
+
+
+def test_who_has_a_drop_is_told_at_once(store: Store, table: ms.Table) -> None:
+    """What a step returns says the same as the database: who made it."""
+    announced = store.tables.begin_drop(table, ttl=60, principal="ann")
+    assert [announced.holder] == [one.holder for one in store.drops.pending()] == ["ann"]
+    own = store.bind(principal="bob").tables.begin_drop(store.tables.create("m.c.one.mine"), ttl=60)
+    own.started()
+    assert [own.holder] == [one.holder for one in store.drops.pending() if one.path == own.path] == ["bob"]

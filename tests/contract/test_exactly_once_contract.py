@@ -68,6 +68,34 @@ class TestRepeats:
         assert tables.create("m.c.two.x", operation_id=ids[0], principal="maker") == made
         assert tables.alter("m.c.two.x", COMMENT, operation_id=ids[1]) == altered
 
+    def test_a_relation_that_is_there_already(self, ground: Ground) -> None:
+        """The call changes nothing; what it returned is kept, and told again."""
+        store = ground.store
+        store.users.create("m.ann")
+        store.groups.create("m.staff")
+        store.tags.create("m.pii", allowed_values=["high"])
+        for own in (new_id(), ms.key("attach")):
+            first = store.tags.attach(T, "m.pii", value="high", operation_id=own)
+            assert store.tags.attach(T, "m.pii", value="high", operation_id=own) == first
+        assert store.outcome(own).result == first
+        store.tables.alter(T, ms.AddColumn("mail", "string"))
+        for own in (new_id(), ms.key("column")):
+            first = store.tags.attach(T, "m.pii", value="high", column="mail", operation_id=own)
+            assert store.tags.attach(T, "m.pii", value="high", column="mail", operation_id=own) == first
+            assert (first.target_kind, first.column) == ("table", "mail")
+        for _ in range(2):
+            store.groups.add("m.staff", "m.ann", operation_id=new_id())
+        owner = [store.owners.set(T, "m.ann", operation_id=new_id()) for _ in range(2)]
+        assert owner[0] == owner[1]
+
+    def test_a_job_that_is_cancelled(self, ground: Ground) -> None:
+        """The time that the library takes is no argument of the caller's."""
+        jobs, own = ground.store.jobs, ms.key("cancel")
+        jobs.create("m.j", template="t")
+        cancelled = jobs.cancel("m.j", operation_id=own)
+        assert jobs.cancel("m.j", operation_id=own) == cancelled
+        assert jobs.load("m.j").version == 2
+
     def test_an_announced_one(self, ground: Ground) -> None:
         """As an intent it is the same operation; who helps gives the same result."""
         store = ground.store

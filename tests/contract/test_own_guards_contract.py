@@ -12,6 +12,7 @@ import pytest
 import metastore as ms
 from metastore.kinds.registry import kind_named
 from metastore.port.commit import Commit, Outcome, Update
+from tests.combine.gate import full_operations
 from tests.contract.ground import Ground
 from tests.contract.intents import eventually
 
@@ -56,7 +57,8 @@ def test_a_container_guards_itself(ground: Ground, way: str) -> None:
 
     session.backend = Recording()
     try:
-        WAYS[way](ground)
+        with full_operations(ground.store):
+            WAYS[way](ground)
     finally:
         session.backend = backend
     updates = [(commit, write) for commit in sent for write in commit.writes if isinstance(write, Update)]

@@ -69,6 +69,7 @@ REFUSED: dict[str, list[Callable[[Store], Any]]] = {
         lambda s: s.bind(deadline=1.0).leases.acquire("x"),
     ],
     "at": [lambda s: s.at(datetime.now(UTC))],
+    "replica": [lambda s: s.replica()],
     "position": [lambda s: s.position()],
     "diff": [lambda s: s.diff("x")],
     "revert": [lambda s: s.revert("lake.sales", to="x"), lambda s: s.revert("lake", to="x", dry_run=True)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,9 +24,10 @@ def served(
     *,
     properties: Mapping[str, str] | None = None,
     credentials: Mapping[str, str] | Vendor | None = None,
+    admins: Iterable[str] | None = None,
 ) -> Iterator[str]:
-    """Serve the catalog ``lake.ice`` of a store; give the address of the protocol."""
-    store = ms.open(url)
+    """Serve the catalog ``lake.ice`` of a store; give the address. With ``admins`` each request is checked."""
+    store = ms.open(url, admins=admins or ())
     try:
         app = application(
             store,
@@ -34,6 +35,7 @@ def served(
             properties=properties,
             principals=principals,
             credentials=None if credentials is None else {"lake.ice": credentials},
+            authorization=admins is not None,
         )
     except BaseException:
         store.close()

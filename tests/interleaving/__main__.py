@@ -15,6 +15,7 @@ from tests.interleaving.explore import Explored, Found, Truncated
 from tests.interleaving.full import FULL
 from tests.interleaving.mutants import MUTANTS
 from tests.interleaving.programs import PROGRAMS, Program
+from tests.interleaving.together import TOGETHER
 
 _LIMIT = 5_000_000
 Job = tuple[str, Callable[[], Iterable[Program]], bool]
@@ -52,7 +53,7 @@ def _run_named(name: str) -> tuple[bool, str, Explored | None]:
 
 
 def _jobs(full: bool) -> list[Job]:
-    programs = [*PROGRAMS, *FULL] if full else [p for p in PROGRAMS if not p.full]
+    programs = [*PROGRAMS, *TOGETHER, *FULL] if full else [p for p in (*PROGRAMS, *TOGETHER) if not p.full]
     mutants = [m for m in MUTANTS if full or not m.slow]
     return [
         *[_job(p.name, lambda p=p: [p]) for p in (*programs, *HANDED, *CALLERS)],

@@ -139,7 +139,7 @@ class Checks:
                 explored.most_after = max(explored.most_after, effort.failed_after)
                 if not extra:
                     explored.most_undisturbed = max(explored.most_undisturbed, effort.failed_after)
-                if problem := _beyond(effort, extra):
+                if problem := _beyond(effort, self._program.before, extra):
                     return problem
         return None
 
@@ -181,9 +181,9 @@ class Checks:
         return Seen(outcomes, frozenset(optional), before, applied(tables), content(tables))
 
 
-def _beyond(effort: Effort, extra: int) -> str | None:
+def _beyond(effort: Effort, before: int, extra: int) -> str | None:
     assert effort.failed_after is not None
-    if effort.failed_after > 2 + extra or effort.failed > 3 + extra:
+    if effort.failed_after > 2 + extra or effort.failed > before + 2 + extra:
         causes = ", ".join(effort.causes)
         return f"{effort.failed} attempts lost, {effort.failed_after} after the announcement (+{extra}): {causes}"
     return None

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 from metastore.errors import BackendUnavailable
-from metastore.port.commit import Committed, Unknown, Update
+from metastore.port.batches import Written
+from metastore.port.commit import Committed, Result, Unknown, Update
 from tests.interleaving.process import Local, Nap, Process
 from tests.interleaving.programs import Program
 from tests.interleaving.world import START, WRITES, Answer, Call, Database, Raised, frozen
@@ -240,7 +241,7 @@ class Explorer:
         if p in self.program.lose and action.name in self.program.losable:
             lost = self._with(state, p, process.child(node, Unknown("lost"), clock))
             yield Move("is not answered, applied:", p, action, answer), lost._replace(db=db)
-            yield Move("is not answered, late:", p, action), lost._replace(flying=(*state.flying, action))
+            yield Move("is not answered, late:", p, action), lost._replace(flying=(*state.flying, _hashable(action)))
         if p in self.program.fail:
             failed = self._with(state, p, process.child(node, UNAVAILABLE, clock))
             yield Move("fails:", p, action, answer), failed
@@ -264,11 +265,11 @@ class Explorer:
 
     def _begin(self, state: State, p: int) -> State:
         """Note what had returned when an operation makes its first call."""
-        local = self.local(state, p)
-        if local.begun:
+        begins = self.local(state, p).begins
+        if not begins:
             return state
         done = tuple([len(self.local(state, q).results) for q in range(len(state.nodes))])
-        begun = (*state.begun[p], done)
+        begun = (*state.begun[p], *(done,) * begins)
         return state._replace(begun=(*state.begun[:p], begun, *state.begun[p + 1 :]))
 
     def _with(self, state: State, p: int, node: int) -> State:
@@ -297,8 +298,12 @@ class Explorer:
         if call is None or before.db == after.db:
             return
         tables = self.db.tables(after.db)
-        if call.name == "commit" and isinstance(answer, Committed):
-            for write in call.args[0].writes:
+        writes = call.args[0].writes if call.name == "commit" and isinstance(answer, Committed) else []
+        if call.name == "write_together" and isinstance(answer, Written):
+            ended = zip(call.args[0].updates, answer.updates, strict=True)
+            writes = [one.write for one, result in ended if isinstance(result, Result)]
+        if writes:
+            for write in writes:
                 if isinstance(write, Update) and write.scope_version is not None and tables.pending(write.id):
                     self._found(f"an exclusive commit of entity {write.id} leaves its intents pending", before, move)
 

@@ -12,6 +12,7 @@ from metastore.clock import Clock
 from tests.interleaving.callers import CALLERS, HANDED, MET
 from tests.interleaving.process import Wrap
 from tests.interleaving.programs import PROGRAMS, Program
+from tests.interleaving.together import TOGETHER
 
 __all__ = ["Mutant"]
 
@@ -31,7 +32,8 @@ class Mutant:
     most_faults: int = 1
 
     def planted(self) -> Program:
-        (found,) = [p for p in (*PROGRAMS, *HANDED, *CALLERS, *chain(*MET.values())) if p.name == self.program]
+        programs = (*PROGRAMS, *TOGETHER, *HANDED, *CALLERS, *chain(*MET.values()))
+        (found,) = [p for p in programs if p.name == self.program]
         return replace(
             found,
             make=self.make,

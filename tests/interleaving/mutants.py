@@ -14,6 +14,7 @@ from metastore.port.commit import CLAIMABLE, PENDING, Commit, Committed, Conflic
 from metastore.port.records import Pending
 from tests.interleaving.mutant import Mutant
 from tests.interleaving.mutants_by_callers import BY_CALLERS
+from tests.interleaving.mutants_of_batches import OF_BATCHES
 from tests.interleaving.process import Wrap
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -330,4 +331,5 @@ MUTANTS: tuple[Mutant, ...] = (
         "no barred scope", "count, two creates in a row", "attempts of a transaction lost", wrap=_wrap(_BarsNothing)
     ),
     *BY_CALLERS,
+    *OF_BATCHES,
 )

@@ -13,7 +13,7 @@ from metastore.port.backend import Backend
 from metastore.port.commit import PURGING
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
-from tests.interleaving.process import URL, Foreign, Hand, Op, Outcome, operation_id, outcome_of
+from tests.interleaving.process import URL, Foreign, Hand, Op, Outcome, first_of, operation_id, outcome_of
 from tests.interleaving.world import Database, WorldClock
 
 __all__ = ["Oracle", "OracleClock", "Seen", "Which", "applied", "content", "referred"]
@@ -100,7 +100,7 @@ class Oracle:
             yield prefix
         for which in left:
             process, number = which
-            earlier = [(process, n) for n in range(number)]
+            earlier = [(process, n) for n in range(first_of(self._ops[process], number))]
             due = (set(earlier) | seen.before[which]) - seen.optional
             if due.isdisjoint(left):
                 yield from self._orders((*prefix, which), seen)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
 
+from greenlet import getcurrent, greenlet
 from sqlalchemy.engine import make_url
 
 from metastore.clock import Clock
+from metastore.combine.combiner import Combiner
 from metastore.errors import MetastoreError
 from metastore.kinds.entity import Entity
+from metastore.kinds.registry import kind_named
+from metastore.operation.guards import lookup
 from metastore.port.backend import Backend
 from metastore.port.commit import Committed, Conflicted
+from metastore.port.tickets import Line
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.store import Store
+from tests.interleaving.tasks import Tasks
 from tests.interleaving.world import ORIGIN, START, Answer, Call, Raised, frozen
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "Outcome",
     "Process",
     "Wrap",
+    "first_of",
     "operation_id",
     "outcome_of",
 ]
@@ -64,6 +72,8 @@ class Op:
     """It is a transaction that runs again until it commits: its attempts have a bound."""
     may_fail: bool = False
     """A VersionConflict says only that something else was written meanwhile."""
+    with_next: bool = False
+    """It waits together with the process's next operation: the two travel in one batch, if they can."""
 
 
 class Outcome(NamedTuple):
@@ -103,8 +113,8 @@ class Local(NamedTuple):
     results: tuple[Outcome, ...]
     """Of the operations that have ended."""
     efforts: tuple[Effort, ...]
-    begun: bool
-    """Whether the operation after those has made a call."""
+    begins: int
+    """How many operations begin with the next call."""
     claims: int
     """How often that one has claimed its row."""
     defect: str | None
@@ -112,6 +122,13 @@ class Local(NamedTuple):
 
 class _Paused(BaseException):
     """The answers are used up: this is where the process is."""
+
+
+def first_of(ops: Sequence[Op], number: int) -> int:
+    """Return the first of the operations that wait together with this one."""
+    while number and ops[number - 1].with_next:
+        number -= 1
+    return number
 
 
 def operation_id(process: int, number: int) -> UUID:
@@ -150,7 +167,12 @@ class _Clock(Clock):
 
     def operation_id(self) -> UUID:
         self._run.drawn += 1
-        return operation_id(self._run.number, self._run.drawn)
+        drawn = operation_id(self._run.number, self._run.drawn)
+        self._run.tallies[drawn] = self._run.tally
+        return drawn
+
+    def waker(self) -> Any:
+        return self._run.tasks.waker() if self._run.tasks.running else super().waker()
 
 
 class _Proxy:
@@ -178,14 +200,17 @@ class _Proxy:
         return _Proxy(self._run, "readers.")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args, **kwargs: self._run.call(Call(f"{self._part}{name}", args, tuple(kwargs.items())))
+        def call(*args: Any, **kwargs: Any) -> Any:
+            values = tuple([tuple(value) if isinstance(value, list) else value for value in args])  # it may be late
+            return self._run.call(Call(f"{self._part}{name}", values, tuple(kwargs.items())))
+
+        return call
 
 
 @dataclass
 class _Tally:
     """Of one operation, while it runs."""
 
-    calls: int = 0
     failed: int = 0
     lost_before: bool = False
     base: int | None = None
@@ -206,7 +231,12 @@ class _Run:
         self.now = answers[0][1]
         self._answers, self._at = answers, 1
         self.action: Call | Nap | None = None
+        self.begins = self.claims = 0
+        self._by_task: dict[greenlet, _Tally] = {}
         self.tally = _Tally()
+        self.tallies: dict[UUID, _Tally] = {}
+        """By operation id: a batch counts for each of its members."""
+        self.tasks = Tasks()
         self._aside: tuple[Call, Any] | None = None
         self._line: tuple[Call, Any, int] | None = None
         backend = cast(Backend, _Proxy(self))
@@ -214,8 +244,9 @@ class _Run:
         self.store = Store(URL, backend if wrap is None else wrap(backend), policy, f"p{number}", _Clock(self))
 
     def _next(self, action: Call | Nap) -> Answer:
-        if self.action is not None or self._at == len(self._answers):
-            self.action = self.action or action
+        if self.action is None and self._at == len(self._answers):
+            self.action, self.claims = action, self.tally.claims
+        if self.action is not None:
             raise _Paused
         answer, self.now = self._answers[self._at]
         self._at += 1
@@ -230,7 +261,7 @@ class _Run:
 
     def _note(self, call: Call, answer: Answer) -> None:
         tally = self.tally
-        tally.calls += 1
+        self.begins = 0
         self._line = None
         if isinstance(answer, Raised):
             return
@@ -238,9 +269,9 @@ class _Run:
             others = [m for m in answer if m.mark is not None and m.mark.int >> 32 & 0xFF != self.number]
             self._aside = (Call("marked", (tuple(call.args[0]),)), frozen(answer)) if others else None
         elif call.name in ("line", "turn"):
-            line = answer if call.name == "line" else answer.line
-            until = self.now + round(min(max(0.25, line.patience), 5.0) * 1_000_000) + 1
-            self._line = (call, frozen(answer), until) if line.head is not None else None
+            self._stands(call, answer, answer if call.name == "line" else answer.line)
+        elif call.name == "pending" and len(call.args) > 3:
+            self._stands(Call("line", ((call.args[0],), call.args[3])), answer.line, answer.line)
         elif call.name == "cancel":
             tally.cancels += 1
         elif call.name == "forbid":
@@ -250,16 +281,43 @@ class _Run:
         elif call.name == "write_down" and isinstance(answer, Committed) and call.args[0].action == "pending":
             tally.base = tally.failed + tally.lost_before if tally.base is None else tally.base
 
+    def _stands(self, look: Call, answer: Answer, line: Line) -> None:
+        """Note that the process stands in line, and what it would have to see before it goes on."""
+        until = self.now + round(min(max(0.25, line.patience), 5.0) * 1_000_000) + 1
+        self._line = (look, frozen(answer), until) if line.head is not None else None
+
     def sleep(self, seconds: float) -> None:
         aside = self._line or (self._aside if self.tally.causes[-1:] == ["marked"] else None)
         self._next(Nap(seconds, *aside) if aside and seconds == 0 else Nap(seconds))
         self._aside = self._line = None
 
     def _hook(self, attempt: Attempt) -> None:
+        tally = self.tally if attempt.operation_id is None else self.tallies.get(attempt.operation_id, self.tally)
         if attempt.cause is not None:
-            self.tally.failed += 1
-            self.tally.causes.append(attempt.cause)
-        self.tally.lost_before = False
+            tally.failed += 1
+            tally.causes.append(attempt.cause)
+        tally.lost_before = False
+
+    @property
+    def tally(self) -> _Tally:
+        """The tally of the operation whose task runs; a thread of an operation has none of its own."""
+        return self._by_task.get(getcurrent(), self._last)
+
+    @tally.setter
+    def tally(self, tally: _Tally) -> None:
+        self._by_task[getcurrent()] = self._last = tally
+
+    def together(self, bodies: Sequence[Callable[[], None]], given: Mapping[str, Any]) -> None:
+        """Run operations that wait until all of them do, and travel together then."""
+        session = self.store._session
+        assert isinstance(session.combiner, Combiner)
+        for entity in given.values():  # the process was there before
+            if isinstance(entity, Entity):
+                session.recent.note_parents(lookup(kind_named(entity.kind), entity.names), entity.record.chain)
+        lane = session.combiner._writes._lane
+        term = lane.lead()
+        assert term is not None
+        self.tasks.run(bodies, lambda: lane.leave(term))
 
 
 class Process:
@@ -302,18 +360,38 @@ class Process:
         answers.reverse()
         run = _Run(self.number, answers, self._wrap)
         hand = Hand(run.store, {k: v.entity if isinstance(v, Foreign) else v for k, v in self._given.items()})
-        results: list[Outcome] = []
-        efforts: list[Effort] = []
-        try:
-            for op in self.ops:
+        ended: dict[int, tuple[Outcome, Effort]] = {}
+
+        def body(n: int) -> Callable[[], None]:
+            def do() -> None:
                 run.tally = _Tally()
-                if op.hot is not None:
-                    table = self._given[op.hot]
-                    run.store._session.hot.note(table.id, ("table", table.names))
-                results.append(outcome_of(lambda op=op: op.run(hand)))  # type: ignore[misc]
-                efforts.append(run.tally.effort())
+                ended[n] = (outcome_of(lambda: self.ops[n].run(hand)), run.tally.effort())
+
+            return do
+
+        defect = None
+        try:
+            for number in range(len(self.ops)):
+                if first_of(self.ops, number) == number:
+                    together = [n for n in range(number, len(self.ops)) if first_of(self.ops, n) == number]
+                    self._begin_with(run, together)
+                    bodies = [body(n) for n in together]
+                    if len(together) > 1:
+                        run.together(bodies, hand.given)
+                    else:
+                        bodies[0]()
         except _Paused:
-            return Local(run.action, tuple(results), tuple(efforts), run.tally.calls > 0, run.tally.claims, None)
+            pass
         except Exception as error:  # noqa: BLE001  (it is what is looked for)
-            return Local(None, tuple(results), tuple(efforts), False, 0, f"{type(error).__name__}: {error}")
-        return Local(None, tuple(results), tuple(efforts), False, 0, None)
+            defect = f"{type(error).__name__}: {error}"
+        told = [ended[n] for n in takewhile(ended.__contains__, range(len(self.ops)))]
+        results, efforts = tuple([one for one, _ in told]), tuple([one for _, one in told])
+        action = run.action if defect is None else None
+        return Local(action, results, efforts, run.begins, run.claims, defect)
+
+    def _begin_with(self, run: _Run, numbers: Sequence[int]) -> None:
+        run.begins = len(numbers)
+        for op in (self.ops[n] for n in numbers):
+            if op.hot is not None:
+                table = self._given[op.hot]
+                run.store._session.hot.note(table.id, ("table", table.names))

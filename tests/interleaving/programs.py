@@ -54,6 +54,8 @@ class Program:
     """gc may remove history, so that it is not compared; nothing must be applied but what the setup did."""
     most_lost: int = 3
     """How many attempts a transaction may lose that runs again until it commits."""
+    before: int = 1
+    """How many attempts a change may lose before it is announced."""
     full: bool = False
     """Only explored by ``--full``."""
     make: Callable[[Clock], MemoryBackend] = MemoryBackend

@@ -25,9 +25,10 @@ WRITES = ("commit", "write_down", "help", "mark")
 READS = frozenset(
     {"resolve", "by_id", "hold", "has_children", "children", "names", "gone", "owned", "owned_by_name", "history"}
     | {"event_at", "feed", "feed_start"}
-    | {"rights", "scopes", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"}
-    | {"related", "relating", "relations"}
+    | {"rights", "scopes", "resolve_rights", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"}
+    | {"related", "related_page", "relating", "relations", "owning"}
     | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn", "line"}
+    | {"find_below"}
 )
 """Calls that change nothing, so that the value stays as it is."""
 
@@ -76,7 +77,7 @@ def frozen(value: Any) -> Any:
     if isinstance(value, Raised):
         return type(value.error).__name__, str(value.error)
     if isinstance(value, list | tuple):
-        return tuple([frozen(v) for v in value])
+        return getattr(value, "_make", tuple)([frozen(v) for v in value])
     if isinstance(value, dict):
         return frozenset((key, frozen(v)) for key, v in value.items())
     if isinstance(value, Related | Relating):

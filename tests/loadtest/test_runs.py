@@ -173,3 +173,19 @@ def test_a_database_that_is_away_at_the_end(
     assert f"nobody is there; the clients' records are in {out / 'log'}" in told
     assert json.loads((out / "run.json").read_text())["state"] == "unchecked"
     assert len([*recorded(out)]) > 0
+
+
+@pytest.mark.long
+def test_errors_that_transactions_catch(spark: SparkSession, url: str, tmp_path: Path, capsys: Output) -> None:
+    """What a caught error says is recorded as a read, and checked at the commit's position."""
+    out = tmp_path / "out"
+    assert loadtest(url, out, "--scenario", "caught-errors", "--json", seconds="3") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["checked"], told["findings"]) == (True, [])
+    seen = Counter(
+        (read["of"], read["there"])
+        for one in rows(out / "operations")
+        if one["action"] == "transaction" and one["outcome"] == "applied"
+        for read in one["reads"]
+    )
+    assert {("children", True), ("dropped", False), (None, True)} <= seen.keys()

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.contract.conftest import memory_url, url
+from tests.contract.conftest import combined_url, memory_url, url
 
-__all__ = ["memory_url", "url"]
+__all__ = ["combined_url", "memory_url", "url"]

@@ -14,7 +14,7 @@ from metastore.retry.policy import Attempt
 
 __all__ = ["CAS", "EVERYWHERE", "Lost", "announces", "before", "without_helping"]
 
-CAS = ("commit", "help", "alter_together")
+CAS = ("commit", "help", "write_together")
 """The calls of a backend that compare and swap."""
 EVERYWHERE = (*CAS, "write_down", "pending", "by_id", "resolve", "find_below")
 """All calls that an alter makes."""

@@ -49,7 +49,7 @@ def test_the_victim_ends(url: str, held: bool, announced: bool, calls: tuple[str
             victim._session.hot.cool(table.id)  # the worst case: on the fast path first
             with before(victim, adversary, calls=calls) as steps:
                 found = victim.tables.alter(table if held else PATH, ms.SetProperty("victim", str(n)))
-            assert len(lost.causes) <= (4 if "alter_together" in steps else 3), (lost.causes, steps)
+            assert len(lost.causes) <= (4 if "write_together" in steps else 3), (lost.causes, steps)
             if "write_down" in steps:
                 assert len(steps[steps.index("write_down") :]) <= 1 + 2 * 3, (lost.causes, steps)
             assert found.properties["victim"] == str(n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,12 @@ from pyspark.sql.datasource import (
 )
 
 import metastore as ms
-from metastore.errors import InvalidArgument
+from metastore.errors import HistoryGone, InvalidArgument
 from metastore.spark import history, register_source
 from metastore.spark.source.source import _options, _Reader
-from tests.docs.examples import ROOT, failures
 from tests.past.test_as_of import grown
 from tests.past.trees import tree
+from tests.spark import cluster_program
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,18 +205,32 @@ def test_the_url_may_name_a_variable(source: SparkSession, sqlite_url: str, monk
         table(source, "env:no_such_variable", "entities").collect()
 
 
+@pytest.mark.timeout(400)
 def test_the_examples_of_the_page(
     source: SparkSession, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with ms.open(sqlite_url, principal="ada") as store:
-        store.metalakes.create("lake")
-        store.catalogs.create("lake.c", type="relational")
-        for name in ("orders", "returns"):
-            store.tables.create(f"lake.c.shop.{name}", parents=True)
-        store.tags.create("lake.seen")
-        text = (ROOT / "docs/pipeline.md").read_text(encoding="utf-8").replace("```py\n", "```python\n")
-        assert text.count("```python\n") == 5
-        namespace = {"__name__": "__example__", "ms": ms, "spark": source, "url": sqlite_url, "folder": str(tmp_path)}
-        assert list(failures(text, "pipeline.md", tmp_path, namespace)) == []
-        assert dict(store.statistics.load("lake.c.shop.orders", "freshness").values) == {"days": 0}
+    assert cluster_program.run_page(source, sqlite_url, tmp_path) == []
+
+
+def test_a_schema_that_is_renamed_between_planning_and_reading(sqlite_url: str) -> None:
+    """The parts show the position at which they were planned, through a rename, a drop, new rows and gc."""
+    with ms.open(sqlite_url, principal="tester") as store:
+        grown(store, 304, 30)
+        store.tables.create("m.c.late.t", parents=True)
+        expected = rows_read(sqlite_url, "entities", columns="id,path,version,document")
+        options = {"url": sqlite_url, "table": "entities", "partitions": "3", "columns": "id,path,version,document"}
+        reader = _Reader(_options(options))
+        parts = reader.partitions()
+        store.schemas.rename("m.c.late", "renamed")
+        store.tables.alter("m.c.renamed.t", ms.SetComment("later"))
+        store.tables.create("m.c.renamed.new")
+        store.catalogs.drop("m.f", cascade=True)
+        store.gc(retention=timedelta(0), keep_versions=1)
+        assert [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()] == expected
+        assert rows_read(sqlite_url, "entities", columns="id,path,version,document") != expected
+        for pin in store.pins():
+            store.unpin(pin.name)
+        store.gc(retention=timedelta(0), keep_versions=1)
+        with pytest.raises(HistoryGone):
+            [*reader.read(parts[0])]

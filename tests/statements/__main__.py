@@ -1,7 +1,8 @@
 """``python -m tests.statements``: all interleavings, and who makes whom retry.
 
 ``--full``: every pair, some three, and the mutants; without it, the pairs of the test suite. Names choose programs, by
-parts of their names. ``--matrix FILE`` writes the tables of a full run into a document.
+parts of their names. ``--matrix FILE`` writes the tables of the run into a document; cells of which it saw
+nothing stay.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import metastore as ms
 from tests.servers.postgres import PostgresServer
 from tests.statements.explore import Explored, Violated, explore
-from tests.statements.matrix import Seen, matrix, tables, write_tables
+from tests.statements.matrix import Seen, matrix, read_tables, tables, write_tables
 from tests.statements.mutants import MUTANTS
 from tests.statements.on_postgres import PostgresDatabase
 from tests.statements.on_sqlite import SqliteDatabase
@@ -106,7 +107,8 @@ def _explore_all(jobs: list[Job], urls: list[str], arguments: argparse.Namespace
         print(f"{name}: {found.text()}")
     print(f"{time.perf_counter() - began:.0f} s with {arguments.workers} processes; {bad} violations")
     if arguments.matrix is not None:
-        write_tables(arguments.matrix, "\n\n".join(tables(n, matrix(s.seen)) for n, s in sums.items()))
+        before = read_tables(arguments.matrix)
+        write_tables(arguments.matrix, "\n\n".join(tables(n, matrix(s.seen), before[n]) for n, s in sums.items()))
     return bad
 
 

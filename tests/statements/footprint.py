@@ -20,6 +20,7 @@ _CHANGED: Final = {
     **dict.fromkeys(("key", "i_keys", "u_keys"), "name"),
     **dict.fromkeys(("path_before", "path_after", "e_before", "e_after"), "path"),
     "names": "lease",
+    "r_from": "relation",
 }
 _LOCKS_SHARED: Final = re.compile(r"FOR (KEY )?SHARE$")
 _ONLY_CHECKS: Final = ("patience",)

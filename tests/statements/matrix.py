@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 from tests.statements.operations import OPERATIONS
 
-__all__ = ["GROUPS", "NEVER", "Cell", "Seen", "matrix", "read_tables", "tables", "write_tables"]
+__all__ = ["CAUSES", "GROUPS", "NEVER", "Cell", "Seen", "matrix", "read_tables", "tables", "write_tables"]
 
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(o.group for o in OPERATIONS))
 """The rows and columns."""
 NEVER = "·"
+CAUSES = "loses to"
+"""The last column."""
 _BEGIN, _END = "<!-- tables -->", "<!-- end of tables -->"
 
 
@@ -57,14 +59,17 @@ def matrix(seen: Iterable[Seen]) -> Matrix:
     return cells
 
 
-def tables(name: str, cells: Matrix) -> str:
-    """Return the matrix of a database as Markdown."""
-    lines = [f"### {name}", "", "| | " + " | ".join(map(str, range(1, len(GROUPS) + 1))) + " | loses to |"]
+def tables(name: str, cells: Matrix, before: Mapping[tuple[str, str], str] | None = None) -> str:
+    """Return the matrix of a database as Markdown; where nothing was seen, with the cells ``before``."""
+    kept = before or {}
+    lines = [f"### {name}", "", "| | " + " | ".join(map(str, range(1, len(GROUPS) + 1))) + f" | {CAUSES} |"]
     lines.append("|---|" + "--:|" * len(GROUPS) + "---|")
     for n, row in enumerate(GROUPS, 1):
-        found = [cells[row, other] for other in GROUPS]
-        causes = ", ".join(sorted(set[str]().union(*[c.causes for c in found])))
-        lines.append(f"| {n} {row} | " + " | ".join(c.text for c in found) + f" | {causes} |")
+        found = {other: cells.get((row, other), Cell()) for other in GROUPS}
+        texts = [c.text if c.schedules else kept.get((row, other), NEVER) for other, c in found.items()]
+        known = set(kept.get((row, CAUSES), "").split(", ")) - {""}
+        causes = ", ".join(sorted(known.union(*[c.causes for c in found.values()])))
+        lines.append(f"| {n} {row} | " + " | ".join(texts) + f" | {causes} |")
     return "\n".join(lines)
 
 
@@ -76,7 +81,7 @@ def write_tables(path: Path, text: str) -> None:
 
 
 def read_tables(path: Path) -> dict[str, dict[tuple[str, str], str]]:
-    """Return the cells of each database, as they are written."""
+    """Return the cells of each database, as they are written, and to what each row loses (``CAUSES``)."""
     found: dict[str, dict[tuple[str, str], str]] = {}
     cells: dict[tuple[str, str], str] = {}
     for line in path.read_text().splitlines():
@@ -85,5 +90,6 @@ def read_tables(path: Path) -> dict[str, dict[tuple[str, str], str]]:
         elif line.startswith("| ") and line[2].isdigit():
             first, *rest = [part.strip() for part in line.strip("|").split("|")]
             row = first.partition(" ")[2]
-            cells |= {(row, GROUPS[n]): text for n, text in enumerate(rest[: len(GROUPS)])}
+            cells |= {(row, GROUPS[n]): text for n, text in enumerate(rest[:-1])}
+            cells[row, CAUSES] = rest[-1]
     return found

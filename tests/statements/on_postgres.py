@@ -39,6 +39,7 @@ _TABLES = {
     "guard": "id",
     "entity": "id",
     "owned": "id",
+    "relation": "id",
     "operation": "operation_id, ordinal",
     "lease": "name",
     "lease_waiter": "name, ticket",
@@ -154,7 +155,7 @@ class PostgresDatabase:
         self.time.at = self._began
         self._resets += 1
         if self._resets % _VACUUM_AFTER == 0:
-            self._admin.execute("VACUUM guard, entity, owned, operation, lease, info")
+            self._admin.execute("VACUUM guard, entity, owned, relation, operation, lease, info")
         self._admin.execute("SELECT seed.reset()", prepare=True)
 
     def pass_time(self, until: int) -> None:

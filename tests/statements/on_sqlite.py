@@ -23,7 +23,7 @@ __all__ = ["SqliteDatabase"]
 
 Rewrite = Callable[[str], str]
 _CONNECT = Pool._connect
-_TABLES = ("guard", "entity", "owned", "operation", "lease", "lease_waiter", "staged", "ticket", "info")
+_TABLES = ("guard", "entity", "owned", "relation", "operation", "lease", "lease_waiter", "staged", "ticket", "info")
 
 
 class SqliteDatabase:

@@ -9,6 +9,8 @@ The tree that each program starts from::
         full              a schema in which there is the table `one`
       old               a dropped schema, in which a table is
       shut                a disabled catalog
+
+and what :mod:`~tests.statements.governed` adds to it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from metastore.kinds.entity import Owned
 from metastore.port.commit import LeaseToken
 from metastore.store import Store
 from tests.interleaving.process import Hand, Outcome, operation_id
+from tests.statements.governed import govern, governed
 
 __all__ = ["CALLERS", "GONE", "OPERATIONS", "Operation", "T", "named", "outcome_of", "prepare"]
 
@@ -74,6 +77,7 @@ def prepare(store: Store) -> Mapping[str, Any]:
     store.tables.create(ONE, parents=True)
     store.catalogs.create("lake.shut", type="relational")
     store.catalogs.disable("lake.shut")
+    govern(store, S)
     lease = store.leases.acquire(LEASE, ttl=3600.0, owner="holder")
     given["lease"] = Held(lease.tokens()[0])
     return given
@@ -292,6 +296,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("alter under the lease", _L, lambda h: _put(T, "leased", lease=h.given["lease"])(h)),
     Operation("create under the lease", _L, lambda h: h.store.tables.create(NEW, lease=h.given["lease"])),
     Operation("break the lease", _LB, lambda h: h.store.leases.break_(LEASE)),
+    *[Operation(name, group, run) for name, group, run in governed(S)],
 )
 """All calls; each pair of them is explored, and is in the conflict matrix."""
 

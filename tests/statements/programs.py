@@ -113,6 +113,9 @@ FEW: tuple[str, ...] = (
     "create | write down what is listed",
     "alter under the lease | break the lease",
     "move the schema | move the other schema",
+    "attach a tag | drop a tag",
+    "set the owner | set another owner",
+    "revoke | alter as a user",
 )
 """The pairs of the test suite."""
 

@@ -34,7 +34,7 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
-from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
 from metastore.port.unreadable import DEEPEST, too_deep
@@ -57,6 +57,12 @@ class MemoryReads:
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
         with self._lock:
             return rights(self._tables, whose, places, below)
+
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        with self._lock:
+            found = self._follow(lookup)
+            ids = [node.id for node in found.nodes]
+            return found, rights(self._tables, Whose(ids[0], user), ids, None) if ids else RightRows([], [], [], [])
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         with self._lock:
@@ -180,6 +186,16 @@ class MemoryReads:
 
     # --- relations
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        with self._lock:
+            record = None if isinstance(target, int) else self._follow(target).record
+            known = self._known(target) if isinstance(target, int) else record and self._known(record.chain[-1].id)
+            if not known:
+                return None
+            keys = [(known.record.chain[-1].id, kind, name) for kind in kinds for name in set(names)]
+            rows = [row for key in keys if (row := self._tables.owned.get(key)) is not None]
+            return Owning(end_of_known(known), rows)
+
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         with self._lock:
             record = None if isinstance(target, int) else self._follow(target).record
@@ -193,6 +209,10 @@ class MemoryReads:
     ) -> Relating | None:
         with self._lock:
             return relations.relating(self._tables, self._known, to_id, kind, value, after, limit)
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        with self._lock:
+            return relations.related_page(self._tables, self._known, from_id, kind, after, limit)
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         with self._lock:

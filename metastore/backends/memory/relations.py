@@ -10,7 +10,17 @@ from metastore.port.commit import Relate, Relations
 from metastore.port.records import Known
 from metastore.port.relations import NO_COLUMN, End, Related, Relating, RelationRecord, Sweep, end_of_known
 
-__all__ = ["check", "delete_columns", "delete_relations", "related", "relating", "relations", "sweep", "write"]
+__all__ = [
+    "check",
+    "delete_columns",
+    "delete_relations",
+    "related",
+    "related_page",
+    "relating",
+    "relations",
+    "sweep",
+    "write",
+]
 
 Find = Callable[[int], Known | None]
 
@@ -80,6 +90,16 @@ def relating(
         doc = known.record.doc if known is not None and row.column_id != NO_COLUMN else None
         rows.append((row, _end(find, row.from_id), doc))
     return Relating(_end(find, to_id), rows)
+
+
+def related_page(
+    tables: Tables, find: Find, from_id: int, kind: str, after: tuple[int, int, str], limit: int
+) -> Relating | None:
+    """Return a page of the relations that go from an entity."""
+    if find(from_id) is None:
+        return None
+    rows = sorted(r for r in tables.relations.values() if (r.from_id, r.kind) == (from_id, kind) and r[2:5] > after)
+    return Relating(_end(find, from_id), [(row, _end(find, row.to_id), None) for row in rows[:limit]])
 
 
 def _order(row: RelationRecord) -> tuple[str, int, int]:

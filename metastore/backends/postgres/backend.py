@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -50,7 +49,7 @@ from metastore.backends.sql.relations import sweep
 from metastore.backends.sql.stats import postgres_stats
 from metastore.errors import BackendRefused, MigrationNeeded, outcome_forgotten
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY, Limits
-from metastore.port.batches import Altered, AlterTogether, Below, Results, Single
+from metastore.port.batches import Batch, Below, Written
 from metastore.port.commit import (
     Commit,
     Conflicted,
@@ -70,7 +69,7 @@ from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
-from metastore.port.tickets import Line
+from metastore.port.tickets import NOBODY, Line
 
 __all__ = ["PostgresBackend"]
 
@@ -179,48 +178,29 @@ class PostgresBackend(PostgresReads):
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
         return together.found(wanted, self._fetch(together.FIND_BELOW, together.find_parameters(wanted)))
 
-    def alter_together(
-        self, alters: Sequence[AlterTogether], patience: int | None
-    ) -> list[Altered] | Conflicted | Unknown:
-        def send(may: Pass) -> list[Row] | Conflicted | Unknown:
-            return self._together(together.alter_statement(alters, patience), patience, may, operations())
-
-        def operations() -> list[UUID]:
-            return [step.operation_id for one in alters for step in one.steps]
-
-        rows = self._announcing.send(send, lambda: Covered(ids=frozenset([one.id for one in alters])), operations)
-        return together.altered(alters, rows) if isinstance(rows, list) else rows
-
-    def create_together(self, inserts: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
-        return self._singles(together.create_statement, inserts, patience)
-
-    def exclusive_together(self, updates: Sequence[Single], patience: int) -> Results | Conflicted | Unknown:
-        return self._singles(together.exclusive_statement, updates, patience)
-
-    def _singles(
-        self, statement: Callable[[Sequence[Single], int], Statement], singles: Sequence[Single], patience: int
-    ) -> Results | Conflicted | Unknown:
-        operations = [one.operation_id for one in singles]
+    def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         rows = self._announcing.send(
-            lambda may: self._together(statement(singles, patience), patience, may, operations),
-            lambda: covered([one.write for one in singles]),
-            lambda: operations,
+            lambda may: self._together(together.statements(batch, patience), may, batch.operations),
+            lambda: _covered_by(batch),
+            lambda: batch.operations,
         )
-        return together.results(len(singles), rows) if isinstance(rows, list) else rows
+        return together.written(batch, rows) if isinstance(rows, list) else rows
 
     def _together(
-        self, statement: Statement, patience: int | None, may: Pass, operations: Sequence[UUID]
-    ) -> list[Row] | Conflicted | Unknown:
-        """Send one statement for many; if it was announced, with what it must say."""
-        statements = may.around([statement], operations)
-        pooled = partial(_rows_of_writes, statements=statements)
+        self, statements: list[Statement], may: Pass, operations: Sequence[UUID]
+    ) -> list[list[Row]] | Conflicted | Unknown:
+        """Send one message for many; if it was announced, with what it must say. Return the rows of each statement."""
+        sent = may.around(statements, operations)
+        before = 0 if len(sent) == len(statements) else 1
         try:
-            if len(statements) > 1:
-                with self.pool.connection() as connection:
-                    return pooled(connection)
-            return self.pool.fetch(statement.text, statement.parameters, pooled)
-        except psycopg.errors.LockNotAvailable as error:
-            return self._failed(error) if patience is None else Conflicted("busy")
+            if len(sent) == 1:
+                (one,) = sent
+                return [self.pool.fetch(one.text, one.parameters, lambda c: _rows_of_each(c, sent)[0])]
+            return self.pool.send([one[:2] for one in sent], lambda c: _rows_of_each(c, sent))[before:][
+                : len(statements)
+            ]
+        except psycopg.errors.LockNotAvailable:
+            return Conflicted("busy")
         except psycopg.Error as error:
             return self._failed(error)
 
@@ -229,11 +209,16 @@ class PostgresBackend(PostgresReads):
     def write_down(self, entry: Entry) -> Outcome:
         return self._last(intents.write_down_statements(entry), lambda row: intents.written_down(entry, row))
 
-    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
-        parameters = {"ids": [entity_id], "id": entity_id, "own": operation_id, "limit": limit}
-        rows = self._rows(intents.PENDING_OF, parameters)
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
+        parameters = {"ids": plain([entity_id]), "id": entity_id, "own": operation_id, "limit": limit}
+        if ticket is None:
+            rows, line = self._fetch(intents.PENDING_OF, parameters), NOBODY
+        else:
+            rows = self._fetch(intents.PENDING_IN_LINE, {**parameters, "ticket": ticket})
+            line, rows = tickets.line(rows[0][-6:]), [row[:-6] for row in rows]
         chain = [row[3:] for row in rows if row[3] is not None]
-        return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1], rows[0][2])
+        steps, now, queued = rows[0][:3]
+        return pending(steps_of_json(steps), chain, entity_id, operation_id, now, queued, line)
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         return dict(self._rows(_SCOPES, {"ids": list(ids)}))
@@ -246,23 +231,22 @@ class PostgresBackend(PostgresReads):
         return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0], tickets.line(row[2:]))
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
-        return int(self._rows(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
+        return int(self._fetch(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
         return tickets.line(self._fetch(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        return bool(self._rows(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
+        return bool(self._fetch(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
 
     def help(self, help: Help) -> Outcome:
         operations = [one.operation_id for one in help.resolutions]
-        return self._announcing.send(
-            lambda may: self._all(
-                may.around([intents.help_statement(help)], operations), lambda rows: intents.helped(help, rows[0])
-            ),
+        rows = self._announcing.send(
+            lambda may: self._together(intents.help_statement(help), None, may, operations),
             lambda: covered_by_help(help),
             lambda: operations,
         )
+        return intents.helped(help, rows[0]) if isinstance(rows, list) else rows
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
@@ -448,6 +432,11 @@ def _covered(commit: Commit) -> Covered:
     return found
 
 
+def _covered_by(batch: Batch) -> Covered:
+    found = covered([one.write for one in (*batch.inserts, *batch.updates)])
+    return found.and_(Covered(ids=frozenset([one.id for one in batch.alters])))
+
+
 def _is_rare(commit: Commit) -> bool:
     """Whether a commit has what only the general form of the statement knows."""
     if commit.reads or commit.claim or commit.held is not None or any(g.exclusive for g in commit.guards):
@@ -456,26 +445,31 @@ def _is_rare(commit: Commit) -> bool:
 
 
 def _rows_of_writes(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[tuple[Any, ...]]:
-    """Send the statements as one transaction; return the rows of those that write.
+    """Send the statements as one transaction; return the rows of those that write. See :func:`_rows_of_each`."""
+    found = _rows_of_each(connection, statements)
+    return [row for one, rows in zip(statements, found, strict=True) if one.writes for row in rows]
+
+
+def _rows_of_each(connection: psycopg.Connection[Any], statements: list[Statement]) -> list[list[tuple[Any, ...]]]:
+    """Send the statements as one transaction; return the rows of each.
 
     Several are made up completely before the first byte is sent, and sent as one message, so that
     the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
     """
-    if connection.prepare_threshold is None:  # behind a pooler: the session may be set otherwise
-        statements = [Statement(ARRAYS, {}), *statements]
-    if len(statements) == 1 and not statements[0].many:
+    pooled = connection.prepare_threshold is None  # behind a pooler: the session may be set otherwise
+    if len(statements) == 1 and not statements[0].many and not pooled:
         text, names = numbered(statements[0].text)
         parameters = [statements[0].parameters[name] for name in names]
-        return psycopg.RawCursor(connection).execute(text, parameters).fetchall()
+        return [psycopg.RawCursor(connection).execute(text, parameters).fetchall()]
     composer = psycopg.ClientCursor(connection)
-    message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in statements])
+    sent = [Statement(ARRAYS, {}), *statements] if pooled else statements
+    message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in sent])
     cursor = connection.execute(message.encode(), prepare=False)
-    rows: list[tuple[Any, ...]] = []
-    for statement in statements:
-        if statement.writes:
-            rows += cursor.fetchall()
+    rows = []
+    for _ in sent:
+        rows.append(cursor.fetchall() if cursor.description is not None else [])
         cursor.nextset()
-    return rows
+    return rows[len(sent) - len(statements) :]
 
 
 def _listed(values: Sequence[int] | Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -156,6 +156,8 @@ class Pool:
         self._of_parent: list[object] = []
         self._own: deque[_Connection] = deque()
         self._own_pid = self._pid
+        self.opened = object()
+        """Another one after each connection that was opened."""
 
     def _new_pool(self) -> WaitingPool:
         return WaitingPool(self._connect, self.limits, self._timeout)
@@ -170,7 +172,9 @@ class Pool:
             with self.in_time():
                 connection = _Connection.connect(autocommit=True, prepare_threshold=2, **self._arguments)
                 connection.timeout = self._timeout
-                return self._set_up(connection)
+                ready = self._set_up(connection)
+                self.opened = object()
+                return ready
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -269,6 +273,25 @@ class Pool:
         self._take_back(lent)
         return rows
 
+    def send(
+        self,
+        statements: Sequence[tuple[str, Mapping[str, Any]]],
+        pooled: Callable[[_Connection], list[Rows]],
+    ) -> list[Rows]:
+        """Run statements as one transaction, in one message; return the rows of each. ``pooled``: see :meth:`fetch`."""
+        lent = self._lend()
+        try:
+            connection = cast(_Connection, lent.driver_connection)
+            if connection.prepare_threshold is None:
+                rows = pooled(connection)
+            else:
+                rows = self._wire_of(lent).message(statements)
+        except BaseException:
+            self._take_back_after_error(lent)
+            raise
+        self._take_back(lent)
+        return rows
+
     def _fetched(
         self,
         lent: PoolProxiedConnection,
@@ -279,11 +302,13 @@ class Pool:
         connection = cast(_Connection, lent.driver_connection)
         if connection.prepare_threshold is None:
             return connection.execute(text, parameters).fetchall() if pooled is None else pooled(connection)
-        wire = lent.info.get("wire")
+        return self._wire_of(lent).rows(text, parameters)
+
+    def _wire_of(self, lent: PoolProxiedConnection) -> Wire:
+        wire: Wire | None = lent.info.get("wire")
         if wire is None:
-            wire = lent.info["wire"] = Wire(connection)
-        rows: Rows = wire.rows(text, parameters)
-        return rows
+            wire = lent.info["wire"] = Wire(cast(_Connection, lent.driver_connection))
+        return wire
 
     def _lend(self) -> PoolProxiedConnection:
         if self._closed and not cleans_up():  # one that cleans up gets a connection of its own, which is closed then

@@ -8,6 +8,7 @@ leaves the planner one choice: to look up, by its whole condition, for each row 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 from metastore.backends.sql.comments import without_comments
@@ -24,15 +25,14 @@ def each(table: str, alias: str, condition: str) -> str:
 
 
 class _PostgresRead(ReadSql):
-    def resolve(self, depth: int, *, held: bool = False) -> str:
-        nodes = ", ".join(NODE.format(f"g{n}") for n in range(1, depth + 1))
+    def _path(self, depth: int) -> str:
         levels = "".join(f"LEFT JOIN {_level(n)} ON true\n" for n in range(2, depth + 1))
-        return from_named(
-            f"""SELECT {nodes}, {ENTITY}{self._counted(held)} FROM guard g1
+        return f"""guard g1
 {levels}LEFT JOIN {each("entity", "e", f"e.id = g{depth}.id")} ON true
-WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1""",
-            self.parameter,
-        )
+WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1"""
+
+    def _places(self, columns: Sequence[str]) -> str:
+        return f"(SELECT unnest(ARRAY[{', '.join(columns)}]) AS id FROM path) AS w"
 
     def resolve_many(self, depth: int) -> str:
         """Many paths through the same families, in their order: for each its nodes, and the entity of the last."""

@@ -6,6 +6,7 @@ A read may be repeated, so that a caller never sees that a connection broke. The
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -49,7 +50,8 @@ from metastore.names import fold
 from metastore.port.backend import Guards, Hearing, Matches, Search, Watermark
 from metastore.port.commit import LIVE
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
-from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.relations import Owning, Related, Relating, RelationRecord
+from metastore.port.replica import Newest, Shown
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Verdict, of_sqlstate
@@ -71,12 +73,22 @@ _FIND = FindSql(
     entity=each("entity", "e", "e.id = up.id AND up.height = 0") + " ON true",
 )
 _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
+_owning = cache(READ_RELATIONS.owning)
 _RELATIONS = READ_RELATIONS.relations()
+_RELATED_PAGE = READ_RELATIONS.related_page()
 
 
 @cache
 def _rights(*, below: bool) -> str:
     return from_named(rights_sql.statement(_PLACES, _EACH, below=below), "%(name)s")
+
+
+_GATHERED = "json_agg(json_build_array(what, one, other, number, word, name))::text"
+
+
+@cache
+def _resolve_rights(depth: int) -> str:
+    return _READ.resolve_rights(depth, lambda places, lake: rights_sql.statement(places, _EACH, lake=lake), _GATHERED)
 
 
 _PLACES = "unnest(:places::bigint[]) AS w(id)"
@@ -140,6 +152,16 @@ class PostgresReads:
         if below is not None:
             named["below"] = below
         return rights_sql.decoded(self._fetch(_rights(below=below is not None), named))
+
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        depth = len(lookup.names)
+        if depth > DEEP:
+            nodes = (found := resolve_deep(self.resolve, self.hold, lookup)).nodes
+            ids = [node.id for node in nodes]
+            return found, self.rights(Whose(ids[0], user), ids, None) if ids else rights_sql.decoded(())
+        rows = self._fetch(_resolve_rights(depth), {**lookup_parameters(lookup), "name": user})
+        found = resolved(rows[0][:-1] if rows else None, depth)
+        return found, rights_sql.decoded(json.loads(rows[0][-1] or "[]") if rows else ())
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         depth = len(lookup.names)
@@ -244,19 +266,31 @@ class PostgresReads:
         found = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
         return [found.get(n + 1) for n in range(len(names))]
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.owning(record.chain[-1].id, kinds, names)
+        where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
+        values = {**where, "kind": kinds[0], "other": kinds[1], "names": texts(list(names))}
+        return relation_rows.owning(self._fetch(_owning(relation_rows.path_of(target)), values))
+
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:
             record = self.resolve([target])[0].record
             return None if record is None else self.related(record.chain[-1].id, kind, above=above, doc=doc)
         depth = relation_rows.path_of(target)
         where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
-        return relation_rows.related(self._rows(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
+        return relation_rows.related(self._fetch(_related(depth, above=above, doc=doc), {**where, "kind": kind}))
 
     def relating(
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
     ) -> Relating | None:
         where = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **relation_rows.key_after(after)}
         return relation_rows.relating(self._rows(_relating(valued=value is not None), where))
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        where = {"id": from_id, "kind": kind, "page_size": limit, **relation_rows.key_after(after)}
+        return relation_rows.relating(self._rows(_RELATED_PAGE, where))
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         where = {"kind": kind, "from_ids": [s[0] for s in slots], "slots": [s[1] for s in slots]}
@@ -284,7 +318,7 @@ class PostgresReads:
             return RowPage(True, steps)
         watermark = self._watermark
         if watermark is None:
-            ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
+            ((transaction,),) = self._rows(_TRANSACTION, {})
             watermark = self._watermark = Watermark(max(s.seq or 0 for s in steps), transaction)
         last, transaction = watermark
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
@@ -301,13 +335,21 @@ class PostgresReads:
 
     def watermark(self) -> Watermark:
         """Ask for the position first: a transaction that drew a lower one had its id before this one draws its own."""
-        (_, position), *_ = self._rows(verify_sql.POSTGRES_NUMBERS, {})
-        ((transaction,),) = self._rows("SELECT pg_current_xact_id()::text::bigint", {})
+        ((position,),) = self._rows(_LAST_POSITION, {})
+        ((transaction,),) = self._rows(_TRANSACTION, {})
         return Watermark(position, transaction)
 
     def decided(self, watermark: Watermark) -> bool:
         ((oldest,),) = self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})
         return bool(oldest > watermark.transaction)
+
+    @property
+    def opened(self) -> object:
+        return self.pool.opened
+
+    def shown(self) -> Shown:
+        ((seq, operation_id, oldest, next_),) = self._rows(_SHOWN, {})
+        return Shown(Newest(seq, operation_id), next_, oldest)
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         named: dict[str, Any] = {"after": after, "page_size": limit + 1}
@@ -343,6 +385,24 @@ class PostgresReads:
         except psycopg.Error as error:
             raise_read_error(error)
 
+
+_NEXT = "pg_snapshot_xmin({0})::text::bigint + age(pg_snapshot_xmin({0})::xid)"
+"""The transaction id that the server would draw next; unlike pg_current_xact_id(), a replica tells it too.
+
+On a replica that is the one after all that its log has mentioned so far. A commit locks or writes a row, which the log
+says with its transaction, before it draws its position. So the log has mentioned all that drew a position below one
+that is visible."""
+_TRANSACTION = f"""SELECT CASE WHEN pg_is_in_recovery() THEN {_NEXT.format("pg_current_snapshot()")} - 1
+  ELSE pg_current_xact_id()::text::bigint END"""
+"""A transaction id that is drawn now; on a replica, which draws none, the last one that it has heard of."""
+_NEWEST = "SELECT seq, operation_id FROM operation WHERE seq IS NOT NULL ORDER BY seq DESC LIMIT 1"
+_LAST_POSITION = f"""SELECT CASE WHEN pg_is_in_recovery() THEN coalesce((SELECT seq FROM ({_NEWEST}) o), 0)
+  ELSE (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM change_seq) END"""
+"""The last position that was drawn. A replica's copy of the sequence runs ahead: there it is the last that is seen."""
+_SHOWN = f"""SELECT greatest(n.seq, i.collected_seq), CASE WHEN n.seq >= i.collected_seq THEN n.operation_id END,
+  pg_snapshot_xmin(s.now)::text::bigint, {_NEXT.format("s.now")}
+FROM info i CROSS JOIN (SELECT pg_current_snapshot() AS now) s LEFT JOIN ({_NEWEST}) n ON true"""
+"""The newest change and the oldest transaction of one snapshot; and, read after that was taken, the next id."""
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
 

@@ -38,6 +38,7 @@ READ_RELATIONS = RelationSql(
     each="CROSS JOIN " + each("{table}", "{alias}", "{condition}"),
     maybe="LEFT JOIN " + each("{table}", "{alias}", "{condition}") + " ON true",
     slots="unnest(%(from_ids)s::bigint[], %(slots)s::bigint[]) AS w(from_id, slot)",
+    names="unnest(%(names)s::text[]) AS w(name)",
 )
 
 # --- the parts of a commit

@@ -1,8 +1,13 @@
-"""Requests that travel together: one statement for many, its parameters, and what its rows mean.
+"""Requests that travel together: one message for many, its statements, their parameters, and what their rows mean.
 
 The members of a batch are independent of each other. So no gate stands before all writes, as in a commit: each row that
 is written joins what its own member found. The locks are taken in the order of every other statement: guards by id,
 then entities by id. All of them are taken before the first position is drawn.
+
+A message with several kinds of writes has a statement for each: creates, then alters, then exclusive updates, which may
+be of what the message alters. All rows that exist are locked first, by id, and names are taken in their order. So two
+messages do not wait for each other, unless each renames something to a name that the other one gives up; then the
+patience ends, and the batch is tried once more.
 """
 
 from __future__ import annotations
@@ -24,8 +29,8 @@ from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.reads import ENTITY, NODE
-from metastore.port.batches import Altered, AlterTogether, Below, Single
-from metastore.port.commit import Guard, Insert, Result, Update
+from metastore.port.batches import TAKEN, Altered, AlterTogether, Batch, Below, Single, Taken, Written
+from metastore.port.commit import LIVE, Guard, Insert, Result, Update
 from metastore.port.records import Node, Record
 
 __all__ = [
@@ -44,13 +49,15 @@ __all__ = [
 
 # --- find
 
-_CHILD = each("guard", "g", "g.parent_id = w.parent_id AND g.family = w.family AND g.state = 0 AND g.key = w.key")
+# the condition on the state is that of the unique index: what is being dropped keeps its name, and is told from nothing
+_NAMED = "g.parent_id = w.parent_id AND g.family = w.family AND g.key = w.key AND (g.state = 0 OR g.state = 3)"
+_CHILD = each("guard", "g", _NAMED)
 FIND_BELOW = without_comments(f"""SELECT
   -- once: which of the parents stand where they were seen, in the snapshot that shows the children too
   CASE WHEN w.n = 1 THEN (SELECT array_agg(t.id)
     FROM unnest(%(guard_ids)s::bigint[], %(guard_scopes)s::bigint[]) AS s(id, scope)
     CROSS JOIN {each("guard", "t", "t.id = s.id AND t.scope_version = s.scope")}) END,
-  {NODE.format("g")}, {ENTITY}
+  g.state, {NODE.format("g")}, {ENTITY}
 FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[])
   WITH ORDINALITY AS w(parent_id, family, key, n)
 LEFT JOIN {_CHILD} ON true
@@ -61,7 +68,8 @@ ORDER BY w.n""")
 
 def find_parameters(wanted: Sequence[Below]) -> dict[str, Any]:
     """Return the parameters of FIND_BELOW."""
-    seen = {(node.id, node.scope_version) for one in wanted for node in one.parents}
+    chains = {id(one.parents): one.parents for one in wanted}.values()  # most stand below the same few
+    seen = {(node.id, node.scope_version) for chain in chains for node in chain}
     return {
         "guard_ids": plain([i for i, _ in seen]),
         "guard_scopes": plain([s for _, s in seen]),
@@ -72,21 +80,38 @@ def find_parameters(wanted: Sequence[Below]) -> dict[str, Any]:
 
 
 def found(wanted: Sequence[Below], rows: Sequence[Row]) -> list[Record | bool]:
-    """Return what FIND_BELOW's rows mean: the child, False for none, True where the parents are not as they were."""
+    """Return what FIND_BELOW's rows mean: the child, False for none, True where more must be asked.
+
+    That is so where the parents are not as they were, and where something of that name is being dropped.
+    """
     held = set(rows[0][0] or ())
-    return [
-        _child(one, row) if all(n.id in held for n in one.parents) else True
-        for one, row in zip(wanted, rows, strict=True)
-    ]
+    chains = {id(one.parents): held.issuperset([node.id for node in one.parents]) for one in wanted}
+    return [_child(one, row) if chains[id(one.parents)] else True for one, row in zip(wanted, rows, strict=True)]
 
 
 def _child(one: Below, row: Row) -> Record | bool:
     if row[1] is None:
         return False
-    return Record((*one.parents, Node(*row[1:7])), *row[7:])
+    if row[1] != LIVE:
+        return True
+    return Record((*one.parents, Node(*row[2:8])), *row[8:])
 
 
-# --- guards
+# --- guards and rows
+
+_NAMES_WAIT: Final = 50
+"""How long a batch that passes over locked rows waits for a name that is being taken or given up (milliseconds)."""
+
+_LOCKS = without_comments(f"""WITH
+-- The guards of what is updated exclusively, by id.
+own AS MATERIALIZED (SELECT g.id FROM guard g
+  WHERE g.id = ANY(%(own_ids)s::bigint[]) AND (SELECT {PATIENT}) <> '' ORDER BY g.id FOR UPDATE{{skip}}),
+-- The rows of all entities that are updated, by id, after the guards.
+rows AS MATERIALIZED (SELECT e.id FROM entity e
+  WHERE e.id = ANY(%(ids)s::bigint[]) AND (SELECT count(*) FROM own) >= 0 ORDER BY e.id FOR NO KEY UPDATE{{skip}})
+SELECT count(*) FROM rows""")
+"""Locks what the statements behind it lock, in one order over all of them."""
+LOCKS: Final = {skip: _LOCKS.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
 
 _GUARDED = without_comments(f"""
 -- The guards of all members, shared, by id. A mark announces an exclusive operation, for which guards step aside.
@@ -109,7 +134,7 @@ def _guard_sets(sets: Sequence[tuple[Guard, ...]], patience: int | None) -> tupl
     members = [numbers.setdefault(guards, len(numbers)) for guards in sets]
     flat = [(number, guard) for guards, number in numbers.items() for guard in guards]
     values = {
-        "patience": f"{patience}ms" if patience else None,
+        "patience": None if patience is None else f"{patience or _NAMES_WAIT}ms",
         "guard_ids": plain(sorted({guard.id for _, guard in flat})),
         "set_numbers": plain([number for number, _ in flat]),
         "set_ids": plain([guard.id for _, guard in flat]),
@@ -290,7 +315,11 @@ logged AS (
     operation_id, 0, nextval('change_seq'), id, 1, NULL, kind, 'create', principal, at, NULL, path, changes,
     1, true, doc, NULL, parent_id, name, fold, 0, family, key
   FROM done ORDER BY n)
-SELECT n, id, 1, at FROM done""")
+SELECT n, id, 1, at FROM done
+-- Of the others, those whose names something live has. (What took a name while this waited is not in the snapshot.)
+UNION ALL SELECT n, NULL, NULL, NULL FROM fresh f
+WHERE f.id NOT IN (SELECT id FROM placed) AND EXISTS (SELECT FROM guard t
+  WHERE t.parent_id = f.parent_id AND t.family = f.family AND t.key = f.key AND t.state = 0)""")
 
 
 def create_statement(inserts: Sequence[Single], patience: int) -> Statement:
@@ -329,7 +358,7 @@ wanted AS MATERIALIZED (
 -- The entities' own guards, exclusively, by id, after the shared ones: waits for the sharers in flight, and makes new
 -- ones wait. A mark, and the others' turn, keep their members out.
 own AS MATERIALIZED (
-  SELECT g.id, g.scope_version, g.in_use FROM guard g
+  SELECT g.id, g.scope_version, g.in_use, g.family FROM guard g
   WHERE g.id = ANY(%(ids)s::bigint[]) AND g.mark IS NULL AND {THEIR_TURN} IS NOT TRUE
     AND (SELECT count(*) FROM broken) >= 0
   ORDER BY g.id FOR UPDATE{{skip}}),
@@ -345,7 +374,11 @@ go AS MATERIALIZED (
     JOIN rows r ON r.id = w.id AND r.version = w.version, (SELECT {NOW} AS at) AS now
   -- the count reads, and so locks, all rows before the first is written
   WHERE w.guards NOT IN (SELECT number FROM broken) AND (SELECT count(*) FROM rows) > 0 AND {DURABLE}
-  ORDER BY w.n),
+    -- a name that is taken is left out, and hurts no other; one that is taken at this moment fails the batch
+    AND (w.key IS NULL OR NOT EXISTS (SELECT FROM guard t WHERE t.parent_id = w.parent_id AND t.family = o.family
+      AND t.key = w.key AND (t.state = 0 OR t.state = 3) AND t.id <> w.id))
+  -- by name: two batches that take the same names wait in one order
+  ORDER BY w.parent_id, o.family, w.key, w.n),
 -- The compare-and-swap, on rows that are locked at the expected version: an exclusive operation is a version too.
 altered AS (
   UPDATE entity e SET version = go.version + 1, modified_by = go.principal, modified_at = go.at
@@ -376,7 +409,12 @@ logged AS (
     path_after, changes, scope + 1, in_use, doc, NULL, parent_id, name, fold, state,
     CASE WHEN state = 0 THEN family END, CASE WHEN state = 0 THEN key END
   FROM done ORDER BY n)
-SELECT n, id, version + 1, at FROM done""")
+SELECT n, id, version + 1, at FROM done
+-- Of the others, those that would be applied but for a name that something live has.
+UNION ALL SELECT w.n, NULL, NULL, NULL FROM wanted w
+  JOIN own o ON o.id = w.id AND o.scope_version = w.scope JOIN rows r ON r.id = w.id AND r.version = w.version
+WHERE w.guards NOT IN (SELECT number FROM broken) AND EXISTS (SELECT FROM guard t
+  WHERE t.parent_id = w.parent_id AND t.family = o.family AND t.key = w.key AND t.state = 0 AND t.id <> w.id)""")
 _EXCLUSIVE: Final = {skip: EXCLUSIVE_TOGETHER.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
 
 
@@ -406,9 +444,42 @@ def exclusive_statement(updates: Sequence[Single], patience: int) -> Statement:
     return Statement(_EXCLUSIVE[patience == 0], values, writes=True)
 
 
-def results(count: int, rows: Sequence[Row]) -> list[Result | None]:
+def results(count: int, rows: Sequence[Row]) -> list[Result | Taken | None]:
     """Return what the rows of a batch of creates, or of exclusive updates, mean: a result for each that was applied."""
-    found: list[Result | None] = [None] * count
+    found: list[Result | Taken | None] = [None] * count
     for n, entity_id, version, time in rows:
-        found[n - 1] = Result(entity_id, version, time)
+        found[n - 1] = TAKEN if entity_id is None else Result(entity_id, version, time)
     return found
+
+
+# --- all of it
+
+
+def statements(batch: Batch, patience: int) -> list[Statement]:
+    """Return the statements that apply a batch. Without patience (0) they pass over rows that are locked."""
+    parts = []
+    if batch.inserts:
+        parts.append(create_statement(batch.inserts, patience))
+    if batch.alters:
+        parts.append(alter_statement(batch.alters, patience))
+    if batch.updates:
+        parts.append(exclusive_statement(batch.updates, patience))
+    if len(parts) == 1:
+        return parts
+    own = [one.write.id for one in batch.updates if isinstance(one.write, Update)]
+    values = {
+        "patience": f"{patience or _NAMES_WAIT}ms",
+        "own_ids": plain(sorted(own)),
+        "ids": plain(sorted({*own, *[one.id for one in batch.alters]})),
+    }
+    return [Statement(LOCKS[patience == 0], values), *parts]
+
+
+def written(batch: Batch, rows: Sequence[Sequence[Row]]) -> Written:
+    """Return what the rows of each of these statements mean."""
+    left = iter(rows[-(bool(batch.inserts) + bool(batch.alters) + bool(batch.updates)) :])
+    return Written(
+        inserts=results(len(batch.inserts), next(left)) if batch.inserts else [],
+        alters=altered(batch.alters, next(left)) if batch.alters else [],
+        updates=results(len(batch.updates), next(left)) if batch.updates else [],
+    )

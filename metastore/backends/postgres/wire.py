@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.generators import execute
+from psycopg.generators import execute, fetch_many
 from psycopg.pq import ExecStatus, Format
 
 __all__ = ["Wire", "numbered"]
@@ -62,6 +64,47 @@ class Wire:
                 self._names.clear()
         return self._executed(self._prepared(text, statement), values)
 
+    def message(self, statements: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[Any, ...]]]:
+        """Run statements as one transaction, in one message; return the rows of each. Raises psycopg.Error."""
+        wanted = [(text, *numbered(text)) for text, _ in statements]
+        values = [
+            [_sent(parameters[name]) for name in names]
+            for (_, parameters), (_, _, names) in zip(statements, wanted, strict=True)
+        ]
+        try:
+            return self._piped([(text, statement) for text, statement, _ in wanted], values)
+        except psycopg.errors.InvalidSqlStatementName:  # see rows()
+            self._names.clear()
+            return self._piped([(text, statement) for text, statement, _ in wanted], values)
+
+    def _piped(
+        self, texts: Sequence[tuple[str, str]], values: Sequence[list[bytes | None]]
+    ) -> list[list[tuple[Any, ...]]]:
+        """Send all of it before the first answer is read. What is not prepared yet is prepared in the same message."""
+        pgconn = self._connection.pgconn
+        pgconn.enter_pipeline_mode()
+        try:
+            answers = list[bool]()
+            for (text, statement), sent in zip(texts, values, strict=True):
+                prepared = self._names.get(text)
+                if prepared is None:
+                    prepared = self._names[text] = b"metastore_%d" % next(self._numbers)
+                    pgconn.send_prepare(prepared, statement.encode())
+                    answers.append(False)
+                pgconn.send_query_prepared(prepared, sent, result_format=Format.BINARY)
+                answers.append(True)
+            pgconn.pipeline_sync()
+            results = self._connection.wait(_answers(pgconn, len(answers)))
+        finally:
+            with suppress(psycopg.Error):  # an answer is missing: the pool throws the connection away
+                pgconn.exit_pipeline_mode()
+        failed = next((result for result in results if result.status not in _DONE), None)
+        if failed is not None:
+            for text, _ in texts:  # the server may not have come to those behind it
+                self._names.pop(text, None)
+            raise error_from_result(failed, "utf-8")
+        return [self._loaded(result) for result, counts in zip(results, answers, strict=True) if counts]
+
     def _prepared(self, text: str, statement: str) -> bytes:
         """Prepare a statement; return its name, which no other had in this session."""
         name = b"metastore_%d" % next(self._numbers)
@@ -72,7 +115,9 @@ class Wire:
 
     def _executed(self, prepared: bytes, values: list[bytes | None]) -> list[tuple[Any, ...]]:
         self._connection.pgconn.send_query_prepared(prepared, values, result_format=Format.BINARY)
-        result = self._result()
+        return self._loaded(self._result())
+
+    def _loaded(self, result: Any) -> list[tuple[Any, ...]]:
         transformer = self._transformer
         transformer.set_pgresult(result)
         return transformer.load_rows(0, result.ntuples, tuple)
@@ -89,16 +134,27 @@ class Wire:
         return result
 
 
+def _answers(pgconn: Any, count: int) -> Generator[Any, Any, list[Any]]:
+    """Send what is queued; return the last result of each of ``count`` requests, without the one of the sync."""
+    found = [(yield from execute(pgconn))]
+    while len(found) <= count:
+        found += [(yield from fetch_many(pgconn))]
+    return [results[-1] for results in found[:count]]
+
+
 def _sent(value: object) -> bytes | None:
     """Return a parameter as text."""
     if value is None:
         return None
     if type(value) is str:
         sent = value.encode()
-    elif value is True or value is False:
+        if b"\x00" in sent:  # libpq would send what stands before it
+            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+        return sent
+    if type(value) is int:
+        return b"%d" % value
+    if type(value) is UUID:  # its str() takes four times as long
+        return b"%032x" % value.int
+    if value is True or value is False:
         return b"true" if value else b"false"
-    else:
-        sent = str(value).encode()
-    if b"\x00" in sent:  # libpq would send what stands before it
-        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-    return sent
+    return _sent(str(value))

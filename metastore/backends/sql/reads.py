@@ -8,6 +8,7 @@ fold), an entity (version, doc, created_by, created_at, modified_by, modified_at
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +21,7 @@ __all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql", "from_named"]
 NODE = "{0}.id, {0}.kind, {0}.name, {0}.scope_version, {0}.in_use, {0}.fold"
 _VERSIONED = "{0}.version, {0}.doc, {0}.created_by, {0}.created_at, {0}.modified_by, {0}.modified_at"
 ENTITY = _VERSIONED.format("e")
+_NODE_COLUMNS = ("id", "kind", "name", "scope_version", "in_use", "fold")
 OWNED = "o.id, o.owner_id, o.kind, o.name, " + _VERSIONED.format("o")
 STEPS = """SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.owner_id, o.kind, o.action,
   o.principal, o.time, o.path_before, o.path_after, o.changes, o.scope_version, o.in_use, o.doc,
@@ -59,13 +61,34 @@ class ReadSql:
     def resolve(self, depth: int, *, held: bool = False) -> str:
         """One path of ``depth`` names: its nodes, and the entity of the last; with ``held``, how many guards hold."""
         nodes = ", ".join(NODE.format(f"g{n}") for n in range(1, depth + 1))
+        return from_named(f"SELECT {nodes}, {ENTITY}{self._counted(held)} FROM {self._path(depth)}", self.parameter)
+
+    def _path(self, depth: int) -> str:
+        """Return what follows FROM for one path: the guards of its nodes, and the entity of the last."""
         levels = "".join(_level(n, f":f{n}", f":n{n}", f":k{n}") for n in range(2, depth + 1))
-        return from_named(
-            f"""SELECT {nodes}, {ENTITY}{self._counted(held)} FROM guard g1
+        return f"""guard g1
 {levels}LEFT JOIN entity e ON e.id = g{depth}.id
-WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1""",
+WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1"""
+
+    def resolve_rights(self, depth: int, rights: Callable[[str, str], str], gathered: str) -> str:
+        """One path as above, and as JSON the rights of a user there.
+
+        ``rights`` makes the rows' statement of where the places are and of the metalake's id; ``gathered`` gathers its
+        rows.
+        """
+        numbers = range(1, depth + 1)
+        columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in numbers for c in _NODE_COLUMNS)
+        found = ", ".join(f"p.{c}{n}" for n in numbers for c in _NODE_COLUMNS)
+        rows = rights(self._places([f"id{n}" for n in numbers]), "(SELECT id1 FROM path)")
+        return from_named(
+            f"""WITH path AS MATERIALIZED (SELECT {columns}, {ENTITY} FROM {self._path(depth)})
+SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q) FROM path p""",
             self.parameter,
         )
+
+    def _places(self, columns: Sequence[str]) -> str:
+        """Return a table ``w`` of (id) from the columns of ``path``."""
+        return f"({' UNION ALL '.join(f'SELECT {column} AS id FROM path' for column in columns)}) AS w"
 
     def _counted(self, held: bool) -> str:
         """Return a column that counts the guards that hold, if it is asked for."""

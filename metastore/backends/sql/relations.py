@@ -14,12 +14,12 @@ from functools import cache
 from typing import Any
 
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import from_named
-from metastore.port.records import Lookup, Node
-from metastore.port.relations import GONE, End, Related, Relating, RelationRecord, Sweep, end_of
+from metastore.backends.sql.reads import OWNED, from_named
+from metastore.port.records import Lookup, Node, OwnedRecord
+from metastore.port.relations import GONE, End, Owning, Related, Relating, RelationRecord, Sweep, end_of
 from metastore.port.unreadable import DEEPEST
 
-__all__ = ["COLUMNS", "RelationSql", "key_after", "path_of", "related", "relating", "relations", "sweep"]
+__all__ = ["COLUMNS", "RelationSql", "key_after", "owning", "path_of", "related", "relating", "relations", "sweep"]
 
 COLUMNS = "r.from_id, r.kind, r.slot, r.column_id, r.value, r.id, r.to_id, r.version, r.created_by, r.created_at"
 COLUMNS += ", r.modified_by, r.modified_at"
@@ -51,6 +51,8 @@ class RelationSql:
     """Likewise, where there may be no such row."""
     slots: str
     """A table ``w`` of (from_id, slot) from the parameters."""
+    names: str
+    """A table ``w`` of (name) from the parameters."""
 
     def _each(self, table: str, alias: str, condition: str) -> str:
         return self.each.format(table=table, alias=alias, condition=condition)
@@ -90,56 +92,73 @@ class RelationSql:
 
     def related(self, depth: int, *, above: bool, doc: bool) -> str:
         """One entity, and the relations that go from it, each with its other end."""
-        text = self._related_by_path(depth, above, doc) if depth else self._related_by_id(above, doc)
-        return from_named(without_comments(text), self.parameter)
+        if depth:
+            froms = ", ".join(f"p.id{n}" for n in (range(1, depth + 1) if above else [depth]))
+            rows = self._rows("(SELECT 1 AS one) o", f"r.from_id IN ({froms}) AND r.kind = :kind")
+            return self._by_path(depth, rows, doc)
+        only = "" if above else " AND u.height = 0"
+        rows = self._rows(f"(SELECT u.id FROM u WHERE u.id <> 0{only}) f", "r.from_id = f.id AND r.kind = :kind")
+        return self._by_id(rows, doc)
 
-    def _related_by_path(self, depth: int, above: bool, doc: bool) -> str:
+    def owning(self, depth: int) -> str:
+        """One entity, and those of its owned rows of two kinds that have a name."""
+        wanted = f"o.owner_id = {f'p.id{depth}' if depth else 's.id'} AND o.kind IN (:kind, :other) AND o.name = w.name"
+        rows = f"""(SELECT {self.gathered}({self.array}({OWNED}))
+    FROM {self.names} {self._each("owned", "o", wanted)})"""
+        return self._by_path(depth, rows, doc=False) if depth else self._by_id(rows, doc=False)
+
+    def _by_path(self, depth: int, rows: str, doc: bool) -> str:
         columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
         levels = "".join(" " + self._each("guard", f"g{n}", _level(n)) for n in range(2, depth + 1))
-        nodes = [
-            f"{self.array}({depth - n}, {', '.join(f'p.{c}{n}' for c in _COLUMNS_OF_NODE)})"
-            for n in range(1, depth + 1)
-        ]
-        froms = ", ".join(f"p.id{n}" for n in (range(1, depth + 1) if above else [depth]))
-        return f"""-- the entity and all that is above it, in one row
+        nodes = ", ".join(f"p.{c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
+        text = f"""-- the entity and all that is above it, in one row
 WITH p AS (SELECT {columns} FROM guard g1{levels}
   WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1)
-SELECT {self.array}({", ".join(nodes)}){self.text}, {_doc(doc, f"p.id{depth}")},
-  -- the relations of each of them, with the chain of the other end
-  {self._rows("(SELECT 1 AS one) o", f"r.from_id IN ({froms}) AND r.kind = :kind")}{self.text}
+SELECT {nodes}, {_doc(doc, f"p.id{depth}")},
+  -- the relations of each of them with the chain of the other end, or its owned rows
+  {rows}{self.text}
 FROM p"""
+        return from_named(without_comments(text), self.parameter)
 
-    def _related_by_id(self, above: bool, doc: bool) -> str:
-        only = "" if above else " AND u.height = 0"
-        return f"""-- the entity and all that is above it, one row for each
+    def _by_id(self, rows: str, doc: bool) -> str:
+        text = f"""-- the entity and all that is above it, one row for each
 WITH RECURSIVE u AS ({self._up("(SELECT g.id FROM guard g WHERE g.id = :id)")})
 SELECT (SELECT {self.gathered}({self.array}({_NODE})) FROM u WHERE u.id <> 0){self.text}, {_doc(doc, "s.id")},
-  -- the relations of each of them, with the chain of the other end
-  {self._rows(f"(SELECT u.id FROM u WHERE u.id <> 0{only}) f", "r.from_id = f.id AND r.kind = :kind")}{self.text}
+  -- the relations of each of them with the chain of the other end, or its owned rows
+  {rows}{self.text}
 FROM guard s WHERE s.id = :id"""
+        return from_named(without_comments(text), self.parameter)
 
     def relating(self, *, valued: bool) -> str:
         """A page of the relations that lead to an entity, each with the end that it comes from."""
         only = " AND r.value = :value" if valued else ""
+        doc = "CASE WHEN p.column_id <> 0 THEN (SELECT e.doc FROM entity e WHERE e.id = p.from_id) END"
+        return self._page("to_id", "from_id", "{0}.value, {0}.from_id, {0}.column_id", only, doc)
+
+    def related_page(self) -> str:
+        """A page of the relations that go from an entity, each with the end that it leads to."""
+        return self._page("from_id", "to_id", "{0}.slot, {0}.column_id, {0}.value", "", "NULL")
+
+    def _page(self, end: str, far: str, order: str, only: str, doc: str) -> str:
         return from_named(
             without_comments(f"""WITH page AS (
   -- the next entries of the index, live or not
   SELECT {COLUMNS} FROM relation r
-  WHERE r.to_id = :id AND r.kind = :kind AND (r.value, r.from_id, r.column_id) > (:v, :f, :c){only}
-  ORDER BY r.value, r.from_id, r.column_id LIMIT :page_size),
--- where each of them comes from
+  WHERE r.{end} = :id AND r.kind = :kind AND ({order.format("r")}) > (:a1, :a2, :a3){only}
+  ORDER BY {order.format("r")} LIMIT :page_size),
+-- the other end of each of them
 placed AS (SELECT r.*, g.id AS node_id, g.parent_id, g.kind AS node_kind, g.name AS node_name, g.scope_version,
     g.in_use, g.fold, g.state
-  FROM page r {self.maybe.format(table="guard", alias="g", condition="g.id = r.from_id")}),
+  FROM page r {self.maybe.format(table="guard", alias="g", condition=f"g.id = r.{far}")}),
 -- the chain above, once for each parent
 parents AS (SELECT p.parent_id, {self._end("p.parent_id")}{self.text} AS nodes
   FROM (SELECT DISTINCT parent_id FROM placed WHERE parent_id <> 0) p)
 SELECT (SELECT {self._end("o.id")} FROM guard o WHERE o.id = :id){self.text},
   p.from_id, p.kind, p.slot, p.column_id, p.value, p.id, p.to_id, p.version, p.created_by, p.created_at, p.modified_by,
   p.modified_at, p.node_id, p.node_kind, p.node_name, p.scope_version, p.in_use, p.fold, p.state, parents.nodes,
-  CASE WHEN p.column_id <> 0 THEN (SELECT e.doc FROM entity e WHERE e.id = p.from_id) END
+  {doc}
 FROM (SELECT 1 AS one) AS always LEFT JOIN placed p ON true LEFT JOIN parents ON parents.parent_id = p.parent_id
-ORDER BY p.value, p.from_id, p.column_id"""),
+ORDER BY {order.format("p")}"""),
             self.parameter,
         )
 
@@ -181,9 +200,9 @@ def _doc(wanted: bool, entity_id: str) -> str:
 # --- from rows to values
 
 
-def key_after(after: tuple[str, int, int]) -> dict[str, Any]:
+def key_after(after: tuple[str, int, int] | tuple[int, int, str]) -> dict[str, Any]:
     """Return the parameters that say where a page begins."""
-    return {"v": after[0], "f": after[1], "c": after[2]}
+    return {"a1": after[0], "a2": after[1], "a3": after[2]}
 
 
 def _node(values: Row) -> tuple[Node, int]:
@@ -196,17 +215,33 @@ def _end(nodes: Iterable[Row] | None) -> End:
     return end_of([_node(values) for values in sorted(nodes or (), key=lambda v: -v[0])])
 
 
+def _near(values: Row) -> End:
+    """Return the entity from its nodes: one text of JSON by an id, columns in their order by a path."""
+    if len(values) == 1:
+        return _end(json.loads(values[0]))
+    size = len(_COLUMNS_OF_NODE)
+    return end_of([_node((0, *values[at : at + size])) for at in range(0, len(values), size)])
+
+
 def related(rows: Sequence[Row]) -> Related | None:
     """Return what one entity is related to."""
     if not rows or rows[0][0] is None:
         return None
-    nodes, doc, found = rows[0]
+    *nodes, doc, found = rows[0]
     pairs = [(RelationRecord(*row[:-1]), _end(row[-1])) for row in json.loads(found or "[]")]
-    return Related(_end(json.loads(nodes)), doc, pairs)
+    return Related(_near(nodes), doc, pairs)
+
+
+def owning(rows: Sequence[Row]) -> Owning | None:
+    """Return an entity and rows that it owns."""
+    if not rows or rows[0][0] is None:
+        return None
+    *nodes, _, found = rows[0]
+    return Owning(_near(nodes), [OwnedRecord(*row) for row in json.loads(found or "[]")])
 
 
 def relating(rows: Sequence[Row]) -> Relating | None:
-    """Return a page of what is related to one entity."""
+    """Return a page of what is related to one entity, or what it is related to."""
     if rows[0][0] is None:
         return None
     parent = cache(lambda text: [_node(v) for v in sorted(json.loads(text or "[]"), key=lambda v: -v[0])])

@@ -18,8 +18,8 @@ _MEMBER, _ROLE, _OWNER, _GRANT = range(4)
 
 
 @cache
-def statement(places: str, join: str, *, below: bool) -> str:
-    """Return the statement. ``below``: for the children of an entity too.
+def statement(places: str, join: str, *, below: bool = False, lake: str = ":lake") -> str:
+    """Return the statement. ``below``: for the children of an entity too; ``lake``: the metalake's id.
 
     ``places`` is a table ``w`` with an ``id``. ``join`` looks up in ``{table}`` by a ``{condition}`` for each row to
     its left, as ``{alias}``: so the cost follows the places, not all that the roles grant elsewhere.
@@ -41,7 +41,7 @@ SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM (SELECT DISTINCT id FRO
   {each("guard", "c", "c.id = r.to_id AND c.parent_id = :below")}"""
     return without_comments(f"""WITH me AS (
   SELECT id, kind, name, scope_version, in_use FROM guard
-  WHERE parent_id = :lake AND family = 'user' AND key = :name AND state = 0),
+  WHERE parent_id = {lake} AND family = 'user' AND key = :name AND state = 0),
 -- the user and its groups, disabled ones too
 member AS (
   SELECT * FROM me

@@ -44,7 +44,7 @@ from metastore.port.records import (
     RowPage,
     Step,
 )
-from metastore.port.relations import Related, Relating, RelationRecord
+from metastore.port.relations import Owning, Related, Relating, RelationRecord
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.touched import Touch, Touched
 
@@ -69,7 +69,17 @@ _FIND = FindSql(
     entity="entity e ON e.id = up.id AND up.height = 0",
 )
 _related, _relating = cache(READ_RELATIONS.related), cache(READ_RELATIONS.relating)
+_owning = cache(READ_RELATIONS.owning)
 _RELATIONS = READ_RELATIONS.relations()
+_RELATED_PAGE = READ_RELATIONS.related_page()
+_GATHERED = "json_group_array(json_array(what, one, other, number, word, name))"
+
+
+@cache
+def _resolve_rights(depth: int) -> str:
+    return READ.resolve_rights(depth, lambda places, lake: rights_sql.statement(places, _EACH, lake=lake), _GATHERED)
+
+
 _PLACES = "(SELECT value AS id FROM json_each(:places)) AS w"
 _EACH = "JOIN {table} {alias} ON {condition}"
 _BY_NAME, _BY_PARENT = _FIND.by_name(), _FIND.by_parent()
@@ -102,6 +112,16 @@ class SqliteReads:
         statement = rights_sql.statement(_PLACES, _EACH, below=below is not None)
         named = {"lake": whose.lake, "name": whose.user, "places": json.dumps(list(places)), "below": below}
         return rights_sql.decoded(self._rows(statement, named))
+
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        depth = len(lookup.names)
+        if depth > DEEP:
+            nodes = (found := resolve_deep(self.resolve, self.hold, lookup)).nodes
+            ids = [node.id for node in nodes]
+            return found, self.rights(Whose(ids[0], user), ids, None) if ids else rights_sql.decoded(())
+        rows = self._rows(_resolve_rights(depth), {**lookup_parameters(lookup), "name": user})
+        found = resolved(rows[0][:-1] if rows else None, depth)
+        return found, rights_sql.decoded(json.loads(rows[0][-1] or "[]") if rows else ())
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         depth = len(lookup.names)
@@ -197,6 +217,14 @@ class SqliteReads:
         found = {row[0]: owned_record(row[1:]) for row in rows}
         return [found.get(n) for n in range(len(names))]
 
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.owning(record.chain[-1].id, kinds, names)
+        where = {"id": target} if isinstance(target, int) else lookup_parameters(target)
+        values = {**where, "kind": kinds[0], "other": kinds[1], "names": json.dumps(list(names))}
+        return relation_rows.owning(self._rows(_owning(relation_rows.path_of(target)), values))
+
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:
             record = self.resolve([target])[0].record
@@ -210,6 +238,10 @@ class SqliteReads:
     ) -> Relating | None:
         where = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **relation_rows.key_after(after)}
         return relation_rows.relating(self._rows(_relating(valued=value is not None), where))
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        where = {"id": from_id, "kind": kind, "page_size": limit, **relation_rows.key_after(after)}
+        return relation_rows.relating(self._rows(_RELATED_PAGE, where))
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         return relation_rows.relations(self._rows(_RELATIONS, {"kind": kind, "wanted": json.dumps(list(slots))}))

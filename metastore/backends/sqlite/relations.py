@@ -22,6 +22,7 @@ READ_RELATIONS = RelationSql(
     maybe="LEFT JOIN {table} {alias} ON {condition}",
     slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
     FROM json_each(:wanted)) AS w""",
+    names="(SELECT value AS name FROM json_each(:names)) AS w",
 )
 
 _KEY = "from_id = ? AND kind = ? AND slot = ? AND column_id = ? AND value = ?"

@@ -87,8 +87,8 @@ def _style(file: FileFacts) -> _Style:
 def _other_style(file: FileFacts, usual: _Style) -> str:
     if file.format != usual[0]:
         return f"is {file.format}, the other files of its table are {usual[0]}"
-    found, others = (", ".join(f"{key}={value!r}" for key, value in style) for style in (file.dialect, usual[1]))
-    return f"is written with {found or 'no options'}, the other files of its table with {others or 'none'}"
+    own, others = (", ".join(f"{key}={value!r}" for key, value in style) for style in (file.dialect, usual[1]))
+    return f"is written with {own or 'no options'}, the other files of its table with {others or 'none'}"
 
 
 def _counted(files: Iterable[FileFacts]) -> dict[Columns, int]:
@@ -167,13 +167,13 @@ class _Merger:
         """Return the merged columns of ``schemas``, all of which were added, in the order of first appearance."""
         if len(schemas) == 1:
             return schemas[0]
-        found: dict[str, Column] = {}
+        columns: dict[str, Column] = {}
         strict: Counter[str] = Counter()
         for schema in schemas:
             for column in schema:
-                found.setdefault(column.name, column)
+                columns.setdefault(column.name, column)
                 strict[column.name] += not column.nullable
         return tuple(
             replace(column, type=self.types[name], nullable=strict[name] < len(schemas))
-            for name, column in found.items()
+            for name, column in columns.items()
         )

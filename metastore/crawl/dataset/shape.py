@@ -46,9 +46,9 @@ def file_tables(candidate: Candidate, names: Iterable[str]) -> dict[str, Names]:
     for name, stem in stems.items():
         short = _cleaned(stem)
         clash = count[short] > 1 or short in candidate.neighbours
-        found = _cleaned(name) if clash else short
-        if found is not None:
-            tables[name] = (*candidate.schema, found)
+        free = _cleaned(name) if clash else short
+        if free is not None:
+            tables[name] = (*candidate.schema, free)
     return tables
 
 
@@ -60,13 +60,13 @@ def _cleaned(name: str) -> str | None:
 
 
 def shape(
-    candidate: Candidate, found: Iterable[FileFacts | Unreadable], *, is_one: bool = False, is_many: bool = False
+    candidate: Candidate, readings: Iterable[FileFacts | Unreadable], *, is_one: bool = False, is_many: bool = False
 ) -> Shape:
     """Return the data sets and failures. ``is_one`` and ``is_many``: the catalog has one table or many already."""
-    found = sorted(found, key=lambda file: file.name)
-    failures = [_failure(candidate, file.name, file.reason) for file in found if isinstance(file, Unreadable)]
-    files = [file for file in found if isinstance(file, FileFacts)]
-    names = [*(file.name for file in found), *candidate.others]
+    readings = sorted(readings, key=lambda file: file.name)
+    failures = [_failure(candidate, file.name, file.reason) for file in readings if isinstance(file, Unreadable)]
+    files = [file for file in readings if isinstance(file, FileFacts)]
+    names = [*(file.name for file in readings), *candidate.others]
     if not files:
         return [], failures
     if candidate.partitioned:
@@ -136,7 +136,7 @@ def _still_one(candidate: Candidate, files: Sequence[FileFacts], names: Iterable
 def _partitioned(candidate: Candidate, files: Sequence[FileFacts], unread: list[Failure]) -> Shape:
     """Make one table of the files that fit and have the partition columns that most files have."""
     keys = {file.name: _keys(file.name) for file in files}
-    usual = Counter(_names(found) for found in keys.values()).most_common(1)[0][0]
+    usual = Counter(_names(keys_of_file) for keys_of_file in keys.values()).most_common(1)[0][0]
     problem = _bad_keys(usual)
     if problem is not None:
         return [], [Failure(candidate.location, problem)]
@@ -163,8 +163,8 @@ def _names(keys: Keys) -> Names:
 def _misplaced(name: str, keys: Keys, usual: Names) -> str | None:
     """Return why a file cannot be in a table partitioned by ``usual``, or None."""
     if _names(keys) != usual:
-        found = ", ".join(_names(keys))
-        return f"has the partition columns ({found}), other files of its table have ({', '.join(usual)})"
+        own = ", ".join(_names(keys))
+        return f"has the partition columns ({own}), other files of its table have ({', '.join(usual)})"
     try:
         clean_name(partition_name(name))
     except InvalidArgument as error:

@@ -64,12 +64,12 @@ def format_of(name: str) -> Format | None:
     compression = _COMPRESSIONS.get(ending)
     file = name if compression is None else outer
     stem, ending = _split(file)
-    found = _FORMATS.get(ending)
-    if compression is not None and (found in TYPED or not stem):
-        found = None
-    if found is None and compression == "zip" and outer:
+    form = _FORMATS.get(ending)
+    if compression is not None and (form in TYPED or not stem):
+        form = None
+    if form is None and compression == "zip" and outer:
         return Format("zip", "zip", outer, outer)
-    return None if found is None or not stem else Format(found, compression, stem, file)
+    return None if form is None or not stem else Format(form, compression, stem, file)
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -46,10 +46,10 @@ def partition_parts(parts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str,
 
 def key_type(values: Iterable[str]) -> str:
     """Return the type that all ``values`` fit, as Spark infers it."""
-    found = {_value_type(value) for value in values if value != NULL}
+    types = {_value_type(value) for value in values if value != NULL}
     for family in (_NUMBERS, _TIMES):
-        if found and found <= set(family):
-            return max(found, key=family.index)
+        if types and types <= set(family):
+            return max(types, key=family.index)
     return "string"
 
 

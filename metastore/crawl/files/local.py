@@ -71,9 +71,9 @@ class LocalWalk:
             return
         self.seen.add((stat.st_dev, stat.st_ino))
         with os.scandir(path) as entries:
-            found = sorted((e for e in entries if not is_hidden(e.name)), key=lambda e: e.name)
-        below = [(*parts, entry.name) for entry in found if self._is_folder(entry, parts)]
-        files = tuple(self._files(found, parts))
+            visible = sorted((e for e in entries if not is_hidden(e.name)), key=lambda e: e.name)
+        below = [(*parts, entry.name) for entry in visible if self._is_folder(entry, parts)]
+        files = tuple(self._files(visible, parts))
         if files:
             self.listing.folders.append(Folder(self.root, parts, files))
         self.todo.extend(reversed(below))

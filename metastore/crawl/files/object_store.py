@@ -27,15 +27,15 @@ def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]
     """List the URI ``root`` into ``listing``. Return False if it is empty. ``listed``: folders of other roots."""
     filesystem, inside = filesystem_of(root, listing.options)
     try:
-        found = _below(filesystem, inside)
-        if not found:
+        objects = _below(filesystem, inside)
+        if not objects:
             return _alone(root, filesystem.get_file_info(inside), listing, filesystem)
-        stamps = _stamps(filesystem, inside, found)
+        stamps = _stamps(filesystem, inside, objects)
     except (OSError, pa.ArrowException) as error:
         listing.fail(root, f"cannot be listed: {why(error)}")
         return True
     folders = _Folders(root, listing, patterns, stamps)
-    folders.add(found, inside)
+    folders.add(objects, inside)
     fresh = [folder for folder in folders.sorted() if folder.path not in listed]
     if len(fresh) < len(folders.files):
         listing.note(root, "is, or holds, what is crawled already below another path")
@@ -46,15 +46,15 @@ def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]
 
 def _below(filesystem: Any, inside: str) -> list[Any]:
     try:
-        found: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True, allow_not_found=True))
+        objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True, allow_not_found=True))
     except NotADirectoryError:  # fsspec, of a file; others list nothing then
         return []
-    return found
+    return objects
 
 
-def _stamps(filesystem: Any, inside: str, found: Iterable[Any]) -> dict[str, str]:
+def _stamps(filesystem: Any, inside: str, objects: Iterable[Any]) -> dict[str, str]:
     """Return a stamp for each file that has no time: it changes when the file changes."""
-    timeless = any(info.type == FileType.File and info.mtime_ns is None for info in found)
+    timeless = any(info.type == FileType.File and info.mtime_ns is None for info in objects)
     if not (timeless and isinstance(filesystem, PyFileSystem)):
         return {}
     told = filesystem.handler.fs.find(inside, detail=True).values()
@@ -86,12 +86,12 @@ class _Folders:
         self.files: dict[tuple[str, ...], list[File]] = {}
         self.entered: dict[tuple[str, ...], bool] = {}
 
-    def add(self, found: Iterable[Any], inside: str) -> None:
+    def add(self, objects: Iterable[Any], inside: str) -> None:
         """Take the files among ``found``, whose paths are below ``inside``."""
-        found = list(found)
-        folders = {info.path.rstrip("/") for info in found if info.type == FileType.Directory}
+        objects = list(objects)
+        folders = {info.path.rstrip("/") for info in objects if info.type == FileType.Directory}
         start = len(inside.rstrip("/")) + 1 if inside else 0
-        for info in found:
+        for info in objects:
             stands_for_a_folder = not info.size and info.path in folders
             if info.type == FileType.File and not stands_for_a_folder:
                 self._add(tuple(info.path[start:].split("/")), info)

@@ -83,10 +83,11 @@ def open_packed(file: InputFile, compression: str | None) -> Iterator[IO[bytes]]
         if compression is None:
             yield raw
             return
-        found = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
-        if found != compression:
+        packing = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
+        if packing != compression:
             raise NotThisFormat(
-                f"is not compressed with {compression}, which its name says" + (f", but with {found}" if found else "")
+                f"is not compressed with {compression}, which its name says"
+                + (f", but with {packing}" if packing else "")
             )
         with _OPENERS[compression](raw) as unpacked:
             yield cast("IO[bytes]", unpacked)

@@ -62,14 +62,14 @@ def sniff(text: str, *, tabs: bool, cut: bool = False) -> Dialect | None:
     text = text.removeprefix("\ufeff")
     read = {delimiter: _read(text, delimiter, cut=cut) for delimiter in (("\t",) if tabs else DELIMITERS)}
     delimiter = max(read, key=lambda delimiter: _score(read[delimiter].rows))
-    found = read[delimiter]
-    if not found.enough:
+    reading = read[delimiter]
+    if not reading.enough:
         return None
-    first, rest = found.rows[0], found.rows[1:]
+    first, rest = reading.rows[0], reading.rows[1:]
     header = _is_header(first, rest)
     names = tuple((name.strip() if header else "") or f"_c{at}" for at, name in enumerate(first))
     _check_names(names)
-    return Dialect(delimiter, header, names, found.blank + header, header and not rest)
+    return Dialect(delimiter, header, names, reading.blank + header, header and not rest)
 
 
 def _check_names(names: tuple[str, ...]) -> None:

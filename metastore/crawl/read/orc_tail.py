@@ -97,18 +97,18 @@ def _most(footer: bytes, block: int) -> int:
 
 def _numbers(message: bytes) -> dict[int, int]:
     """Return the numbers among the fields of a protobuf message, as far as it can be read."""
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
         value, at = _varint(message, at)
         if key & 7 == _VARINT:
-            found[key >> 3] = value
+            numbers[key >> 3] = value
         elif key & 7 == _BYTES:
             at += value
         else:
             break
-    return found
+    return numbers
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:

@@ -44,8 +44,8 @@ def widen(a: str, b: str) -> str | None:
     """Return the type that holds both, or None."""
     if a == b:
         return a
-    found = _widen(parse(a), parse(b), _widen)
-    return None if found is None else str(found)
+    wider = _widen(parse(a), parse(b), _widen)
+    return None if wider is None else str(wider)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -71,10 +71,10 @@ _Merge = Callable[[Type, Type], Type | None]
 
 
 def _widest(a: Type, b: Type) -> Type:
-    found = _widen(a, b, _widest)
-    if found is None:
+    wider = _widen(a, b, _widest)
+    if wider is None:
         return Atomic("double") if a.name in _NUMBERS and b.name in _NUMBERS else _STRING
-    return found
+    return wider
 
 
 def _widen(a: Type, b: Type, inner: Callable[..., Type | None] | None = None) -> Type | None:

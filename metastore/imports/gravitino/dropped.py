@@ -64,13 +64,13 @@ def _of_shape(store: Store, source: Source, tree: Tree, shape: Shape, above: str
 
 
 def _parts(source: Source, shape: Shape, ids: list[int]) -> dict[str, dict[int, list[Row]]]:
-    found: dict[str, dict[int, list[Row]]] = {}
+    parts: dict[str, dict[int, list[Row]]] = {}
     for word, (table, version) in shape.parts.items():
         some: dict[int, list[Row]] = {}
         for row in source.rows(table, **{f"{shape.prefix}_id": ids, "deleted_at": ...}):
             some.setdefault(int(row[f"{shape.prefix}_id"]), []).append(row)
-        found[word] = {key: sorted(rows, key=lambda row: int(row[version])) for key, rows in some.items()}
-    return found
+        parts[word] = {key: sorted(rows, key=lambda row: int(row[version])) for key, rows in some.items()}
+    return parts
 
 
 def _made_and_dropped(store: Store, shape: Shape, names: Names, thing: Thing) -> bool:

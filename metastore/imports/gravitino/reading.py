@@ -45,17 +45,17 @@ def _made(shape: Shape, source: Source, rows: list[Row], tree: Tree, report: Rep
     parts = _parts(shape, source, known)
     for row in known:
         key = (shape.kind, shape.key(row))
-        found = read_one(shape, row, {word: some.get(key[1], []) for word, some in parts.items()})
+        thing = read_one(shape, row, {word: some.get(key[1], []) for word, some in parts.items()})
         names = tree.names[key]
         if names[:-1] and not _parent_is_there(tree, key[0], row):
             tree.forget(key)
-        elif isinstance(found, str):
-            report.find("unreadable", f"{shape.kind} {'.'.join(names)} ({key[1]}): {found}")
+        elif isinstance(thing, str):
+            report.find("unreadable", f"{shape.kind} {'.'.join(names)} ({key[1]}): {thing}")
             tree.forget(key)
         else:
             if shape.kind == "table":
-                found.owned.extend(_statistics(parts["statistic"].get(key[1], []), parts["partition"].get(key[1], [])))
-            yield Entity(key, names, found, audit(row), row)
+                thing.owned.extend(_statistics(parts["statistic"].get(key[1], []), parts["partition"].get(key[1], [])))
+            yield Entity(key, names, thing, audit(row), row)
 
 
 def read_one(shape: Shape, row: Row, parts: dict[str, list[Row]]) -> Thing | str:
@@ -77,15 +77,15 @@ def _parent_is_there(tree: Tree, kind: str, row: Row) -> bool:
 def _parts(shape: Shape, source: Source, rows: Iterable[Row]) -> dict[str, dict[int, list[Row]]]:
     """Return the rows of the tables of versions, by word and id."""
     ids = [shape.key(row) for row in rows]
-    found = {w: source.newest(table, f"{shape.prefix}_id", ids, version) for w, (table, version) in shape.parts.items()}
+    parts = {w: source.newest(table, f"{shape.prefix}_id", ids, version) for w, (table, version) in shape.parts.items()}
     if shape.kind == "table":
-        found["statistic"] = source.newest("statistic_meta", "metadata_object_id", ids, "statistic_name")
-        found["partition"] = source.newest("partition_statistic_meta", "table_id", ids, "partition_name")
+        parts["statistic"] = source.newest("statistic_meta", "metadata_object_id", ids, "statistic_name")
+        parts["partition"] = source.newest("partition_statistic_meta", "table_id", ids, "partition_name")
     if shape.kind == "job":
         wanted = sorted({int(row["job_template_id"]) for row in rows})
         templates = source.newest("job_template_meta", "job_template_id", wanted, "job_template_id")
-        found["template"] = {shape.key(row): templates.get(int(row["job_template_id"]), []) for row in rows}
-    return found
+        parts["template"] = {shape.key(row): templates.get(int(row["job_template_id"]), []) for row in rows}
+    return parts
 
 
 def _statistics(statistics: list[Row], of_partitions: list[Row]) -> list[tuple[str, str, dict[str, Any]]]:

@@ -61,13 +61,13 @@ class Source:
 
     def newest(self, table: str, key: str, ids: Sequence[int], version: str = "version") -> dict[int, list[Row]]:
         """Return the live rows of ``ids``, by id, in the order of their versions."""
-        found: dict[int, list[Row]] = {}
+        newest: dict[int, list[Row]] = {}
         for start in range(0, len(ids), _CHUNK):
             for row in self.rows(table, **{key: list(ids[start : start + _CHUNK])}):
-                found.setdefault(row[key], []).append(row)
-        for rows in found.values():
+                newest.setdefault(row[key], []).append(row)
+        for rows in newest.values():
             rows.sort(key=lambda row: row[version])
-        return found
+        return newest
 
 
 @contextmanager

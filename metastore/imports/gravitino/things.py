@@ -69,40 +69,40 @@ def _simple(kind: str, said: str, given: str = "properties") -> Callable[[Row, P
     """Return the maker of a kind that has nothing but a comment and properties."""
 
     def make(row: Row, _: Parts) -> Thing:
-        found, in_use = properties(row, given)
+        pairs, in_use = properties(row, given)
         can_be_disabled = kind in ("metalake", "catalog")
-        doc = _doc(kind, comment(row, said), found)
+        doc = _doc(kind, comment(row, said), pairs)
         return Thing(doc, in_use or not can_be_disabled, known_version(row))
 
     return make
 
 
 def _catalog(row: Row, _: Parts) -> Thing:
-    found, in_use = properties(row)
+    pairs, in_use = properties(row)
     kind = str(row["type"]).lower()
-    doc = _doc("catalog", comment(row, "catalog_comment"), found, type=kind, provider=row.get("provider") or None)
+    doc = _doc("catalog", comment(row, "catalog_comment"), pairs, type=kind, provider=row.get("provider") or None)
     return Thing(doc, in_use, known_version(row))
 
 
 def _current(row: Row, versions: list[Row], column: str = "current_version") -> list[Row]:
     """Return the rows of the current version; where that is missing, those of the newest."""
     wanted = row.get(column)
-    found = [one for one in versions if one["version"] == wanted]
-    return found or [one for one in versions if one["version"] == versions[-1]["version"]]
+    current = [one for one in versions if one["version"] == wanted]
+    return current or [one for one in versions if one["version"] == versions[-1]["version"]]
 
 
 def _table(row: Row, parts: Parts) -> Thing:
     said: Row = next(iter(_current(row, parts["version"])), {}) if parts["version"] else {}
-    found, _ = properties(said)
+    pairs, _ = properties(said)
     columns = _columns(row, parts["column"])
     doc = _doc(
-        *("table", comment(said, "comment"), found),
+        *("table", comment(said, "comment"), pairs),
         columns=[column for _, column in columns],
         partitioning=[partitioning_text(one) for one in json_of(said.get("partitioning"), []) or []],
         distribution=distribution_text(json_of(said.get("distribution"))),
         sort_orders=[order_text(one) for one in json_of(said.get("sort_orders"), []) or []],
         indexes=[index_of(one) for one in json_of(said.get("indexes"), []) or []],
-        location=found.get("location"),
+        location=pairs.get("location"),
         format=said.get("format") or None,
     )
     return Thing(doc, version=known_version(row), columns=tuple(key for key, _ in columns))
@@ -139,11 +139,11 @@ def _view(row: Row, parts: Parts) -> Thing:
     if not parts["version"]:  # 1.2 keeps the names of views alone: their texts are in the engine
         return Thing(_doc("view", None, {}), version=known_version(row))
     (said, *_) = _current(row, parts["version"])
-    found, _ = properties(said)
+    pairs, _ = properties(said)
     columns = [_of_json(one) for one in json_of(said["columns"], [])]
     queries = [SQL(one["dialect"], one["sql"]) for one in json_of(said["representations"], [])]
     above = {key: said.get(key) or None for key in ("default_catalog", "default_schema")}
-    doc = _doc("view", comment(said, "view_comment"), found, columns=columns, representations=queries, **above)
+    doc = _doc("view", comment(said, "view_comment"), pairs, columns=columns, representations=queries, **above)
     return Thing(doc, version=known_version(row))
 
 
@@ -160,16 +160,16 @@ def _of_json(one: Mapping[str, Any]) -> Column:
 
 def _fileset(row: Row, parts: Parts) -> Thing:
     said = _current(row, parts["version"])
-    found, _ = properties(said[0])
+    pairs, _ = properties(said[0])
     names = [one.get("storage_location_name") or "unknown" for one in said]  # one of 0.9 has no names
     places = dict(zip(names, [one["storage_location"] for one in said], strict=True))
     kind = str(row["type"]).lower()
-    doc = _doc("fileset", comment(said[0], "fileset_comment"), found, type=kind, locations=places)
+    doc = _doc("fileset", comment(said[0], "fileset_comment"), pairs, type=kind, locations=places)
     return Thing(doc, version=known_version(row))
 
 
 def _model(row: Row, parts: Parts) -> Thing:
-    found, _ = properties(row, "model_properties")
+    pairs, _ = properties(row, "model_properties")
     numbers: dict[int, list[Row]] = {}
     for one in parts["version"]:
         numbers.setdefault(int(one["version"]) + 1, []).append(one)
@@ -177,7 +177,7 @@ def _model(row: Row, parts: Parts) -> Thing:
     for one in parts["alias"]:
         by.setdefault(int(one["model_version"]) + 1, []).append(one["model_version_alias"])
     aliases = {alias: number for number in sorted(numbers) for alias in sorted(by.get(number, ()))}
-    doc = _doc("model", comment(row, "model_comment"), found)
+    doc = _doc("model", comment(row, "model_comment"), pairs)
     latest = max([int(row.get("model_latest_version") or 0), *numbers])
     doc.update(latest_version=latest, aliases=dict(sorted(aliases.items())))
     owned = [_model_version(number, rows, sorted(by.get(number, ()))) for number, rows in sorted(numbers.items())]
@@ -185,10 +185,10 @@ def _model(row: Row, parts: Parts) -> Thing:
 
 
 def _model_version(number: int, rows: list[Row], aliases: list[str]) -> tuple[str, str, dict[str, Any]]:
-    found, _ = properties(rows[0], "model_version_properties")
+    pairs, _ = properties(rows[0], "model_version_properties")
     said = comment(rows[0], "model_version_comment")
     uris = {one.get("model_version_uri_name") or "unknown": one["model_version_uri"] for one in rows}
-    return "model_version", str(number), {"comment": said, "properties": found, "uris": uris, "aliases": aliases}
+    return "model_version", str(number), {"comment": said, "properties": pairs, "uris": uris, "aliases": aliases}
 
 
 def _function(row: Row, parts: Parts) -> Thing:
@@ -201,9 +201,9 @@ def _function(row: Row, parts: Parts) -> Thing:
 
 
 def _tag(row: Row, _: Parts) -> Thing:
-    found = properties(row)[0]
+    pairs = properties(row)[0]
     values = json_of(row.get("allowed_values"), []) or []
-    return Thing(_doc("tag", comment(row, "tag_comment"), found, allowed_values=values), version=known_version(row))
+    return Thing(_doc("tag", comment(row, "tag_comment"), pairs, allowed_values=values), version=known_version(row))
 
 
 def _policy(row: Row, parts: Parts) -> Thing:
@@ -224,8 +224,8 @@ def _principal(kind: str) -> Callable[[Row, Parts], Thing]:
 
 
 def _role(row: Row, _: Parts) -> Thing:
-    found = properties(row)[0]
-    return Thing(_doc("role", None, found), version=known_version(row))
+    pairs = properties(row)[0]
+    return Thing(_doc("role", None, pairs), version=known_version(row))
 
 
 def _job_template(row: Row, _: Parts) -> Thing:

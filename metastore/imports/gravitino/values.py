@@ -22,10 +22,10 @@ def json_of(text: Any, default: Any = None) -> Any:
 
 def properties(row: Row, column: str = "properties") -> tuple[dict[str, str], bool]:
     """Return the properties of a row, and whether it is in use: Gravitino keeps that among them."""
-    found = json_of(row.get(column), {}) or {}
-    if not isinstance(found, Mapping):
+    pairs = json_of(row.get(column), {}) or {}
+    if not isinstance(pairs, Mapping):
         raise ValueError(f"{column} is no object")  # noqa: TRY004  (the row is bad, not the caller)
-    clean = {str(key): str(value) for key, value in found.items() if key and value is not None}
+    clean = {str(key): str(value) for key, value in pairs.items() if key and value is not None}
     return clean, clean.pop(_IN_USE, "true") != "false"
 
 
@@ -36,9 +36,9 @@ def comment(row: Row, column: str) -> str | None:
 
 def audit(row: Row) -> dict[str, Any]:
     """Return who made and changed a row, and when: as the lines of an export have it (µs since 1970)."""
-    found = json_of(row.get("audit_info"), {}) or {}
-    made, by = _micros(found.get("createTime")), found.get("creator")
-    changed, changed_by = _micros(found.get("lastModifiedTime")), found.get("lastModifier")
+    stored = json_of(row.get("audit_info"), {}) or {}
+    made, by = _micros(stored.get("createTime")), stored.get("creator")
+    changed, changed_by = _micros(stored.get("lastModifiedTime")), stored.get("lastModifier")
     return {
         "created_by": by,
         "created_at": made,

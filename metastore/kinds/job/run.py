@@ -132,6 +132,7 @@ class CancelJob(EntityChange):
 
     at: int
     since: ClassVar[int] = 4
+    measured: ClassVar[frozenset[str]] = frozenset({"at"})
 
     def apply(self, doc: Doc, path: tuple[str, ...]) -> None:
         if doc["status"] == "queued":

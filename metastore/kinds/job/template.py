@@ -63,7 +63,9 @@ PARTS: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 def clean_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return parts of a command as a document holds them. Raises InvalidArgument."""
-    unknown = [name for name in parts if name not in PARTS]
+    if not isinstance(parts, Mapping):
+        raise InvalidArgument(f"a command is a mapping of its parts, not {shown(parts)}")
+    unknown = [name for name in parts if not isinstance(name, str) or name not in PARTS]
     if unknown:
         raise InvalidArgument(f"a job has no part {shown(unknown[0])}; it has {', '.join(PARTS)}")
     return {name: PARTS[name](value) for name, value in parts.items()}

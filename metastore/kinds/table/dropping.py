@@ -107,9 +107,9 @@ def _column(doc: Doc, entity: Names, names: Names) -> Node:
 def _taken_out(doc: Doc, column_id: int) -> Doc | None:
     """Remove and return what is noted of a column; None: nothing is."""
     noted = doc.get(MARKER, [])
-    found: Doc | None = next((one for one in noted if one["node"]["id"] == column_id), None)
-    rest = [one for one in noted if one is not found]
+    note: Doc | None = next((one for one in noted if one["node"]["id"] == column_id), None)
+    rest = [one for one in noted if one is not note]
     doc.pop(MARKER, None)
     if rest:
         doc[MARKER] = rest
-    return found
+    return note

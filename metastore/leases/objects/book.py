@@ -95,10 +95,10 @@ class ObjectBook:
             left = [w for w in self._watch.alive(taken) if not (alone and w.ticket == want.ticket)]
             return taken.queued(nonce, tuple(left))
 
-        found = self._cells.change(name, decide, ends)
-        if isinstance(found, Refusal):
-            return found
-        return self._fenced(self._grant(found), want)
+        answer = self._cells.change(name, decide, ends)
+        if isinstance(answer, Refusal):
+            return answer
+        return self._fenced(self._grant(answer), want)
 
     def _refusal(self, name: str, file: LockFile | None, want: Want) -> Refusal | None:
         """Return why a lease cannot be taken; None: it can."""
@@ -207,9 +207,9 @@ class ObjectBook:
                 self._mirror(self._mirrored_name(name), broken[1], "nobody", breaker)
             return broken[0]
 
-    def _break(self, name: str, found: LockFile | None, ends: float) -> tuple[bool, int] | None:
+    def _break(self, name: str, lock: LockFile | None, ends: float) -> tuple[bool, int] | None:
         """Return whether the lease was broken, and its token then; None: it has another holder by now."""
-        whose = None if found is None or found.holding is None else found.holding.id
+        whose = None if lock is None or lock.holding is None else lock.holding.id
 
         def decide(
             file: LockFile | None, tried: AbstractSet[str], nonce: str

@@ -126,15 +126,15 @@ class Cells:
         while True:
             effort.check()
             try:
-                found = self._objects.get(key)
+                stored = self._objects.get(key)
             except Unsettled as trouble:
                 effort.pause(trouble)
                 continue
-            if found is None:
+            if stored is None:
                 return _Seen(None, None)
-            file = self._form.decode(name, found.data, f"{self._place}/{key}")
+            file = self._form.decode(name, stored.data, f"{self._place}/{key}")
             self._note(file)
-            return _Seen(file, found.etag)
+            return _Seen(file, stored.etag)
 
     def all(self, ends: float) -> Iterator[LockFile]:
         """Yield the lock files of all leases, in no order."""

@@ -124,7 +124,7 @@ class ObstoreObjects:
 
         if writing and isinstance(error, exceptions.AlreadyExistsError | exceptions.PreconditionError):
             raise ConditionFailed from None
-        status = found[1] if (found := _STATUS.search(str(error))) else None
+        status = matched[1] if (matched := _STATUS.search(str(error))) else None
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
             raise BackendUnavailable(
                 f"{self._place} denies access ({status or 'no permission'}): leases need credentials that may get, put "

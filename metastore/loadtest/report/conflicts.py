@@ -55,20 +55,20 @@ def _grouped(operations: DataFrame) -> list[Row]:
 
 
 def _causes(rows: Sequence[Row]) -> Causes:
-    found = defaultdict[tuple[int, str], dict[str, int]](dict)
+    by_entity = defaultdict[tuple[int, str], dict[str, int]](dict)
     for row in rows:
         for action in (row["action"], ""):
-            causes = found[row["run"], action]
+            causes = by_entity[row["run"], action]
             causes[row["cause"]] = causes.get(row["cause"], 0) + row["conflicts"]
-    for key, causes in found.items():
-        found[key] = dict(sorted(causes.items(), key=lambda item: (-item[1], item[0])))
-    return found
+    for key, causes in by_entity.items():
+        by_entity[key] = dict(sorted(causes.items(), key=lambda item: (-item[1], item[0])))
+    return by_entity
 
 
 def _hot(spark: SparkSession, operations: DataFrame, folders: Sequence[Path], rows: Sequence[Row]) -> Hot:
-    found = defaultdict[int, tuple[HotEntity, ...]](tuple)
+    hottest = defaultdict[int, tuple[HotEntity, ...]](tuple)
     if not rows:
-        return found
+        return hottest
     ids = {row["entity_id"] for row in rows if row["entity_id"] is not None}
     paths = {row["path"] for row in rows if row["path"] is not None}
     about = _operations_about(operations, ids, paths)
@@ -82,19 +82,19 @@ def _hot(spark: SparkSession, operations: DataFrame, folders: Sequence[Path], ro
                 here[row["entity_id"]] = row["latest"]
         lost = _by_entity([row for row in rows if row["run"] == run], here)
         most = sorted(lost.items(), key=lambda item: -item[1])[:_MOST]  # stable: as they were placed
-        found[run] = tuple([HotEntity(*key, conflicts, _operations_of(mine, *key)) for key, conflicts in most])
-    return found
+        hottest[run] = tuple([HotEntity(*key, conflicts, _operations_of(mine, *key)) for key, conflicts in most])
+    return hottest
 
 
 def _by_entity(rows: Sequence[Row], paths: Mapping[int | None, str | None]) -> dict[tuple[int | None, str | None], int]:
     """Return the conflicts by entity and path; what is known by its path only is the entity that stands there."""
     ids = {path: entity_id for entity_id, path in paths.items() if path is not None}
-    found: dict[tuple[int | None, str | None], int] = {}
+    counts: dict[tuple[int | None, str | None], int] = {}
     for row in rows:
         entity_id = row["entity_id"] if row["path"] is None else ids.get(row["path"])
         key = entity_id, row["path"] or paths.get(entity_id)
-        found[key] = found.get(key, 0) + row["conflicts"]
-    return found
+        counts[key] = counts.get(key, 0) + row["conflicts"]
+    return counts
 
 
 def _operations_of(rows: Sequence[Row], entity_id: int | None, path: str | None) -> int:

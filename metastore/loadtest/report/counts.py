@@ -65,23 +65,23 @@ def count(operations: DataFrame, spans: Spans) -> Counts:
         )
         .collect()
     )
-    found = {key: defaultdict[int, dict[Any, Any]](dict) for key in _KEYS}
+    counts = {key: defaultdict[int, dict[Any, Any]](dict) for key in _KEYS}
     for row in rows:
         key = next(key for key in _KEYS if not row[f"without_{key}"])
         if row[key] is not None:
-            found[key][row["run"]][row[key]] = row
-    moments = {run: _moments(found["moment"][run], spans[run][1], lengths[run], lasts[run]) for run in spans}
+            counts[key][row["run"]][row[key]] = row
+    moments = {run: _moments(counts["moment"][run], spans[run][1], lengths[run], lasts[run]) for run in spans}
     attempts = {
         run: tuple([(tries, rows[tries]["operations"]) for tries in sorted(rows)])
-        for run, rows in found["tries"].items()
+        for run, rows in counts["tries"].items()
     }
     shares = {
         run: [ClientShare(name, row["answered"], row["applied"], row["lost"]) for name, row in rows.items()]
-        for run, rows in found["client"].items()
+        for run, rows in counts["client"].items()
     }
     return Counts(
         defaultdict(tuple, moments),
-        defaultdict(tuple, {run: _buckets(rows) for run, rows in found["bucket"].items()}),
+        defaultdict(tuple, {run: _buckets(rows) for run, rows in counts["bucket"].items()}),
         defaultdict(tuple, attempts),
         defaultdict(list, shares),
     )
@@ -101,9 +101,9 @@ def _moment(spans: Spans, lengths: Mapping[int, float], lasts: Mapping[int, int]
     """Return the number of the moment at which an operation returned; null: it did not."""
     returned = F.col("until").isNotNull()  # least() and greatest() pass over nulls
 
-    def of_run(found: Any, run: int) -> Any:
+    def of_run(cases: Any, run: int) -> Any:
         place = F.floor((F.col("until") - F.lit(spans[run][0])) / F.lit(lengths[run]))
-        return found.when((F.col("run") == run) & returned, F.least(place, F.lit(lasts[run])))
+        return cases.when((F.col("run") == run) & returned, F.least(place, F.lit(lasts[run])))
 
     return reduce(of_run, spans, F) if spans else F.lit(None).cast("long")
 

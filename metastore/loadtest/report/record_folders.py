@@ -18,7 +18,9 @@ def record_folders(folder: Path) -> tuple[Path, ...]:
     """Return ``folder`` if it holds the records of a run, else those of its folders clients-<n> that do, by n."""
     if (folder / "operations").is_dir():
         return (folder,)
-    numbered = [(int(found[1]), path) for path in folder.glob("clients-*") if (found := _NUMBERED.fullmatch(path.name))]
+    numbered = [
+        (int(matched[1]), path) for path in folder.glob("clients-*") if (matched := _NUMBERED.fullmatch(path.name))
+    ]
     folders = tuple([path for _, path in sorted(numbered) if (path / "operations").is_dir()])
     if not folders:
         raise InvalidArgument(f"no records in {folder}: expected operations/ or clients-<n>/operations/ in it")
@@ -28,10 +30,10 @@ def record_folders(folder: Path) -> tuple[Path, ...]:
 def read_facts(folder: Path) -> dict[str, Any]:
     """Return what the run says of itself in ``run.json``; nothing, if it left none that can be read."""
     try:
-        found = json.loads((folder / "run.json").read_text())
+        facts = json.loads((folder / "run.json").read_text())
     except (OSError, ValueError):
         return {}
-    return {key: _without_secret(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    return {key: _without_secret(value) for key, value in facts.items()} if isinstance(facts, dict) else {}
 
 
 def _without_secret(value: Any) -> Any:

@@ -50,5 +50,5 @@ def read_parquet(spark: SparkSession, folders: Sequence[Path], name: str, schema
     if len(folders) == 1:
         return frame.withColumn("run", F.lit(0))
     parent = F.element_at(F.split(F.col("_metadata.file_path"), "/"), -3)
-    run = reduce(lambda found, numbered: found.when(parent == numbered[1].name, numbered[0]), enumerate(folders), F)
+    run = reduce(lambda cases, numbered: cases.when(parent == numbered[1].name, numbered[0]), enumerate(folders), F)
     return frame.withColumn("run", run)

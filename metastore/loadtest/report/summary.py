@@ -102,11 +102,11 @@ def _plain(text: str) -> Text:
 
 
 def _table(first: str, *numbers: str) -> Table:
-    found = Table(box=None, pad_edge=False, header_style="bold")
-    found.add_column(first, overflow="fold", min_width=8)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, overflow="fold", min_width=8)
     for name in numbers:
-        found.add_column(name, justify="right", no_wrap=True)
-    return found
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
 
 
 def _runs(analysis: Analysis) -> Table:

@@ -28,7 +28,7 @@ class Verdict:
 
 def verdict_of(analysis: Analysis, findings: Findings) -> Verdict:
     """Sum up what was found."""
-    by_name = {path.name: found for path, found in findings.items()}
+    by_name = {path.name: of_check for path, of_check in findings.items()}
     listed = tuple(
         [
             (run.folder if analysis.is_ramp else "", finding)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from metastore.errors import InvalidArgument
+from metastore.loadtest.scenarios.caught_errors import CaughtErrors
 from metastore.loadtest.scenarios.commit_burst import CommitBurst
 from metastore.loadtest.scenarios.drop_recreate import DropRecreate
 from metastore.loadtest.scenarios.exclusive import Exclusive
@@ -28,6 +29,7 @@ SCENARIOS: Final[Mapping[str, type[Scenario]]] = {
     "drop-recreate": DropRecreate,
     "commit-burst": CommitBurst,
     "exclusive": Exclusive,
+    "caught-errors": CaughtErrors,
     "zipf": Mix,
     "trace": Trace,
 }

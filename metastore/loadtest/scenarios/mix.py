@@ -73,11 +73,11 @@ class Mix(Scenario):
 
     def shares(self) -> dict[str, float]:
         """Return how often each kind of operation occurs, of 1."""
-        found: dict[str, float] = {}
+        shares: dict[str, float] = {}
         for share, actions in ((self.reads / 100, READS), (1 - self.reads / 100, WRITES)):
             whole = sum(self.weights.get(action, 0.0) for action in actions) or 1.0
-            found |= {action: share * self.weights.get(action, 0.0) / whole for action in actions}
-        return found
+            shares |= {action: share * self.weights.get(action, 0.0) / whole for action in actions}
+        return shares
 
     def prepare(self, store: Store, ground: str) -> None:
         for n in range(self.schemas):
@@ -175,9 +175,9 @@ class _Turn:
         read, written = self._path(self._tables.draw(self._me.dice)), self._path(table)
 
         def fn(within: Within) -> None:
-            found = within.load(written)
-            seen = within.load(read) if read != written else found
-            within.alter(found, SetProperty("seen", f"{seen.version} by {self._me.tag}_{self._number}"))
+            entity = within.load(written)
+            seen = within.load(read) if read != written else entity
+            within.alter(entity, SetProperty("seen", f"{seen.version} by {self._me.tag}_{self._number}"))
 
         self._calls.transaction(written, fn)
 

@@ -49,5 +49,5 @@ class Siblings(Scenario):
 
     def broken(self, store: Store, ended: Ended) -> list[Finding]:
         lost = {cause: count for cause, count in ended.causes.items() if cause not in _NO_CONTENTION}
-        found = ", ".join(f"{count} of cause {cause}" for cause, count in sorted(lost.items()))
-        return [Finding("conflict", f"siblings must not conflict, and they did: {found}", ())] if lost else []
+        causes = ", ".join(f"{count} of cause {cause}" for cause, count in sorted(lost.items()))
+        return [Finding("conflict", f"siblings must not conflict, and they did: {causes}", ())] if lost else []

@@ -18,27 +18,27 @@ _KEYS: Final = ("name", "schemas", "tables", "skew", "reads", "think", "weights"
 def read_scenario(path: Path) -> Mix:
     """Return the scenario in ``path``. Raises InvalidArgument that names the file and what is wrong in it."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidArgument(f"the scenario {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path} is not TOML: {error}") from None
     try:
-        mix = _mix(found, path.stem)
+        mix = _mix(document, path.stem)
         mix.check()
     except InvalidArgument as error:
         raise InvalidArgument(f"{path}: {error}") from None
     return mix
 
 
-def _mix(found: dict[str, Any], stem: str) -> Mix:
-    for key in found:
+def _mix(document: dict[str, Any], stem: str) -> Mix:
+    for key in document:
         if key not in _KEYS:
             raise InvalidArgument(f"unknown key {key!r}; known are {', '.join(_KEYS)}")
-    weights = found.get("weights")
+    weights = document.get("weights")
     if weights is not None and not isinstance(weights, dict):
         raise InvalidArgument(f"weights is a table, [weights], of {', '.join((*READS, *WRITES))}")
-    name = found.get("name", stem)
+    name = document.get("name", stem)
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"name is a text, not {name!r}")
-    return Mix(**{**_DEFAULTS, **found, "name": name})
+    return Mix(**{**_DEFAULTS, **document, "name": name})

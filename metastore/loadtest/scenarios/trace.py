@@ -68,8 +68,8 @@ class Trace(Scenario):
         head: dict[str, str] = next((words for _, words in read_trace(self.path) if isinstance(words, dict)), {})
         if not head:
             return []
-        found = _tree(store, ended.ground)
-        wrong = sorted(path for path in head.keys() | found.keys() if head.get(path) != found.get(path))
+        tree = _tree(store, ended.ground)
+        wrong = sorted(path for path in head.keys() | tree.keys() if head.get(path) != tree.get(path))
         named = ", ".join(wrong[:5])
         message = f"the tree at the end is not the trace's: {len(wrong)} paths differ, such as {named}"
         return [Finding("replay", message, ())] if wrong else []
@@ -113,15 +113,15 @@ def _path(ground: str, path: str) -> str:
 
 
 def _tree(store: Store, ground: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    tree: dict[str, str] = {}
     depth = len(parse_path(ground)) + 1
     stack = [store.schemas.load(f"{ground}.{_ROOT}")]
     while stack:
         schema = stack.pop()
         stack += store.schemas.list(schema)
         for table in store.tables.list(schema):
-            found["/".join(table.names[depth:])] = table.properties[_VALUE]
-    return found
+            tree["/".join(table.names[depth:])] = table.properties[_VALUE]
+    return tree
 
 
 def read_trace(path: str) -> Iterator[tuple[int, Any]]:
@@ -134,12 +134,12 @@ def read_trace(path: str) -> Iterator[tuple[int, Any]]:
     try:
         with _opened(path) as lines:
             for number, line in enumerate(lines, 1):  # noqa: B007  (the errors below name it)
-                found = json.loads(line)
-                if "head" in found:
-                    yield 0, {str(key): str(value) for key, value in found["head"].items()}
+                step = json.loads(line)
+                if "head" in step:
+                    yield 0, {str(key): str(value) for key, value in step["head"].items()}
                     continue
-                client = clients.setdefault(str(found["client"]), len(clients))
-                for words in found["ops"]:
+                client = clients.setdefault(str(step["client"]), len(clients))
+                for words in step["ops"]:
                     yield client, _checked(words)
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidArgument(f"the trace {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None

@@ -54,13 +54,13 @@ def holder(store: Any, entity: Any) -> dict[str, Any]:
 
 def role(store: Any, entity: Any) -> dict[str, Any]:
     """Return a role, with what it may do on which objects."""
-    found: dict[tuple[str, str], list[dict[str, str]]] = {}
+    securables: dict[tuple[str, str], list[dict[str, str]]] = {}
     for grant in store.roles.grants(entity):
         privilege = {"name": grant.privilege, "condition": grant.effect.upper()}
-        found.setdefault((grant.kind, grant.path), []).append(privilege)
+        securables.setdefault((grant.kind, grant.path), []).append(privilege)
     securable = [
         {**metadata_object(kind, parse_path(path)), "privileges": privileges}
-        for (kind, path), privileges in found.items()
+        for (kind, path), privileges in securables.items()
     ]
     shown = shapes.named(entity)
     del shown["comment"]

@@ -71,8 +71,8 @@ def steps(update: Update, readers: Readers) -> list[Step]:
     reader = readers.get(update["@type"])
     if reader is None:
         raise BadRequest(f"there is no update {update['@type'][:40]!r} here; there are: {', '.join(readers)}")
-    found = reader(update)
-    return found if isinstance(found, list) else [found]
+    step = reader(update)
+    return step if isinstance(step, list) else [step]
 
 
 def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:

@@ -42,8 +42,10 @@ def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
         if target.kind not in _KINDS or target.column is not None:
             raise BadRequest(f"credentials are of a {', '.join(_KINDS)}, not of a {call.names['type'][:20]}")
         holders = _holders(store, target)
-        found = [one for name in _wanted(holders) if (one := _credential(store, name, holders, reveals)) is not None]
-        return Answer({"code": 0, "credentials": found})
+        credentials = [
+            one for name in _wanted(holders) if (one := _credential(store, name, holders, reveals)) is not None
+        ]
+        return Answer({"code": 0, "credentials": credentials})
 
     return [("GET", _PATH, "object", answer)]
 

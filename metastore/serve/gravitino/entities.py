@@ -53,8 +53,8 @@ def page(store: Store, resource: Resource, call: Call) -> Answer:
     """List a resource: identifiers or names, or all of it with ``details=true``."""
     manager, above = store.manager(resource.kind), names_of(call, resource)
     if resource.listed == "full" or reading.flag(call, "details"):
-        found = manager.list(above) if above else store.metalakes.list()
-        return _done({resource.many: [resource.shown(store, one) for one in found]})
+        entities = manager.list(above) if above else store.metalakes.list()
+        return _done({resource.many: [resource.shown(store, one) for one in entities]})
     names = list(manager.names(above))
     if resource.listed == "names":
         return _done({"names": names})
@@ -158,5 +158,5 @@ def set_in_use(store: Store, resource: Resource, call: Call) -> Answer:
     return _done({})
 
 
-def _done(found: dict[str, Any]) -> Answer:
-    return Answer({"code": 0, **found})
+def _done(body: dict[str, Any]) -> Answer:
+    return Answer({"code": 0, **body})

@@ -114,8 +114,8 @@ def order_json(text: str) -> dict[str, Any]:
     """Return one sort order of the store as JSON."""
     function, arguments, rest = parts_of(text)
     direction, nulls = rest.split(" ", 1)
-    found = [_argument_json(a) for a in arguments]
-    term = found[0] if function is None else {"type": "function", "funcName": function, "funcArgs": found}
+    shown = [_argument_json(a) for a in arguments]
+    term = shown[0] if function is None else {"type": "function", "funcName": function, "funcArgs": shown}
     return {"sortTerm": term, "direction": direction, "nullOrdering": nulls.replace(" ", "_")}
 
 

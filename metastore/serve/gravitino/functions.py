@@ -37,10 +37,10 @@ def fields(_store: Any, _names: tuple[str, ...], body: Mapping[str, Any]) -> dic
 
 def shape(entity: Function) -> dict[str, Any]:
     """Return a function."""
-    found = named(entity)
-    del found["properties"]
+    body = named(entity)
+    del body["properties"]
     return {
-        **found,
+        **body,
         "functionType": entity.type.upper(),
         "deterministic": entity.deterministic,
         "definitions": [_definition_json(one) for one in entity.definitions],
@@ -90,28 +90,28 @@ def _implementation(value: Any) -> Implementation:
 
 
 def _definition_json(one: Definition) -> dict[str, Any]:
-    found: dict[str, Any] = {"parameters": [_parameter_json(each) for each in one.parameters]}
+    body: dict[str, Any] = {"parameters": [_parameter_json(each) for each in one.parameters]}
     if isinstance(one.returns, str):
-        found["returnType"] = type_json(Column("returns", one.returns))
+        body["returnType"] = type_json(Column("returns", one.returns))
     else:
-        found["returnColumns"] = [_parameter_json(each) for each in one.returns]
-    return {**found, "impls": [_implementation_json(each) for each in one.implementations]}
+        body["returnColumns"] = [_parameter_json(each) for each in one.returns]
+    return {**body, "impls": [_implementation_json(each) for each in one.implementations]}
 
 
 def _parameter_json(one: Column) -> dict[str, Any]:
-    found = {"name": one.name, "dataType": type_json(one), "comment": one.comment}
+    body = {"name": one.name, "dataType": type_json(one), "comment": one.comment}
     default = default_json(one.default)
-    return found if default is None else {**found, "defaultValue": default}
+    return body if default is None else {**body, "defaultValue": default}
 
 
 def _implementation_json(one: Implementation) -> dict[str, Any]:
-    found: dict[str, Any] = {"language": one.language.upper(), "runtime": (one.runtime or "spark").upper()}
+    body: dict[str, Any] = {"language": one.language.upper(), "runtime": (one.runtime or "spark").upper()}
     if one.language == "python":
-        found["handler"] = one.handler
+        body["handler"] = one.handler
     if one.body != one.handler:
-        found[_BODY[one.language]] = one.body
+        body[_BODY[one.language]] = one.body
     resources = {key: list(getattr(one, key)) for key in ("jars", "files", "archives")}
-    return {**found, "resources": resources, "properties": dict(one.properties)}
+    return {**body, "resources": resources, "properties": dict(one.properties)}
 
 
 def _update_implementation(update: Mapping[str, Any]) -> Step:

@@ -33,13 +33,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def parts_of(body: Mapping[str, Any], kind: str, prefix: str = "") -> dict[str, Any]:
     """Return the parts of a command that a body has; null: it has none."""
-    found = {}
+    parts = {}
     for part in _OF[kind]:
         word = _WORDS.get(part, part)
         key = f"{prefix}{word[0].upper()}{word[1:]}" if prefix else word
         if body.get(key) is not None:
-            found[part] = body[key]
-    return found
+            parts[part] = body[key]
+    return parts
 
 
 def _type(body: Mapping[str, Any], key: str) -> str:
@@ -127,11 +127,11 @@ def _alter_template(store: Store, call: Call) -> Answer:
     }
 
     def change(tx: Any) -> JobTemplate:
-        found: JobTemplate = tx.job_templates.load(_names(call))
-        if types - {found.type}:
-            message = f"the template {found.name} is of type {found.type}, which does not change"
+        template: JobTemplate = tx.job_templates.load(_names(call))
+        if types - {template.type}:
+            message = f"the template {template.name} is of type {template.type}, which does not change"
             raise Refused(1001, 400, "IllegalArgumentException", message)
-        altered: JobTemplate = apply(tx.job_templates, found.names, wanted)
+        altered: JobTemplate = apply(tx.job_templates, template.names, wanted)
         return altered
 
     return Answer({"code": 0, "jobTemplate": _template(store.run(change))})
@@ -143,7 +143,7 @@ def _drop_template(store: Store, call: Call) -> Answer:
 
     def drop(tx: Any) -> bool:
         try:
-            found = tx.job_templates.load((metalake, name))
+            template = tx.job_templates.load((metalake, name))
         except EntityNotFound:
             return False
         jobs = [job for job in tx.jobs.list(metalake) if job.template == name]
@@ -151,7 +151,7 @@ def _drop_template(store: Store, call: Call) -> Answer:
             raise Refused(1010, 409, "InUseException", f"jobs of the template {name} have not ended; cancel them first")
         for job in jobs:
             tx.jobs.drop(job)
-        return bool(tx.job_templates.drop(found))
+        return bool(tx.job_templates.drop(template))
 
     return Answer({"code": 0, "dropped": store.run(drop)})
 
@@ -176,7 +176,7 @@ def _jobs(store: Store, call: Call) -> Answer:
     if template is not None:
         store.job_templates.load((metalake, template))
     after = {word: _instant(call, word.replace("At", "After")) for word in _TIMES}
-    found = [
+    jobs = [
         job
         for job in store.jobs.list((metalake,))
         if template in (None, job.template) and all(_not_before(_TIMES[word](job), at) for word, at in after.items())
@@ -184,8 +184,8 @@ def _jobs(store: Store, call: Call) -> Answer:
     by, order = call.query.get("sortBy") or "queuedAt", call.query.get("sortOrder") or "desc"
     if by not in _TIMES or order not in ("asc", "desc"):
         raise BadRequest(f"sortBy is one of {', '.join(_TIMES)}, sortOrder asc or desc")
-    found.sort(key=lambda job: (_TIMES[by](job) or _EPOCH, job.id), reverse=order == "desc")
-    return Answer({"code": 0, "jobs": [_job(job) for job in found]})
+    jobs.sort(key=lambda job: (_TIMES[by](job) or _EPOCH, job.id), reverse=order == "desc")
+    return Answer({"code": 0, "jobs": [_job(job) for job in jobs]})
 
 
 def _instant(call: Call, word: str) -> datetime | None:
@@ -193,10 +193,10 @@ def _instant(call: Call, word: str) -> datetime | None:
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         raise BadRequest(f"{word} is an instant such as 2026-01-31T12:00:00Z, not {text[:40]!r}") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _not_before(at: datetime | None, first: datetime | None) -> bool:
@@ -208,8 +208,8 @@ def _load(store: Store, call: Call) -> Answer:
 
 
 def _cancel(store: Store, call: Call) -> Answer:
-    found = store.jobs.load((call.names["metalake"], call.names["job"]))
-    return Answer({"code": 0, "job": _job(found if found.status in ENDED else store.jobs.cancel(found))})
+    job = store.jobs.load((call.names["metalake"], call.names["job"]))
+    return Answer({"code": 0, "job": _job(job if job.status in ENDED else store.jobs.cancel(job))})
 
 
 _JOBS: Final = "/metalakes/{metalake}/jobs"

@@ -15,7 +15,7 @@ from metastore.serve.gravitino.errors import NotSupported, Refused
 from metastore.serve.web import Answer, BadRequest, Call
 
 if TYPE_CHECKING:
-    from metastore.managers.attached import Attached
+    from metastore.kinds.attached import Attached
     from metastore.store import Store
 
 __all__ = ["ENDPOINTS", "Target", "metadata_object", "target_of"]
@@ -98,21 +98,21 @@ class _Attachable:
 
     def on(self, store: Any, target: Target) -> dict[str, Attached]:
         """Return what stands on an object, its own before what it inherits."""
-        found = store.manager(self.kind).on(target.names, column=target.column, kind=target.kind)
-        return {one.name: one for one in sorted(found, key=lambda one: one.inherited_from is None)}
+        attached = store.manager(self.kind).on(target.names, column=target.column, kind=target.kind)
+        return {one.name: one for one in sorted(attached, key=lambda one: one.inherited_from is None)}
 
     def page(self, store: Store, call: Call) -> Answer:
-        found = self.on(store, _target(call))
+        attached = self.on(store, _target(call))
         if not reading.flag(call, "details"):
-            return Answer({"code": 0, "names": sorted(found)})
-        return Answer({"code": 0, self.many: [self._shown(store, found[name]) for name in sorted(found)]})
+            return Answer({"code": 0, "names": sorted(attached)})
+        return Answer({"code": 0, self.many: [self._shown(store, attached[name]) for name in sorted(attached)]})
 
     def load(self, store: Store, call: Call) -> Answer:
-        found, name = self.on(store, _target(call)), call.names[self.kind]
-        if name not in found:
+        attached, name = self.on(store, _target(call)), call.names[self.kind]
+        if name not in attached:
             message = f"the {self.kind} {name} is not on {call.names['object']}"
             raise Refused(1003, 404, f"NoSuch{self.kind.capitalize()}Exception", message)
-        return Answer({"code": 0, self.kind: self._shown(store, found[name])})
+        return Answer({"code": 0, self.kind: self._shown(store, attached[name])})
 
     def _shown(self, store: Store, one: Attached) -> dict[str, Any]:
         return {**self.shape(store.manager(self.kind).load(one.path)), "inherited": one.inherited_from is not None}
@@ -150,8 +150,8 @@ class _Attachable:
 
     def objects(self, store: Store, call: Call) -> Answer:
         names = (call.names["metalake"], call.names[self.kind])
-        found = [_attached_to(one) for one in store.manager(self.kind).targets(names)]  # type: ignore[attr-defined]
-        return Answer({"code": 0, "metadataObjects": found})
+        targets = [_attached_to(one) for one in store.manager(self.kind).targets(names)]  # type: ignore[attr-defined]
+        return Answer({"code": 0, "metadataObjects": targets})
 
 
 def _attached_to(one: Attached) -> dict[str, str]:
@@ -163,8 +163,8 @@ def _attached_to(one: Attached) -> dict[str, str]:
 
 def _owner(store: Store, call: Call) -> Answer:
     target = _target(call)
-    found = store.owners.of(target.names, kind=target.kind)
-    owner = None if found is None else {"name": found.name, "type": found.kind.upper()}
+    entity = store.owners.of(target.names, kind=target.kind)
+    owner = None if entity is None else {"name": entity.name, "type": entity.kind.upper()}
     return Answer({"code": 0, "owner": owner})
 
 
@@ -196,7 +196,7 @@ def _table(call: Call) -> tuple[str, ...]:
 def _statistics(store: Store, call: Call) -> Answer:
     table = _table(call)
     values = store.statistics.of(table)
-    found = [
+    statistics = [
         {
             "name": row.name,
             "value": values.get(row.name),
@@ -207,7 +207,7 @@ def _statistics(store: Store, call: Call) -> Answer:
         for row in store.statistics.list(table)
         if row.name in values
     ]
-    return Answer({"code": 0, "statistics": found})
+    return Answer({"code": 0, "statistics": statistics})
 
 
 def _set_statistics(store: Store, call: Call) -> Answer:

@@ -63,8 +63,8 @@ def _page(store: Store, call: Call) -> Answer:
 
 
 def _load(store: Store, call: Call) -> Answer:
-    found = store.partitions.load(_names(call, "table"), call.names["partition"])
-    return Answer({"code": 0, "partition": _shape(found, _columns(store, call))})
+    partition = store.partitions.load(_names(call, "table"), call.names["partition"])
+    return Answer({"code": 0, "partition": _shape(partition, _columns(store, call))})
 
 
 def _add(store: Store, call: Call) -> Answer:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from metastore.serve.actors import Actors
 from metastore.serve.gravitino import access, credentials, entities, jobs, objects, places, versions
 from metastore.serve.gravitino.errors import NotSupported, failed, unknown_route
 from metastore.serve.gravitino.resources import RESOURCES, Resource
-from metastore.serve.principals import Principals
 from metastore.serve.web import Answer, Call, Protocol, Route, route
 
 if TYPE_CHECKING:
@@ -22,25 +22,25 @@ VERSION: Final = "1.3.1"
 Handler = Callable[["Store", Call], Answer]
 
 
-def gravitino_protocol(store: Store, principals: Principals, reveals: Sequence[str] = ()) -> Protocol:
-    """Return the protocol of a store, for requests whose principal is known.
+def gravitino_protocol(actors: Actors, reveals: Sequence[str] = ()) -> Protocol:
+    """Return the protocol of the store that ``actors`` has for each client.
 
     ``reveals``: how references begin whose secrets credentials may show.
     """
     routes = [route("GET", "/version", _version)]
     for method, path, kind, handler in [*_endpoints(), *credentials.endpoints(reveals)]:
-        routes.append(_bound(store, method, path, kind, handler))
-    return Protocol(routes, failed, unknown_route, principals)
+        routes.append(_bound(actors, method, path, kind, handler))
+    return Protocol(routes, failed, unknown_route, actors.principals)
 
 
 def _endpoints() -> list[tuple[str, str, str, Handler]]:
     """Return method, path, kind and handler of each endpoint."""
-    found: list[tuple[str, str, str, Handler]] = []
+    endpoints: list[tuple[str, str, str, Handler]] = []
     for resource in RESOURCES:
-        found += _of_resource(resource)
-    found += [*versions.ENDPOINTS, *objects.ENDPOINTS, *access.ENDPOINTS, *places.ENDPOINTS, *jobs.ENDPOINTS]
-    found.append(("POST", "/metalakes/{metalake}/catalogs/testConnection", "catalog", _test_connection))
-    return found
+        endpoints += _of_resource(resource)
+    endpoints += [*versions.ENDPOINTS, *objects.ENDPOINTS, *access.ENDPOINTS, *places.ENDPOINTS, *jobs.ENDPOINTS]
+    endpoints.append(("POST", "/metalakes/{metalake}/catalogs/testConnection", "catalog", _test_connection))
+    return endpoints
 
 
 def _of_resource(resource: Resource) -> list[tuple[str, str, str, Handler]]:
@@ -66,12 +66,12 @@ def _of(resource: Resource, handler: Callable[[Store, Resource, Call], Answer]) 
     return lambda store, call: handler(store, resource, call)
 
 
-def _bound(store: Store, method: str, path: str, kind: str, handler: Handler) -> Route:
+def _bound(actors: Actors, method: str, path: str, kind: str, handler: Handler) -> Route:
     """Return the route of a handler, which works as the user of the request; errors speak of the kind."""
 
     def answer(call: Call) -> Answer:
         try:
-            return handler(store.bind(principal=call.principal), call)
+            return handler(actors.of(call.principal), call)
         except Exception as error:  # noqa: BLE001  (each error has its answer; a defect is logged there)
             return failed(error, kind)
 

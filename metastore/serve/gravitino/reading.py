@@ -48,12 +48,12 @@ def new_name(name: str) -> str:
 
 def updates(call: Call) -> Sequence[Mapping[str, Any]]:
     """Return the updates of a body, each with its ``@type``."""
-    found = mapping(call.body, "the body").get("updates")
-    if not isinstance(found, list) or not found:
+    listed = mapping(call.body, "the body").get("updates")
+    if not isinstance(listed, list) or not listed:
         raise BadRequest("updates must be a list of one or more updates")
-    for one in found:
+    for one in listed:
         text(mapping(one, "an update"), "@type")
-    return found
+    return listed
 
 
 def text(update: Mapping[str, Any], key: str) -> str:

@@ -139,9 +139,9 @@ def _fileset(store: Store, names: Names, body: Body) -> dict[str, Any]:
 def _derived(store: Store, names: Names) -> dict[str, str]:
     """Return the locations below those of the schema, or else of the catalog: ``location`` and ``location-NAME``."""
     for above, below in ((store.schemas.load(names[:3]), names[3:]), (store.catalogs.load(names[:2]), names[2:])):
-        found = {_location_name(key): value for key, value in above.properties.items() if _location_name(key)}
-        if found:
-            return {name: "/".join([value.rstrip("/"), *below]) for name, value in found.items()}
+        locations = {_location_name(key): value for key, value in above.properties.items() if _location_name(key)}
+        if locations:
+            return {name: "/".join([value.rstrip("/"), *below]) for name, value in locations.items()}
     return {}
 
 

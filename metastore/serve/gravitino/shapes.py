@@ -41,11 +41,11 @@ IN_USE: Final = "in-use"
 
 def audit(entity: Any) -> dict[str, Any]:
     """Return who made an entity and who changed it last, with the times in ISO 8601."""
-    found = {"creator": entity.created_by or ANONYMOUS, "createTime": entity.created_at.isoformat()}
+    body = {"creator": entity.created_by or ANONYMOUS, "createTime": entity.created_at.isoformat()}
     if entity.modified_at == entity.created_at:
-        return found
+        return body
     modifier = entity.modified_by or ANONYMOUS
-    return {**found, "lastModifier": modifier, "lastModifiedTime": entity.modified_at.isoformat()}
+    return {**body, "lastModifier": modifier, "lastModifiedTime": entity.modified_at.isoformat()}
 
 
 def identifier(above: Sequence[str], name: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def model(entity: Model) -> dict[str, Any]:
 
 def column(one: Column) -> dict[str, Any]:
     """Return a column."""
-    found = {
+    body = {
         "name": one.name,
         "type": type_json(one),
         "comment": one.comment,
@@ -104,7 +104,7 @@ def column(one: Column) -> dict[str, Any]:
         "autoIncrement": one.auto_increment,
     }
     default = expressions.default_json(one.default)
-    return found if default is None else {**found, "defaultValue": default}
+    return body if default is None else {**body, "defaultValue": default}
 
 
 def table(entity: Table) -> dict[str, Any]:
@@ -133,13 +133,13 @@ def view(entity: View) -> dict[str, Any]:
 
 def policy(entity: Policy) -> dict[str, Any]:
     """Return a policy."""
-    found = named(entity)
-    del found["properties"]
+    body = named(entity)
+    del body["properties"]
     content = {"supportedObjectTypes": [kind.upper() for kind in entity.supports], **plain(entity.content)}
-    return {**found, "policyType": entity.type, "enabled": entity.enabled, "content": content}
+    return {**body, "policyType": entity.type, "enabled": entity.enabled, "content": content}
 
 
 def _with_use(entity: Entity, in_use: bool) -> dict[str, Any]:
-    found = named(entity)
-    properties: Mapping[str, str] = found["properties"]
-    return {**found, "properties": {**properties, IN_USE: str(in_use).lower()}}
+    body = named(entity)
+    properties: Mapping[str, str] = body["properties"]
+    return {**body, "properties": {**properties, IN_USE: str(in_use).lower()}}

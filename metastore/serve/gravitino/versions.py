@@ -64,10 +64,10 @@ def _which(call: Call) -> int | str:
 
 
 def _page(store: Store, call: Call) -> Answer:
-    found = list(store.models.versions(_model(call)))
+    versions = list(store.models.versions(_model(call)))
     if reading.flag(call, "details"):
-        return Answer({"code": 0, "infos": [_shape(one) for one in found]})
-    return Answer({"code": 0, "versions": [one.number - 1 for one in found]})
+        return Answer({"code": 0, "infos": [_shape(one) for one in versions]})
+    return Answer({"code": 0, "versions": [one.number - 1 for one in versions]})
 
 
 def _link(store: Store, call: Call) -> Answer:

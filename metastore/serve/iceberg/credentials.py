@@ -79,12 +79,12 @@ class Static:
         when, known = self._read
         if SYSTEM.monotonic() - when < _REREAD:
             return known
-        found = {
+        values = {
             key: read(value, f"the credential {key}") if isinstance(value, Secret) else value
             for key, value in self._properties.items()
         }
-        self._read = (SYSTEM.monotonic(), found)
-        return found
+        self._read = (SYSTEM.monotonic(), values)
+        return values
 
     def vend(self, location: str, principal: str) -> Vended:
         """Return the credentials of the warehouse."""

@@ -61,8 +61,8 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals) -> Protocol
 
     def bound(handler: OfCatalog) -> Callable[[Call], Answer]:
         def answer(call: Call) -> Answer:
-            found = handler(warehouses.catalog(call), call)
-            return found if isinstance(found, Answer) else found.answer(warehouses.vended(call, found.place))
+            result = handler(warehouses.catalog(call), call)
+            return result if isinstance(result, Answer) else result.answer(warehouses.vended(call, result.place))
 
         return answer
 
@@ -81,7 +81,7 @@ def _config(warehouses: Warehouses, call: Call) -> Answer:
     """Tell a client its prefix, and which endpoints there are."""
     endpoints = [f"{method} /v1/{{prefix}}{path}" for method, path, _ in _ROUTES]
     endpoints.append(f"GET /v1/{{prefix}}{_CREDENTIALS}")
-    prefix = warehouses.prefix(call.query.get("warehouse"))
+    prefix = warehouses.prefix(call.query.get("warehouse"), call.principal)
     overrides = {"prefix": prefix}
     return Answer(
         {"defaults": {}, "overrides": overrides, "endpoints": endpoints, "idempotency-key-lifetime": _REMEMBERED}

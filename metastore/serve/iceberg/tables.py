@@ -104,8 +104,8 @@ def page(catalog: MetastoreCatalog, call: Call) -> Answer:
     """List the Iceberg tables of a namespace; with ``pageSize``, one page of them."""
     names = reading.namespace(call.names["namespace"])
     tables, following = catalog.tables_page(names, reading.page_size(call), reading.token(call))
-    found = [{"namespace": list(names), "name": name} for name in tables]
-    return Answer(reading.with_token({"identifiers": found}, following))
+    identifiers = [{"namespace": list(names), "name": name} for name in tables]
+    return Answer(reading.with_token({"identifiers": identifiers}, following))
 
 
 def create(catalog: MetastoreCatalog, call: Call) -> Loaded:
@@ -203,8 +203,8 @@ def place(catalog: MetastoreCatalog, call: Call) -> str:
 
 def credentials(vended: Vended | None) -> Answer:
     """Return the credentials for a table's files; without any, clients bring their own."""
-    found = [] if vended is None else [{"prefix": vended.prefix, "config": dict(vended.config)}]
-    return Answer({"storage-credentials": found}, headers={"Cache-Control": "no-store"})
+    listed = [] if vended is None else [{"prefix": vended.prefix, "config": dict(vended.config)}]
+    return Answer({"storage-credentials": listed}, headers={"Cache-Control": "no-store"})
 
 
 def metrics(_: MetastoreCatalog, call: Call) -> Answer:
@@ -216,11 +216,11 @@ def metrics(_: MetastoreCatalog, call: Call) -> Answer:
 
 def _table(table: Table, mode: str = "all") -> Loaded:
     location = table.metadata_location
-    found = _loaded(_shown(table.metadata, mode), location, _etag(location, mode))
+    loaded = _loaded(_shown(table.metadata, mode), location, _etag(location, mode))
     if never_changes(location):
         with _ANSWERS_LOCK, suppress(ValueError):  # it is larger than all that is kept
-            _ANSWERS[location, mode] = found
-    return found
+            _ANSWERS[location, mode] = loaded
+    return loaded
 
 
 def _shown(metadata: TableMetadata, mode: str) -> TableMetadata:

@@ -41,8 +41,8 @@ def page(catalog: MetastoreCatalog, call: Call) -> Answer:
     """List the views of a namespace; with ``pageSize``, one page of them."""
     names = reading.namespace(call.names["namespace"])
     views, following = catalog.views_page(names, reading.page_size(call), reading.token(call))
-    found = [{"namespace": list(names), "name": name} for name in views]
-    return Answer(reading.with_token({"identifiers": found}, following))
+    identifiers = [{"namespace": list(names), "name": name} for name in views]
+    return Answer(reading.with_token({"identifiers": identifiers}, following))
 
 
 def create(catalog: MetastoreCatalog, call: Call) -> Answer:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from cachetools import LRUCache
 from pyiceberg.exceptions import ServiceUnavailableError
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.names import format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.once import Once
+from metastore.serve.actors import Actors
 from metastore.serve.iceberg.credentials import Static, Vended, Vendor, asks_for_credentials, is_below
 from metastore.serve.web import BadRequest, Call
 
@@ -32,26 +31,19 @@ class Warehouses:
     def __init__(
         self,
         store: Store,
+        actors: Actors,
         places: Mapping[str, str],
         properties: Mapping[str, str],
         credentials: Mapping[str, Mapping[str, str] | Vendor] | None = None,
     ) -> None:
         self._store = store
+        self._actors = actors
         self._properties = dict(properties)
-        self._users: LRUCache[str, Store] = LRUCache(1000)
-        self._users_lock = Lock()
         self._places = {_root(name): place for name, place in places.items()}
         self._vendors = {_root(name): self._vendor(_root(name), one) for name, one in (credentials or {}).items()}
         for root in self._places:
             store.metalakes.create((root[0],), if_exists="return")
             store.catalogs.create(root, type="relational", if_exists="return")
-
-    def _bound(self, principal: str) -> Store:
-        """Return the store in a principal's name. It has a manager for each kind, which a load need not make again."""
-        with self._users_lock:
-            if (known := self._users.get(principal)) is None:
-                known = self._users[principal] = self._store.bind(principal=principal)
-        return known
 
     def _vendor(self, root: tuple[str, str], given: Mapping[str, str] | Vendor) -> Vendor:
         if root not in self._places:
@@ -77,17 +69,17 @@ class Warehouses:
                 raise ServiceUnavailableError("the credentials for the table's files cannot be made now") from None
             return None
 
-    def prefix(self, warehouse: str | None) -> str:
+    def prefix(self, warehouse: str | None, principal: str) -> str:
         """Return the prefix of a warehouse's paths; None: that of the first one.
 
-        Raises EntityNotFound if the store has no such catalog, InvalidArgument if none is named and there is none.
+        Raises EntityNotFound if the client sees no such catalog, InvalidArgument if none is named and there is none.
         """
         if not warehouse:
             if not self._places:
                 raise InvalidArgument("name a warehouse: ?warehouse=metalake.catalog")
             return format_path(next(iter(self._places)))
         root = _root(warehouse)
-        if root not in self._places and not self._store.catalogs.exists(root):
+        if root not in self._places and not self._actors.of(principal).catalogs.exists(root):
             raise EntityNotFound(warehouse, f"there is no warehouse {warehouse}; create the catalog first")
         return format_path(root)
 
@@ -99,9 +91,9 @@ class Warehouses:
             properties["warehouse"] = place
         if isinstance(vendor := self._vendors.get(root), Static):
             properties |= vendor.properties()
-        store = self._bound(call.principal)
+        store = self._actors.of(call.principal)
         once = Once(store, _idempotency_key(call), f"{call.principal} {call.operation}")
-        return MetastoreCatalog.of_store(store, root, properties, once)
+        return MetastoreCatalog.of_store(store, root, properties, once, leases=self._store.leases)
 
 
 def _idempotency_key(call: Call) -> str | None:

@@ -42,6 +42,11 @@ class Attached:
         """Return everything as plain JSON values."""
         return _plain(self)
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Attached:
+        """Return what :meth:`to_dict` was called on."""
+        return cls(**{**values, "created_at": datetime.fromisoformat(values["created_at"])})
+
 
 @dataclass(frozen=True)
 class Grant:

@@ -1,0 +1,105 @@
+"""Which answers stay: those that are used often, as many as fit in two bounds. One thread at a time calls it.
+
+W-TinyLFU (``theine_core``) decides: it estimates how often each answer is used, also of those that have gone, and keeps
+what is used more often than what would have to go for it. So a scan of things that are read once does not push out
+what is read again and again. It counts answers. What they weigh in bytes bounds how many it may keep: that many is
+found out as they come.
+
+A reader does not call it. It notes an answer that it used in the list ``used``, once until it is counted there. That
+needs no lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final
+
+from theine_core import TlfuCore
+
+if TYPE_CHECKING:
+    from metastore.cache.entries import Entry
+
+__all__ = ["Bounded"]
+
+_NUMBERS: Final = (1 << 64) - 1
+_FITS: Final = 0.95
+"""When the bytes are short, so many answers may stay of those that would fit: then they are not short again soon."""
+_ROOMY: Final = 0.75
+"""Below this part of the bytes, there is room for more answers of this size."""
+_GROWS: Final = 1.25
+_MOST_USES: Final = 8
+"""How many uses of an answer count when it begins to count again."""
+
+
+class Bounded:
+    """Answers by key, in the order in which they came."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self.all: dict[Hashable, Entry] = {}
+        self.used: deque[Entry] = deque()
+        """Answers that were used since they were counted last; each has ``used`` set."""
+        self.bytes = 0
+        self._keys: dict[int, Hashable] = {}
+        self._may = most
+        self._policy = TlfuCore(most)
+
+    def pop(self, key: Hashable) -> Entry | None:
+        """Take an answer out."""
+        entry = self.all.pop(key, None)
+        if entry is not None:
+            self.bytes -= entry.size
+            number = _number(key)
+            del self._keys[number]
+            self._policy.remove(number)
+        return entry
+
+    def put(self, key: Hashable, entry: Entry) -> list[tuple[Hashable, Entry]]:
+        """Keep an answer whose key is not here; return what had to go, perhaps the answer itself."""
+        if entry.size > self._most_bytes:
+            return [(key, entry)]
+        self._count_used()
+        number = _number(key)
+        gone = self._taken(self._keys.get(number))  # another key with the same hash: one of the two can be counted
+        self.all[key], self._keys[number] = entry, key
+        self.bytes += entry.size
+        gone += self._evicted(self._policy.set([(number, 0)]))
+        while self.bytes > self._most_bytes:
+            gone += self._resized(int(_FITS * len(self.all) * self._most_bytes / self.bytes))
+        if len(self.all) >= self._may < self._most and self.bytes < _ROOMY * self._most_bytes:
+            gone += self._resized(min(self._most, int(self._may * _GROWS) + 1))
+        return gone
+
+    def _count_used(self) -> None:
+        used, numbers = self.used, list[int]()
+        while used:
+            entry = used.popleft()
+            entry.used = False
+            entry.uses += 1
+            numbers.append(_number(entry.key))
+        if numbers:
+            self._policy.access(numbers)
+
+    def _evicted(self, numbers: list[int]) -> list[tuple[Hashable, Entry]]:
+        return [one for number in numbers for one in self._taken(self._keys.get(number))]
+
+    def _taken(self, key: Hashable | None) -> list[tuple[Hashable, Entry]]:
+        entry = None if key is None else self.pop(key)
+        return [] if entry is None else [(key, entry)]
+
+    def _resized(self, may: int) -> list[tuple[Hashable, Entry]]:
+        """Count up to another number from now on: what was used often first; return what had to go."""
+        self._may = max(1, may)
+        self._policy = TlfuCore(self._may)
+        uses = {number: self.all[key].uses for number, key in self._keys.items()}
+        self._policy.access([number for number, count in uses.items() for _ in range(min(count, _MOST_USES))])
+        gone = self._evicted(self._policy.set([(number, 0) for number in uses]))
+        self._policy.access([number for number, count in uses.items() if count and number in self._keys])
+        for entry in self.all.values():
+            entry.uses //= 2
+        return gone
+
+
+def _number(key: Hashable) -> int:
+    return hash(key) & _NUMBERS

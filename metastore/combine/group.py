@@ -1,0 +1,185 @@
+"""The requests of a batch that are about one entity: what they come to, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from metastore.combine.decided import Decided, Waiter
+from metastore.combine.waiting import Left
+from metastore.errors import MetastoreError
+from metastore.operation.helping import Batch, plan
+from metastore.operation.request import Proposal
+from metastore.port.batches import Altered, AlterStep, AlterTogether, Taken
+from metastore.port.commit import Result, Update
+from metastore.port.records import Pending, Record
+
+__all__ = ["Group"]
+
+
+@dataclass(slots=True)
+class Group:
+    """First the alters, in the order in which they came, then one exclusive update: a rename or a drop.
+
+    All of them waited when the batch began, so that any order is one that could have been. Other exclusive updates of
+    the entity wait for the next batch.
+    """
+
+    record: Record
+    """The entity as the last of them leaves it."""
+    fresh: bool
+    """It was read in this batch."""
+    first: Record = field(init=False)
+    members: list[Decided] = field(default_factory=list)
+    steps: list[AlterStep] = field(default_factory=list)
+    together: AlterTogether | None = None
+    last: Decided | None = None
+    """The exclusive update."""
+    later: list[Waiter] = field(default_factory=list)
+    helps: bool = False
+    """Its record was read with the intents on it."""
+    closed: bool = False
+    """Nothing is sent for it: its requests are left to the full operation."""
+
+    def __post_init__(self) -> None:
+        self.first = self.record
+
+    def carry(self, seen: Pending) -> None:
+        """Begin with what one snapshot shows: resolve the intents that are pending there before the own requests."""
+        if seen.known is None or seen.known.record.chain != self.first.chain:
+            self.closed = True  # it was renamed or dropped meanwhile: each request finds out alone
+            return
+        if any(intent.fences is not None for intent in seen.intents):
+            self.closed = True  # a user's intent needs guards of its own: the full operation helps it
+            return
+        self.first = self.record = seen.known.record
+        self.helps = True
+        planned = plan(seen, None, Batch())
+        for one in () if planned is None else planned.help.resolutions:
+            self.steps.append(AlterStep(one.operation_id, one.principal, one.doc, one.changes, one))
+            if one.action == "alter" and one.doc is not None:
+                self._stepped(one.doc, one.principal)
+
+    def _stepped(self, doc: str, principal: str | None) -> None:
+        self.record = self.record._replace(version=self.record.version + 1, doc=doc, modified_by=principal)
+
+    def decide(self, handle: Waiter, taken: set[tuple[int, str]]) -> int:
+        """Apply a request to the record; return how many bytes it writes. One that raises Left is left out.
+
+        ``taken``: the names that others in the batch take (the parent's id, the key); a rename adds its own.
+        """
+        if self.closed:
+            return 0
+        exclusive = handle.request.request.verb != "alter"
+        if exclusive and self.last is not None:
+            self.later.append(handle)
+            return 0
+        true = self.fresh and not self.steps
+        try:
+            decided = handle.request.decide(self.record)
+            if not isinstance(decided, Proposal):
+                self.members.append(Decided(handle, value=decided, true=true))
+                return 0
+            return self._end(handle, decided, taken) if exclusive else self._step(handle, decided)
+        except MetastoreError as error:
+            self.members.append(Decided(handle, error=error, true=true))
+        except Exception:  # noqa: BLE001  (Left, or a bug in the change: its owner meets it alone)
+            return 0
+        return 0
+
+    def _step(self, handle: Waiter, proposal: Proposal[Any]) -> int:
+        one, record, write = handle.request, self.record, _only(proposal)
+        if write.doc is None or write.scope_version is not None:
+            raise Left
+        if self.together is not None and self.together.guards != proposal.guards:
+            raise Left
+        self.steps.append(AlterStep(one.id, one.principal, write.doc, write.event.changes))
+        self.members.append(Decided(handle, proposal=proposal, version=record.version + 1))
+        self._stepped(write.doc, one.principal)
+        if self.together is None:
+            node, path = record.chain[-1], write.event.path_after or ""
+            guards, version, kind = proposal.guards, self.first.version, write.event.kind
+            self.together = AlterTogether(guards, node.id, version, node.scope_version, kind, path, (), self.helps)
+        return len(write.doc)
+
+    def _end(self, handle: Waiter, proposal: Proposal[Any], taken: set[tuple[int, str]]) -> int:
+        write = _only(proposal)
+        if write.scope_version is None or write.doc is not None or write.empty:
+            raise Left
+        if write.place is not None:
+            name = write.place.parent_id, write.place.key
+            if name in taken:
+                self.later.append(handle)
+                return 0
+            taken.add(name)
+        self.last = Decided(handle, proposal=proposal)
+        return 0
+
+    def alters(self) -> AlterTogether:
+        """Return what to alter."""
+        assert self.together is not None
+        return self.together._replace(steps=tuple(self.steps))
+
+    def behind(self, altered: Altered | None, last: Result | Taken | None) -> Iterator[Waiter]:
+        """Yield the requests that go into the next batch: they lost to another commit, met intents, or came too late.
+
+        ``altered``, ``last``: what became of the alters, and of the exclusive update; None: they were not applied.
+        """
+        yield from self.later
+        losers = [member.handle for member in self.members if not member.true]
+        if altered is None or altered.time is not None:
+            losers = []
+        elif altered.queued:  # a transaction is in line: the full operation announces them
+            for handle in losers:
+                handle.request.queued(self.first)
+            losers = []
+        if self.last is not None and last is None:
+            losers.append(self.last.handle)
+        for handle in losers:
+            self._lost(handle, altered)
+            if handle.request.may_return:
+                yield handle
+
+    def _lost(self, handle: Waiter, altered: Altered | None) -> None:
+        """Note what a request lost to."""
+        newest = self._newest(altered)
+        if newest is not None:
+            handle.request.overtaken(self.first.version, newest)
+        elif altered is not None and altered.pending:
+            handle.request.hindered(self.first)
+        else:
+            handle.request.outdated(self.first)
+
+    def _newest(self, altered: Altered | None) -> Record | None:
+        """Return the entity as the answer shows it, if nothing but its version was another one."""
+        if altered is None or altered.version is None or altered.doc is None or altered.queued or altered.pending:
+            return None
+        return self.first._replace(
+            version=altered.version,
+            doc=altered.doc,
+            modified_by=altered.modified_by,
+            modified_at=altered.modified_at,
+        )
+
+    def tell(self, altered: Altered | None, last: Result | Taken | None) -> None:
+        """Give the requests their answers; ``altered``, ``last``: see :meth:`behind`.
+
+        One that gets no answer is left to the full operation.
+        """
+        entity_id = self.first.chain[-1].id
+        time = 0 if altered is None or altered.time is None else altered.time
+        for member in self.members:
+            if time or member.true:
+                member.tell(Result(entity_id, member.version, time))
+        if self.last is not None and last is not None:
+            self.last.tell(last)
+
+
+def _only(proposal: Proposal[Any]) -> Update:
+    """Return the one write of a proposal. Raises Left for what does not fit into a batch."""
+    (write,) = proposal.writes if len(proposal.writes) == 1 else (None,)
+    barred = proposal.reads or proposal.exclusive or any(guard.exclusive for guard in proposal.guards)
+    if not isinstance(write, Update) or barred:
+        raise Left
+    return write

@@ -1,0 +1,227 @@
+"""What going back to a position means: which entities go where, what is dropped, what gets its old content.
+
+A plan is made from what differs between now and then. It says what to do as a list of steps, each about one entity.
+Each step looks at what is there when it runs, so that a step that runs again changes nothing. The order of the steps:
+entities get back their places, parents first; what is new is dropped, the topmost first; each entity gets back its
+document, owned rows and relations; what was disabled is disabled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.feed.position import now
+from metastore.kinds.entity import Entity
+from metastore.kinds.registry import kind_named
+from metastore.kinds.table.dropping import FinishColumnDrop, FinishPartitionDrop
+from metastore.managers.target import Target
+from metastore.names import format_path, parse_path
+from metastore.operation.dropping import pending_above
+from metastore.operation.guards import key_under
+from metastore.operation.session import Session
+from metastore.past.diff import Differing, differing, scope_at
+from metastore.past.reads import reads_at
+from metastore.port.commit import DROPPING, LIVE, ROOT_ID
+from metastore.port.records import ROOT, Known, Record
+
+__all__ = ["Goal", "Plan", "Step", "in_batches", "parent_of", "planned"]
+
+_STAYS = ("source", "crawl", "drop", "job")
+"""What says what happened, and not how something is: crawls, drops in steps, jobs."""
+_SHOWN = 20
+"""How many paths a message names."""
+_AT_ONCE = 1000
+_DESTROYED = (FinishColumnDrop, FinishPartitionDrop)
+
+Step = tuple[Literal["put", "drop", "fill", "disable"], int]
+_Place = tuple[int, str, str]
+
+
+class Goal(NamedTuple):
+    """Where an entity was, and shall be."""
+
+    id: int
+    kind: str
+    parent_id: int
+    name: str
+    place: _Place
+    """The parent, the family, and the name as it is compared there."""
+    depth: int
+    in_use: bool
+
+
+@dataclass
+class Plan:
+    """What a revert does."""
+
+    wanted: list[Differing]
+    goals: dict[int, Goal] = field(default_factory=dict)
+    """What shall be there, by id."""
+    new: list[Differing] = field(default_factory=list)
+    """What shall go, the topmost first."""
+    places: dict[_Place, int] = field(default_factory=dict)
+    """Which of these entities has a place now."""
+    holders: set[int] = field(default_factory=set)
+    """Below what entities with a goal stand now: it is not dropped before they have left."""
+    rows: dict[int, set[str]] = field(default_factory=dict)
+    """By owner: the kinds of owned rows that differ."""
+    relations: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
+    """By the entity that they go from: the kinds and slots of relations that differ."""
+
+    def steps(self) -> list[Step]:
+        """Return what to do, in order."""
+        puts = sorted(self.goals.values(), key=lambda goal: goal.depth)
+        filled = dict.fromkeys([*(goal.id for goal in puts), *self.rows, *self.relations])
+        return [
+            *(("put", goal.id) for goal in puts),
+            *(("drop", one.difference.entity_id) for one in self.new),
+            *(("fill", entity_id) for entity_id in filled),
+            *(("disable", goal.id) for goal in puts if not goal.in_use),
+        ]
+
+
+def planned(session: Session, target: Target, to: int) -> Plan:
+    """Return the plan for an entity and all below it.
+
+    Raises InvalidArgument for what cannot go back, EntityNotFound, DropPending, HistoryGone.
+    """
+    here = now(session)
+    scope = scope_at(reads_at(session, here), target) or 0
+    _check_target(session, target, scope, to)
+    found = [one for one in differing(session, here, to, scope, hidden=True) if one.difference.kind not in _STAYS]
+    # the entity itself keeps its name and place
+    keeps = [one for one in found if one.difference.entity_id != scope or one.difference.action == "altered"]
+    plan = Plan(keeps)
+    _fill(session, plan, to)
+    return plan
+
+
+def _check_target(session: Session, target: Target, scope: int, to: int) -> None:
+    (old,), (known,) = reads_at(session, to).by_id([scope]), session.backend.by_id([scope])
+    path = target.path if isinstance(target, Entity) else format_path(parse_path(target))
+    if known is not None and known.dropping and (pending := pending_above(session.backend, known.record.chain)):
+        raise pending
+    if old is None or not old.live:
+        raise EntityNotFound(path, f"{path} was not there at that position; drop it, or choose a later position")
+    if known is None or not known.live:
+        raise EntityNotFound(path, f"{path} was dropped; restore it, then revert it")
+
+
+def _fill(session: Session, plan: Plan, to: int) -> None:
+    entities = [one for one in plan.wanted if one.owner_id is None]
+    ids = [one.difference.entity_id for one in entities]
+    present = dict(zip(ids, in_batches(session.backend, ids), strict=True))
+    _check_purged(session, plan, present)
+    old = [one.difference.entity_id for one in entities if one.difference.path_after is not None]
+    plan.goals = {known.record.chain[-1].id: _goal(known) for known in in_batches(reads_at(session, to), old) if known}
+    plan.new = sorted(
+        (one for one in entities if one.difference.path_after is None),
+        key=lambda one: len(parse_path(one.difference.path_before or "")),
+    )
+    for entity_id, known in present.items():
+        if known is not None and known.state == LIVE:
+            plan.places[place_of(known.record)] = entity_id
+    moving = [goal for goal in plan.goals.values() if not _stands(present[goal.id], goal)]
+    for goal in moving:
+        plan.holders.update(_below(present[goal.id]))
+    for one in plan.wanted:
+        if one.relation is not None and one.owner_id is not None:
+            plan.relations.setdefault(one.owner_id, set()).add((one.relation.kind, one.relation.slot))
+        elif one.owner_id is not None:
+            plan.rows.setdefault(one.owner_id, set()).add(one.difference.kind)
+    _check_ends(session, plan, present, moving)
+
+
+def _check_purged(session: Session, plan: Plan, present: dict[int, Known | None]) -> None:
+    """Raise DropPending for what is being dropped in steps, InvalidArgument for what was purged or destroyed."""
+    lost = list[str]()
+    for one in plan.wanted:
+        difference = one.difference
+        known = present.get(difference.entity_id)
+        if difference.entity_id in present and difference.path_before is None:
+            if known is not None and known.state == DROPPING:
+                pending = pending_above(session.backend, known.record.chain)
+                if pending is not None:
+                    raise pending
+            if known is None or known.doomed:
+                lost.append(str(difference.path_after))
+        if any(isinstance(change, _DESTROYED) for change in difference.changes):
+            lost.append(str(difference.path_after))
+    if lost:
+        raise InvalidArgument(f"what was purged cannot come back: {_listed(lost)}; revert what is beside it")
+
+
+def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], moving: Sequence[Goal]) -> None:
+    """Raise InvalidArgument where a place, or the other end of a relation, is gone and does not come back."""
+    below = {goal.id: _below(present[goal.id]) for goal in moving}
+    needed = {i for one in plan.wanted if one.relation is not None for i in one.relation.ids}
+    needed.update(*below.values(), (goal.parent_id for goal in moving))
+    gone = _gone(session, plan, sorted(needed - plan.goals.keys() - {ROOT_ID}))
+    lost = list[str]()
+    for one in plan.wanted:
+        goal = plan.goals.get(one.difference.entity_id) if one.owner_id is None else None
+        ends = one.relation.ids if one.relation is not None else ()
+        if not gone.isdisjoint(ends if goal is None else (goal.parent_id, *below.get(goal.id, ()))):
+            lost.append(str(one.difference.path_after))
+    if lost:
+        raise InvalidArgument(
+            f"what these stood below, or were related to, is gone: {_listed(lost)}; restore that first, "
+            "or revert what is beside it"
+        )
+
+
+def _below(known: Known | None) -> list[int]:
+    """Return below what an entity stands that must leave it, where it was not dropped by itself."""
+    return [] if known is None or known.state != LIVE else [node.id for node in known.record.chain[:-1]]
+
+
+def _gone(session: Session, plan: Plan, ids: Sequence[int]) -> set[int]:
+    """Return which of these entities are not live, and are not brought back by the plan."""
+    chains = {
+        i: [] if known is None else [node.id for node in known.record.chain]
+        for i, known in zip(ids, in_batches(session.backend, ids), strict=True)
+    }
+    above = sorted({node for chain in chains.values() for node in chain} - plan.goals.keys())
+    there = {
+        i for i, known in zip(above, in_batches(session.backend, above), strict=True) if known and known.state == LIVE
+    } | plan.goals.keys()
+    return {i for i, chain in chains.items() if not chain or not there.issuperset(chain)}
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = len(paths) - _SHOWN
+    return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _goal(known: Known) -> Goal:
+    chain = known.record.chain
+    node = chain[-1]
+    return Goal(node.id, node.kind, parent_of(known.record), node.name, place_of(known.record), len(chain), node.in_use)
+
+
+def _stands(known: Known | None, goal: Goal) -> bool:
+    return (
+        known is not None
+        and known.state == LIVE
+        and (parent_of(known.record), known.record.chain[-1].name) == (goal.parent_id, goal.name)
+    )
+
+
+def place_of(record: Record) -> _Place:
+    """Return the place of an entity: no other live entity has it."""
+    node, above = record.chain[-1], record.chain[-2] if len(record.chain) > 1 else ROOT
+    return above.id, kind_named(node.kind).family, key_under(above, node.name)
+
+
+def parent_of(record: Record) -> int:
+    """Return the id of the parent; that of the root for what stands there."""
+    return record.chain[-2].id if len(record.chain) > 1 else ROOT_ID
+
+
+def in_batches(reads: Any, ids: Sequence[int]) -> Iterator[Known | None]:
+    """Yield the entities with these ids, as ``reads`` shows them."""
+    for begin in range(0, len(ids), _AT_ONCE):
+        yield from reads.by_id(ids[begin : begin + _AT_ONCE])

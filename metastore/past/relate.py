@@ -1,0 +1,84 @@
+"""Put relations back: those that an entity had are made again, those that came since are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metastore.kinds.relation import relation_doc, relation_named
+from metastore.managers.bumps import bumping
+from metastore.managers.relation_writes import event_of, path_of, removal
+from metastore.operation.guards import both, check_in_use
+from metastore.operation.operation import perform
+from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.session import ManagerSession
+from metastore.past.reads import PastReads
+from metastore.port.commit import Relate
+from metastore.port.records import Record
+from metastore.port.relations import RelationKey, RelationRecord, end_of_known, in_one_metalake
+
+__all__ = ["Relating"]
+
+_Slot = tuple[int, str, int]
+
+
+class Relating:
+    """The relations in some slots (from which entity, kind, slot), in a transaction and as of a position."""
+
+    def __init__(self, session: ManagerSession, then: PastReads, slots: Sequence[_Slot]) -> None:
+        self._session, self._then = session, then
+        self._kinds: dict[int, list[tuple[str, int]]] = {}
+        for from_id, kind, slot in slots:
+            self._kinds.setdefault(from_id, []).append((kind, slot))
+        for kind in dict.fromkeys(kind for _, kind, _ in slots):  # the transaction remembers what it reads
+            session.backend.relations(kind, [(from_id, slot) for from_id, of, slot in slots if of == kind])
+
+    def put_back(self, from_id: int) -> None:
+        """Let the relations in the slots of an entity be what they were."""
+        for kind, slot in self._kinds.get(from_id, ()):
+            old = {row.key: row for row in self._then.relations(kind, [(from_id, slot)])}
+            new = {row.key: row for row in self._session.backend.relations(kind, [(from_id, slot)])}
+            for key in dict.fromkeys([*new, *old]):
+                self._put(key, old.get(key), new.get(key))
+
+    def _put(self, key: RelationKey, old: RelationRecord | None, new: RelationRecord | None) -> None:
+        if (old and old.to_id) == (new and new.to_id):
+            return
+        to_id = old.to_id if old is not None else new.to_id if new is not None else 0
+        ends = self._ends(key[0], to_id)
+        if ends is None:
+            return
+        here, there = ends
+        write = self._made(key, to_id, here, there, new) if old is not None else self._removed(here, there, new)
+
+        def attempt(_: View) -> Proposal[None]:
+            check_in_use(here.chain[:-1])
+            check_in_use(there.chain[:-1])
+            return bumping(Proposal(both(here.chain, there.chain), (write,), lambda _: None))
+
+        request = Request[None](
+            verb="revert",
+            what=lambda: f"revert {key[1]}",
+            attempt=attempt,
+            replay=lambda _: None,
+            arguments=lambda: [list(key), to_id],
+        )
+        perform(self._session, request, Call())
+
+    def _ends(self, from_id: int, to_id: int) -> tuple[Record, Record] | None:
+        """Return both ends, if they are live in one metalake; None: the relation is over without being touched."""
+        here, there = self._session.backend.by_id([from_id, to_id])
+        if here is None or there is None or not in_one_metalake(end_of_known(here), end_of_known(there)):
+            return None
+        return here.record, there.record
+
+    def _made(self, key: RelationKey, to_id: int, here: Record, there: Record, new: RelationRecord | None) -> Relate:
+        from_id, kind, slot, column, value = key
+        action = "create" if new is None else "alter"
+        event = event_of(relation_named(kind), action, path_of(here), path_of(there))
+        version, row_id = (0, 0) if new is None else (new.version, new.id)
+        doc = relation_doc(to_id, column, value)
+        return Relate(from_id, kind, slot, column, value, to_id, version, doc, event, row_id)
+
+    def _removed(self, here: Record, there: Record, new: RelationRecord | None) -> Relate:
+        assert new is not None
+        return removal(new, event_of(relation_named(new.kind), "drop", path_of(here), path_of(there)))

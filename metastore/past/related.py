@@ -1,0 +1,109 @@
+"""The relations that differ between two positions: what a detach, an attach or a change of owner left behind.
+
+A relation is told by what it connects, not by its row: one that was removed and made again does not differ. It is there
+while both of its ends are live in one metalake.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from metastore.kinds.relation import relation_named
+from metastore.names import format_path
+from metastore.past.reads import PastReads
+from metastore.port.records import Known, Step
+from metastore.port.relations import ONLY, RelationKey, end_of_known, in_one_metalake
+
+__all__ = ["Between", "Connected", "connected", "key_of"]
+
+_Found = dict[int, Known | None]
+
+
+class Between(NamedTuple):
+    """A relation that has steps between two positions."""
+
+    key: RelationKey
+    before: int | None
+    """Its version before them; None: it was not there."""
+    after: int | None
+    to_after: int
+    """To which entity it led after them, or when it was removed."""
+    row_id: int
+
+
+class Connected(NamedTuple):
+    """A relation as it was at one position."""
+
+    path: str
+    """The object's."""
+    other_path: str
+    version: int
+    to_id: int
+    above: tuple[int, ...]
+    """The ids of the object, and of what is above it."""
+
+
+def key_of(step: Step) -> RelationKey:
+    """Return what a step of a relation connects."""
+    doc = json.loads(step.doc or "{}")
+    to_id, kind = step.other_id or 0, step.kind or ""
+    slot = ONLY if relation_named(kind).exclusive else to_id
+    return step.owner_id or 0, kind, slot, doc.get("column_id", 0), doc.get("value", "")
+
+
+def connected(
+    some: Sequence[Between], low: PastReads, high: PastReads, *, also: PastReads | None
+) -> list[tuple[Connected | None, Connected | None]]:
+    """Return each relation at both positions; None: it was not there.
+
+    ``also``: where it counts too while an end was not live, if it was not there at the other position.
+    """
+    earlier = _earlier(some, low)
+    froms = [one.key[0] for one in some]
+    led = [
+        (None if one.before is None else earlier.get(one.key, one.key[2]), None if one.after is None else one.to_after)
+        for one in some
+    ]
+    before, after = (
+        _known(reads, {*froms, *(to for pair in led if (to := pair[side]) is not None)})
+        for side, reads in ((0, low), (1, high))
+    )
+    found = []
+    for one, (to_before, to_after) in zip(some, led, strict=True):
+        old = _at(one, one.before, to_before, before, dead=False)
+        new = _at(one, one.after, to_after, after, dead=False)
+        if also is low and new is None:
+            old = _at(one, one.before, to_before, before, dead=True)
+        elif also is high and old is None:
+            new = _at(one, one.after, to_after, after, dead=True)
+        found.append((old, new))
+    return found
+
+
+def _earlier(some: Sequence[Between], low: PastReads) -> dict[RelationKey, int]:
+    """Return where the relations led at first of which an entity has one at most."""
+    wanted = [one.key for one in some if one.key[2] == ONLY and one.before is not None]
+    rows = [row for key in wanted for row in low.relations(key[1], [(key[0], ONLY)])]
+    return {row.key: row.to_id for row in rows}
+
+
+def _known(reads: PastReads, ids: set[int]) -> _Found:
+    wanted = sorted(ids)
+    return dict(zip(wanted, reads.by_id(wanted), strict=True))
+
+
+def _at(one: Between, version: int | None, to_id: int | None, found: _Found, *, dead: bool) -> Connected | None:
+    if version is None or to_id is None:
+        return None
+    here, there = found.get(one.key[0]), found.get(to_id)
+    if here is None or there is None:
+        return None
+    if not dead and not in_one_metalake(end_of_known(here), end_of_known(there)):
+        return None
+    if relation_named(one.key[1]).to_the_object:
+        here, there = there, here
+    chain = here.record.chain
+    paths = [format_path([node.name for node in known.record.chain]) for known in (here, there)]
+    return Connected(paths[0], paths[1], version, to_id, tuple([node.id for node in chain]))

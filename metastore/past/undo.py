@@ -1,0 +1,193 @@
+"""The steps of a plan, in one transaction: each gives one entity back its place, its content, or drops it.
+
+A step looks at what is there. What is as it shall be is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from metastore.errors import DropPending, EntityNotFound
+from metastore.kinds.entity import Entity
+from metastore.kinds.kind import dump
+from metastore.kinds.registry import KINDS, OWNED_KINDS, kind_named
+from metastore.kinds.table.dropping import MARKER
+from metastore.managers.create import rewrite
+from metastore.managers.mutation import Mutation, first_entity
+from metastore.managers.owned import OwnedManager, Row
+from metastore.managers.statistics import revert_partition_statistics
+from metastore.managers.steps import marked_by
+from metastore.managers.target import find
+from metastore.names import format_path
+from metastore.operation.request import Call, Proposal, View
+from metastore.operation.session import Session
+from metastore.past.plan import Goal, Plan, Step, in_batches, parent_of, place_of
+from metastore.past.reads import PastReads, reads_at
+from metastore.past.relate import Relating
+from metastore.port.commit import LIVE
+from metastore.port.records import Known
+from metastore.transaction.transaction import Transaction
+
+__all__ = ["Undoing", "without_dropping"]
+
+_ALL = 1_000_000
+"""More rows than one table can have in a transaction."""
+_ROWS = ("partition", "statistic", "model_version", "origin")
+"""Owned rows that are put back by their names; those of partitions' statistics follow their partitions."""
+
+
+class Undoing:
+    """Some steps of a plan, in a transaction."""
+
+    def __init__(self, session: Session, tx: Transaction, to: int, plan: Plan) -> None:
+        self._tx, self._plan = tx, plan
+        self._session = tx._session  # noqa: SLF001  (the managers work on it, and so does this)
+        self._read = self._session.backend
+        self._then = reads_at(session, to)
+        self._docs: dict[int, Known] = {}
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """Do what the steps say. What they need is read at once before."""
+        ids = [*dict.fromkeys(entity_id for _, entity_id in steps)]
+        list(in_batches(self._read, ids))  # the transaction remembers them
+        filled = [entity_id for verb, entity_id in steps if verb == "fill" and entity_id in self._plan.goals]
+        self._docs = {known.record.chain[-1].id: known for known in in_batches(self._then, filled) if known}
+        wanted = [(i, *one) for verb, i in steps if verb == "fill" for one in self._plan.relations.get(i, ())]
+        relating = Relating(self._session, self._then, wanted)
+        for verb, entity_id in steps:
+            if verb == "put":
+                self._put(self._plan.goals[entity_id])
+            elif verb == "drop":
+                self._drop(entity_id)
+            elif verb == "fill":
+                self._fill(entity_id)
+                relating.put_back(entity_id)
+            else:
+                self._enable(self._plan.goals[entity_id])
+
+    # --- places
+
+    def _put(self, goal: Goal, via: tuple[int, ...] = ()) -> None:
+        """Give an entity its old name and place, after what it shall stand below, and what it stands below now."""
+        if goal.id in via:
+            return
+        via = (*via, goal.id)
+        known = self._known(goal.id)
+        above = [] if known is None or known.state != LIVE or known.live else known.record.chain[:-1]
+        for entity_id in (goal.parent_id, *[node.id for node in above]):
+            if entity_id in self._plan.goals:
+                self._put(self._plan.goals[entity_id], via)
+        if not self._stands(goal):
+            self._free(goal)
+            parent = self._known(goal.parent_id)
+            names = () if parent is None else tuple([node.name for node in parent.record.chain])
+            manager, path = self._tx.manager(goal.kind), (*names, goal.name)
+            if self._state(goal.id) == LIVE:
+                manager.rename(self._entity(goal.id), path)
+            else:
+                manager.restore(path, id=goal.id, to=path)
+        if goal.in_use:
+            self._enable(goal)
+
+    def _free(self, goal: Goal) -> None:
+        """Let another one of the plan leave the place: for good, or until its own turn comes."""
+        other = self._plan.places.get(goal.place)
+        known = None if other is None or other == goal.id else self._known(other)
+        if known is None or not known.live or place_of(known.record) != goal.place:
+            return
+        node = known.record.chain[-1]
+        if node.id in self._plan.goals or node.id in self._plan.holders:
+            self._tx.manager(node.kind).rename(self._entity(node.id), f"revert {node.id}")
+        else:
+            self._drop(node.id)
+
+    def _drop(self, entity_id: int) -> None:
+        known = self._known(entity_id)
+        if known is not None and known.live:
+            self._tx.manager(known.record.chain[-1].kind).drop(self._entity(entity_id), cascade=True)
+
+    def _enable(self, goal: Goal) -> None:
+        """Enable or disable an entity, as it was."""
+        entity = self._entity(goal.id)
+        if goal.in_use != entity.record.chain[-1].in_use:
+            manager: Any = self._tx.manager(goal.kind)
+            (manager.enable if goal.in_use else manager.disable)(entity)
+
+    def _known(self, entity_id: int) -> Known | None:
+        return self._read.by_id([entity_id])[0]
+
+    def _state(self, entity_id: int) -> int | None:
+        known = self._known(entity_id)
+        return None if known is None else known.state
+
+    def _stands(self, goal: Goal) -> bool:
+        known = self._known(goal.id)
+        if known is None or known.state != LIVE:
+            return False
+        return (parent_of(known.record), known.record.chain[-1].name) == (goal.parent_id, goal.name)
+
+    def _entity(self, entity_id: int) -> Entity:
+        known = self._known(entity_id)
+        if known is None:
+            raise EntityNotFound(str(entity_id), f"entity {entity_id} was purged meanwhile; call again")
+        return kind_named(known.record.chain[-1].kind).entity(known.record, self._read.origin)
+
+    # --- content
+
+    def _fill(self, entity_id: int) -> None:
+        """Give an entity its old document and owned rows, where it is live."""
+        known = self._known(entity_id)
+        if known is None or not known.live:
+            return
+        if entity_id in self._docs:
+            self._write(self._entity(entity_id), self._docs[entity_id].record.doc)
+        kinds = self._plan.rows.get(entity_id, set())
+        for kind in _ROWS:
+            if kind in kinds:
+                self._write_rows(self._entity(entity_id), kind)
+        if "partition_statistic" in kinds or "partition" in kinds:
+            revert_partition_statistics(self._session, self._entity(entity_id), self._then)
+
+    def _write(self, entity: Entity, old: str) -> None:
+        kind, doc = kind_named(entity.kind), _as_it_goes_back(old, entity)
+        if doc == entity.record.doc:
+            return
+
+        def attempt(view: View) -> Proposal[Entity] | Entity:
+            return rewrite(kind, find(view, kind, entity), doc, "[]", self._session.principal)
+
+        Mutation(verb="revert", target=entity, attempt=attempt, replay=first_entity, exclusive=False).run(
+            self._session, kind, Call()
+        )
+
+    def _write_rows(self, owner: Entity, kind: str) -> None:
+        old = {row.name: row.doc for row in rows_of(self._then, owner.id, kind) if marked_by(row) is None}
+        new = [row.name for row in rows_of(self._read, owner.id, kind)]
+        rows: OwnedManager[Any] = OwnedManager(self._session, OWNED_KINDS[kind], KINDS[owner.kind])
+        rows.put_many(owner, [Row(name, doc) for name, doc in old.items()], drop=set(new) - set(old))
+
+
+def rows_of(reads: PastReads | Any, owner_id: int, kind: str) -> list[Any]:
+    """Return all owned rows of a kind."""
+    return list(reads.owned(owner_id, kind, "", _ALL, []).rows)
+
+
+def _as_it_goes_back(old: str, entity: Entity) -> str:
+    """Return the document to write. The numbers of a model's versions are not used again."""
+    doc = without_dropping(old, entity)
+    if entity.kind != "model":
+        return doc
+    last = json.loads(entity.record.doc)["latest_version"]
+    return dump({**json.loads(doc), "latest_version": last}, entity.names)
+
+
+def without_dropping(old: str, entity: Entity) -> str:
+    """Return a document as it was, without columns that were being dropped. Raises DropPending if some are now."""
+    for one in json.loads(entity.record.doc).get(MARKER, ()):
+        raise DropPending(UUID(one["operation"]), path=format_path((*entity.names, one["node"]["name"])))
+    if f'"{MARKER}"' not in old:
+        return old
+    return dump({key: value for key, value in json.loads(old).items() if key != MARKER}, entity.names)

@@ -1,0 +1,48 @@
+"""What a backend says of how new the state is that it shows: of a replica, and of the primary in the same way.
+
+On a replica, changes appear one by one, in the order of their commits, which is not that of their positions. A change
+with a lower position may be missing while one with a higher position is there. :class:`Shown` tells when none is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from metastore.port.backend import Backend
+
+__all__ = ["Newest", "ReplicaBackend", "Shown"]
+
+
+class Newest(NamedTuple):
+    """The newest change of a state, or the last one that gc has removed there."""
+
+    seq: int
+    operation_id: UUID | None
+
+
+class Shown(NamedTuple):
+    """What one snapshot shows."""
+
+    newest: Newest
+    """All lower positions were drawn by transactions below ``next``."""
+    next: int
+    """No transaction that had begun when ``newest`` committed has this id or a greater one."""
+    oldest: int
+    """All transactions with a lower id are over: what they committed is in the snapshot."""
+
+
+class ReplicaBackend(Backend, Protocol):
+    """A backend whose database may be a replica."""
+
+    @property
+    def opened(self) -> object:
+        """Another object after each connection that was opened: the server may have been restarted in between.
+
+        A replica that restarts after a crash may show an older state than before.
+        """
+        ...
+
+    def shown(self) -> Shown:
+        """Return what the database shows now."""
+        ...

@@ -1,0 +1,1 @@
+"""Reads from read replicas: they may be old, and say how old."""

@@ -1,0 +1,143 @@
+"""The reads of a view: from one server, as long as it surely shows what the view promised; else from another.
+
+Each read is sent to the server, and counts only if no connection was opened since the server was last seen to show the
+promised position: a restarted replica may be further back. Otherwise that is looked at again, and the read repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Final, NoReturn, cast
+
+from metastore.clock import Clock
+from metastore.deadlines import until
+from metastore.errors import InvalidArgument
+from metastore.feed.feed import check_drawn, check_position, number_in, position_of
+from metastore.operation.session import Session
+from metastore.port.records import Origin
+from metastore.port.replica import ReplicaBackend
+from metastore.replicas.source import FAILURES, Reached, Source
+
+__all__ = ["ReplicaReads", "Replicas", "replicas_opened"]
+
+_READS: Final = frozenset(
+    {
+        *("by_id", "children", "find", "gone", "has_children", "history", "hold", "names", "owned", "owned_by_name"),
+        *("owning", "related", "related_page", "relating", "relations", "resolve"),
+    }
+)
+_LOOKS: Final = 0.005
+"""How often a replica is asked how far it is (seconds)."""
+_ANSWERS: Final = 1.0
+"""How long a replica has at least to answer that (seconds)."""
+
+
+class Replicas:
+    """The servers of one store: its replicas, and the primary, which is read where no replica will do."""
+
+    def __init__(self, replicas: Sequence[Source], primary: Source, epoch: str, clock: Clock) -> None:
+        self._replicas, self.primary = tuple(replicas), primary
+        self.epoch, self._clock = epoch, clock
+        self._turn = count()
+
+    def chosen(self, at_least: str | None, wait: float) -> tuple[Source, Reached] | None:
+        """Return a replica that shows everything up to a position, within ``wait`` seconds; None: none does."""
+        ends = self._clock.monotonic() + wait
+        begin = next(self._turn)
+        able = [self._replicas[(begin + n) % len(self._replicas)] for n in range(len(self._replicas))]
+        while able := [source for source in able if not source.rests]:
+            for source in able:
+                with until(max(ends, self._clock.monotonic() + _ANSWERS)):
+                    found = source.asked(at_least)
+                if found is not None:
+                    return source, found
+            if self._clock.monotonic() >= ends:
+                break
+            self._clock.sleep(_LOOKS)
+        return None
+
+    def close(self) -> None:
+        """Close the connections to the replicas."""
+        for source in self._replicas:
+            source.backend.close()
+
+
+class ReplicaReads:
+    """Keeps the promises of :class:`metastore.port.backend.Reads`, on a state that may be old. It writes nothing."""
+
+    def __init__(self, replicas: Replicas, at_least: str | None, wait: float) -> None:
+        """Choose a server. Raises InvalidArgument for what is no position of this database."""
+        self._replicas, self._wait = replicas, wait
+        if at_least is not None:
+            check_position(at_least, replicas.epoch)
+        self._at = replicas.chosen(at_least, wait)
+        """The replica, and what it showed when it was looked at last; None: the primary is read."""
+        self.position = self._of_primary(at_least) if self._at is None else self._of(self._at[1])
+        """Everything up to here is shown, in each read."""
+
+    def _of(self, found: Reached) -> str:
+        return position_of(self._replicas.epoch, *found.newest)
+
+    def _of_primary(self, at_least: str | None) -> str:
+        primary = self._replicas.primary
+        if at_least is not None:
+            check_drawn(primary.backend, at_least, number_in(primary.backend, at_least))
+            return at_least
+        found = primary.reached(None)
+        return position_of(self._replicas.epoch, 0) if found is None else self._of(found)
+
+    @property
+    def from_primary(self) -> bool:
+        """Whether it reads from the primary."""
+        return self._at is None
+
+    @property
+    def origin(self) -> Origin:
+        return self._replicas.primary.backend.origin
+
+    def identify(self) -> Origin:
+        return self.origin
+
+    def commit(self, commit: object) -> NoReturn:
+        raise InvalidArgument("a view of a replica is read-only; write to the store")
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in _READS:
+            raise AttributeError(name)
+        ask = partial(self._ask, name)
+        setattr(self, name, ask)
+        return ask
+
+    def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        while (at := self._at) is not None:
+            source, reached = at
+            try:
+                answer = getattr(source.backend, name)(*arguments, **options)
+                if source.backend.opened is reached.opened:
+                    return answer
+            except FAILURES as error:
+                source.failed(error)
+            self._at = self._again(source)
+        return getattr(self._replicas.primary.backend, name)(*arguments, **options)
+
+    def _again(self, source: Source) -> tuple[Source, Reached] | None:
+        """Look whether the server still shows what was promised; if it does not, take another one."""
+        found = None if source.rests else source.asked(self.position)
+        return self._replicas.chosen(self.position, self._wait) if found is None else (source, found)
+
+
+def replicas_opened(session: Session, backends: Mapping[str, ReplicaBackend]) -> Replicas:
+    """Return the replicas of a store that is being opened. Raises InvalidArgument for one of another database."""
+    epoch, clock = session.epoch(), session.clock
+    sources = [Source(name, backend, epoch, clock) for name, backend in backends.items()]
+    opened = Replicas(sources, Source("the primary", cast(ReplicaBackend, session.backend), epoch, clock), epoch, clock)
+    try:
+        for source in sources:
+            source.begin()
+    except BaseException:
+        opened.close()
+        session.backend.close()
+        raise
+    return opened

@@ -1,0 +1,135 @@
+"""One server to read from, and up to which position it surely shows everything.
+
+A state shows *all* up to a position if each change with a lower position is in it, or was never committed. That is so
+once all transactions are over that could have drawn a lower position (see :mod:`metastore.port.replica`). While one of
+them is under way, an earlier answer counts: a replica only goes forwards. After a restart it may be further back, so
+that nothing counts any more that was said before a connection was opened.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from metastore.clock import Clock
+from metastore.deadlines import remaining, until
+from metastore.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    MetastoreError,
+    MigrationNeeded,
+    PoolExhausted,
+)
+from metastore.feed.feed import number_in
+from metastore.port.replica import Newest, ReplicaBackend, Shown
+
+__all__ = ["FAILURES", "Reached", "Source"]
+
+FAILURES: Final = (BackendUnavailable, DeadlineExceeded, MigrationNeeded)
+"""What a replica may raise where the primary, or another one, may answer."""
+_RESTS: Final = 5.0
+"""How long a server is not asked after it failed (seconds)."""
+_OPENS: Final = 2.0
+"""How long opening a store waits for a replica (seconds)."""
+_log = logging.getLogger("metastore")
+
+
+class Reached(NamedTuple):
+    """What a server shows at least, on the connections that were open by then."""
+
+    opened: object
+    newest: Newest
+
+
+class _Known(NamedTuple):
+    """What was found on the connections of a time."""
+
+    opened: object
+    whole: Newest | None
+    """Everything up to here is shown."""
+    waiting: Shown | None
+    """Everything up to its newest is shown, once the transactions of that time are over."""
+
+
+class Source:
+    """See the module. Any number of threads may use it: each sets ``_known`` to what is true."""
+
+    def __init__(self, name: str, backend: ReplicaBackend, epoch: str, clock: Clock) -> None:
+        """``name`` is the server's URL without its secrets, ``epoch`` that of the primary's feed."""
+        self.name, self.backend = name, backend
+        self._epoch, self._clock = epoch, clock
+        self._known = _Known(None, None, None)
+        self._rests_until = -1.0
+
+    def begin(self) -> None:
+        """Look at the server when the store is opened; one that does not answer rests. Raises InvalidArgument."""
+        try:
+            with until(self._clock.monotonic() + _OPENS):
+                self._shows()
+        except FAILURES as error:
+            self.failed(error)
+
+    def reached(self, at_least: str | None) -> Reached | None:
+        """Return what is shown, if that is everything up to a position (None: any); None: not yet.
+
+        Raises what the database raises; InvalidArgument if another change is at the position.
+        """
+        found = self._shows()
+        if found is None or at_least is None:
+            return found
+        return found if found.newest.seq >= number_in(self.backend, at_least) else None
+
+    def _shows(self) -> Reached | None:
+        while True:
+            opened, known = self.backend.opened, self._known
+            if known.opened is not opened:
+                self._check()
+                known = _Known(opened, None, None)
+            shown = self.backend.shown()
+            if self.backend.opened is opened:  # else it may have been restarted in between: ask again
+                self._known = known = _after(known, shown)
+                return None if known.whole is None else Reached(opened, known.whole)
+
+    def _check(self) -> None:
+        """Raise InvalidArgument for another database than the primary's, MigrationNeeded for one without a schema."""
+        if self.backend.format() is None:
+            raise MigrationNeeded(f"{self.name} has no schema")
+        if self.backend.feed_start()[0] != self._epoch:
+            raise InvalidArgument(f"read_from has {self.name}, which is no replica of this database")
+
+    # --- after a failure
+
+    @property
+    def rests(self) -> bool:
+        """Whether it has failed a short time ago."""
+        return self._clock.monotonic() < self._rests_until
+
+    def failed(self, error: MetastoreError) -> None:
+        """Let it rest. Raises the error again if it is the caller's: its time is over, or it has no connection free."""
+        if isinstance(error, PoolExhausted) or (isinstance(error, DeadlineExceeded) and remaining(self._clock, 1) <= 0):
+            raise error
+        if not self.rests:
+            _log.warning("the replica %s is not read for %.0f s: %s", self.name, _RESTS, error)
+        self._rests_until = self._clock.monotonic() + _RESTS
+
+    def asked(self, at_least: str | None) -> Reached | None:
+        """Return what :meth:`reached` says; None, and a rest, if the server failed or has another change there."""
+        try:
+            return self.reached(at_least)
+        except (*FAILURES, InvalidArgument) as error:
+            self.failed(error)
+            return None
+
+
+def _after(known: _Known, shown: Shown) -> _Known:
+    """Return what is known after one more answer."""
+    if shown.oldest >= shown.next:
+        return known._replace(whole=_later(known.whole, shown.newest), waiting=None)
+    if known.waiting is not None and shown.oldest >= known.waiting.next:
+        return known._replace(whole=_later(known.whole, known.waiting.newest), waiting=shown)
+    return known._replace(waiting=known.waiting or shown)
+
+
+def _later(one: Newest | None, other: Newest) -> Newest:
+    return other if one is None or other.seq >= one.seq else one

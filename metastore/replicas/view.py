@@ -1,0 +1,57 @@
+"""A view of a read replica: the managers of all kinds, on a state that may be old and says how old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from metastore.kinds.entity import Entity
+from metastore.managers.all import Managers
+from metastore.managers.find import find, wanted
+from metastore.managers.target import Target
+from metastore.operation.session import ManagerSession, Session
+from metastore.port.backend import Backend
+from metastore.replicas.reads import ReplicaReads
+
+__all__ = ["Replica"]
+
+
+class Replica(Managers):
+    """What a read replica shows: ``store.replica().tables.load(path)``. It is read-only.
+
+    Each read shows everything up to ``position``, and perhaps more: a later read shows at least what an earlier one
+    showed. If the replica fails, another one that has come as far is read, else the primary. What writes raises
+    InvalidArgument.
+    """
+
+    def __init__(self, session: Session, reads: ReplicaReads) -> None:
+        backend = cast(Backend, reads)
+        super().__init__(ManagerSession(backend, session.clock, session.policy, session.principal, outer=session))
+        self._reads = reads
+
+    @property
+    def position(self) -> str:
+        """How old it may be: each read shows all changes up to this position of the feed."""
+        return self._reads.position
+
+    @property
+    def from_primary(self) -> bool:
+        """Whether it reads from the primary, because no replica is there or has come far enough."""
+        return self._reads.from_primary
+
+    def find(
+        self,
+        under: Target | None = None,
+        *,
+        kind: str | None = None,
+        name: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        recursive: bool = True,
+    ) -> Iterator[Entity]:
+        """Yield what :meth:`metastore.Store.find` yields, as the replica shows it. Raises as it does."""
+        session = cast(Session, self._session)
+        looked_for = wanted(session.backend, under, kind, name, properties, recursive)
+        return find(session, looked_for, under.path if isinstance(under, Entity) else str(under))
+
+    def __repr__(self) -> str:
+        return f"<Replica {self.position}, from_primary={self.from_primary}>"

@@ -1,0 +1,48 @@
+"""The store for each client of a server: in its name, or as a user whose rights are checked."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from cachetools import LRUCache
+
+from metastore.errors import InvalidArgument
+from metastore.serve.principals import Principals
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["Actors"]
+
+_MOST: Final = 1000
+
+
+class Actors:
+    """The views of one store, by the name of the client."""
+
+    def __init__(self, store: Store, principals: Principals, *, authorization: bool = False) -> None:
+        """``authorization``: each request is checked. Raises InvalidArgument if nothing tells who a client is."""
+        if authorization and not principals.authenticates:
+            raise InvalidArgument(
+                "rights are of no use where any client may name any user; give a --token-file, or a --proxy-header "
+                "that a proxy before the server sets, or serve without --authorization"
+            )
+        self.principals = principals
+        self._store = store
+        self._authorization = authorization
+        self._views: LRUCache[str, Store] = LRUCache(_MOST)
+        self._lock = Lock()
+
+    def of(self, principal: str) -> Store:
+        """Return the store for a client. It has a manager for each kind, which a request need not make again.
+
+        Raises InvalidArgument for a name that no user can have.
+        """
+        with self._lock:
+            if (known := self._views.get(principal)) is None:
+                store = self._store
+                # a tuple: a name is not a path, whatever characters it has
+                made = store.as_user((principal,)) if self._authorization else store.bind(principal=principal)
+                known = self._views[principal] = made
+        return known

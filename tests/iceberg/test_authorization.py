@@ -1,0 +1,153 @@
+"""Clients of both protocols may do what their users may do, and see nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError, NoSuchTableError
+
+import metastore as ms
+from metastore.serve import Principals, application, tokens_of
+from tests.iceberg.server import served
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Principals:
+    file = tmp_path / "tokens"
+    file.write_text("".join(f"{user} token-of-{user}\n" for user in ("root", "ann@corp.com", "bob", "nobody")))
+    return Principals(tokens_of(file))
+
+
+@pytest.fixture
+def address(url: str, tmp_path: Path, tokens: Principals) -> Iterator[str]:
+    """Serve a lake in which ann may read the namespace sales, and bob may write there; hr is for neither."""
+    with served(url, tmp_path / "w", tokens, admins=["root"]) as address:
+        root = client(address, "root")
+        for name in ("sales", "hr"):
+            root.create_namespace(name)
+            root.create_table(f"{name}.t", ROWS.schema).append(ROWS)
+        with ms.open(url) as store:
+            for user, role, privileges in (
+                ("ann@corp.com", "reader", ("select_table",)),
+                ("bob", "writer", ("select_table", "modify_table", "create_table")),
+            ):
+                store.users.create(("lake", user))
+                store.roles.create(("lake", role))
+                store.roles.grant(("lake", role), "use_catalog", on="lake.ice")
+                for privilege in ("use_schema", *privileges):
+                    store.roles.grant(("lake", role), privilege, on="lake.ice.sales", kind="schema")
+                store.roles.assign(("lake", role), ("lake", user))
+        yield address
+
+
+def client(address: str, user: str) -> Catalog:
+    """Open the warehouse as one of the users."""
+    return load_catalog("x", type="rest", uri=address, warehouse="lake.ice", token=f"token-of-{user}")
+
+
+def test_who_may_read_reads_and_writes_nothing(address: str) -> None:
+    ann = client(address, "ann@corp.com")
+    assert ann.list_namespaces() == [("sales",)]
+    assert ann.list_tables("sales") == [("sales", "t")]
+    table = ann.load_table("sales.t")
+    assert table.scan().to_arrow().num_rows == 2
+    for refused in (
+        lambda: table.append(ROWS),
+        lambda: ann.drop_table("sales.t"),
+        lambda: ann.purge_table("sales.t"),
+        lambda: ann.rename_table("sales.t", "sales.u"),
+        lambda: ann.create_table("sales.mine", ROWS.schema),
+        lambda: ann.create_namespace("mine"),
+        lambda: ann.drop_namespace("sales"),
+        lambda: ann.update_namespace_properties("sales", updates={"a": "b"}),
+    ):
+        with pytest.raises(ForbiddenError, match=r"ann@corp\.com"):
+            refused()
+    assert ann.load_table("sales.t").scan().to_arrow().num_rows == 2, "its files are there"
+
+
+def test_what_one_may_not_see_is_not_there(address: str) -> None:
+    ann = client(address, "ann@corp.com")
+    assert not ann.namespace_exists("hr")
+    assert not ann.table_exists("hr.t")
+    with pytest.raises(NoSuchTableError):
+        ann.load_table("hr.t")
+    with pytest.raises(NoSuchNamespaceError):
+        ann.list_tables("hr")
+    with pytest.raises(NoSuchTableError):
+        ann.purge_table("hr.t")
+    assert client(address, "root").load_table("hr.t").scan().to_arrow().num_rows == 2
+
+
+def test_who_creates_owns(address: str, url: str) -> None:
+    bob = client(address, "bob")
+    mine = bob.create_table("sales.mine", ROWS.schema)
+    mine.append(ROWS)
+    bob.rename_table("sales.mine", "sales.ours")
+    with ms.open(url) as store:
+        owner = store.owners.of("lake.ice.sales.ours", kind="table")
+        assert owner is not None
+        assert owner.name == "bob"
+    bob.drop_table("sales.ours")
+    with pytest.raises(ForbiddenError):
+        bob.drop_table("sales.t")
+
+
+def test_a_right_that_was_taken_away_is_gone(address: str, url: str) -> None:
+    table = client(address, "bob").load_table("sales.t")
+    table.append(ROWS)
+    with ms.open(url) as store:
+        assert store.roles.revoke(("lake", "writer"), "modify_table", on="lake.ice.sales", kind="schema")
+    with pytest.raises(ForbiddenError):
+        table.append(ROWS)
+
+
+def test_many_writers_on_one_table_wait_in_the_server_s_line(address: str) -> None:
+    """A user has no leases; commits that lost wait in the line of the server."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(lambda _: client(address, "bob").load_table("sales.t").append(ROWS), range(12)))
+    assert client(address, "ann@corp.com").load_table("sales.t").scan().to_arrow().num_rows == 2 * 13
+
+
+def test_a_warehouse_that_one_does_not_see_is_not_named(address: str, url: str) -> None:
+    with ms.open(url) as store:
+        store.catalogs.create("lake.secret", type="relational")
+
+    def asked(user: str, warehouse: str) -> int:
+        headers = {"Authorization": f"Bearer token-of-{user}"}
+        return httpx.get(f"{address}/v1/config", params={"warehouse": warehouse}, headers=headers).status_code
+
+    assert (asked("root", "lake.secret"), asked("bob", "lake.secret"), asked("bob", "lake.none")) == (200, 404, 404)
+
+
+def test_gravitino_s_protocol_checks_too(address: str) -> None:
+    api = address.replace("/iceberg", "/api")
+
+    def ask(user: str, method: str, path: str, **body: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer token-of-{user}"}
+        return httpx.request(method, f"{api}/{path}", headers=headers, json=body or None)
+
+    schemas = "metalakes/lake/catalogs/ice/schemas"
+    seen = ask("ann@corp.com", "GET", schemas).json()["identifiers"]
+    assert [one["name"] for one in seen] == ["sales"]
+    assert ask("ann@corp.com", "GET", f"{schemas}/hr").status_code == 404
+    refused = ask("ann@corp.com", "POST", schemas, name="mine")
+    assert (refused.status_code, refused.json()["code"], refused.json()["type"]) == (403, 1008, "ForbiddenException")
+    assert ask("nobody", "GET", schemas).status_code == 404
+    assert ask("bob", "POST", "metalakes", name="mine").status_code == 403
+    assert ask("root", "POST", "metalakes", name="new").status_code == 200
+
+
+def test_it_needs_to_know_who_asks(sqlite_url: str) -> None:
+    with ms.open(sqlite_url) as store, pytest.raises(ms.InvalidArgument, match="--token-file"):
+        application(store, authorization=True)

@@ -1,0 +1,80 @@
+"""The programs whose operations travel together: two processes, each with a batch of two, and what comes between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from metastore.combine.waiting import ROUNDS
+from metastore.store import Store
+from tests.interleaving.batches import MemoryBatches
+from tests.interleaving.process import Op
+from tests.interleaving.programs import (
+    CREATE,
+    CREATE_TOO,
+    DROP,
+    RENAME,
+    RENAME_PARENT,
+    Program,
+    S,
+    by_entity,
+    by_path,
+    count,
+    freeze,
+    swap,
+)
+from tests.interleaving.world import WRITES
+
+__all__ = ["TOGETHER"]
+
+U, V = f"{S}.b", "lake.cat.o.v"
+"""Another table in the schema, and one in another schema."""
+LOSABLE = (*WRITES, "write_together")
+
+
+def _three(store: Store) -> Mapping[str, Any]:
+    store.schemas.create("lake.cat.o")
+    return {"u": store.tables.create(U), "v": store.tables.create(V)}
+
+
+def together(*ops: Op) -> tuple[Op, ...]:
+    """Return operations that wait together."""
+    return (*[replace(op, with_next=True) for op in ops[:-1]], ops[-1])
+
+
+def _program(name: str, *processes: tuple[Op, ...], **options: Any) -> Program:
+    return Program(name, processes, losable=LOSABLE, setup=_three, make=MemoryBatches, before=ROUNDS, **options)
+
+
+A, B, C, D, F, G = (by_path(key) for key in "abcdfg")
+EA, EB = by_entity("a"), by_entity("b")
+A_IN_U, B_IN_U, A_IN_V, B_IN_V = by_path("a", at=U), by_path("b", at=U), by_path("a", at=V), by_path("b", at=V)
+E_HOT, F_HOT = by_path("e", hot=True), by_path("f", hot=True)
+DROP_U = Op("drop u", lambda h: h.store.tables.drop(U))
+RENAME_O = Op("rename o", lambda h: bool(h.store.schemas.rename("lake.cat.o", "q")))
+AB, CD = together(A, B), together(C, D)
+
+TOGETHER: tuple[Program, ...] = (
+    _program("batches on one table", AB, CD, crash=(0, 1), lose=(0, 1)),
+    _program("batches on two tables", together(A, A_IN_U), together(B_IN_U, B), crash=(0, 1), lose=(0, 1)),
+    _program("batches of swaps", together(swap("0", "1"), swap("1", "2")), together(swap("0", "2"), B)),
+    _program("batches of entities in hand", together(EA, EB), together(EB, C)),
+    _program("batches in two schemas, rename of one", together(A, A_IN_V), together(B_IN_V, B), (RENAME_O,)),
+    _program("batches, rename of the parent", AB, CD, (RENAME_PARENT,)),
+    _program("batch, rename", AB, (RENAME,), crash=(0, 1), lose=(0, 1)),
+    _program("batch, hot alter", AB, (E_HOT,)),
+    _program("hot alter, three batches in a row", (E_HOT,), (*AB, *CD, *together(F, G))),
+    _program("hot count, three batches in a row", (count(hot=True),), (*AB, *CD, *together(F, G)), most_lost=1),
+    _program("batch, freeze", AB, (freeze(),)),
+    _program("batches of creates", together(CREATE, CREATE_TOO), together(CREATE_TOO, CREATE), lose=(0, 1)),
+    _program("batch of creates, rename of the parent", together(CREATE, CREATE_TOO), (RENAME_PARENT,), crash=(0, 1)),
+    _program("batches of drops, alter", together(DROP, DROP_U), together(DROP_U, DROP), (A,)),
+    _program("batches, rename", AB, CD, (RENAME,), full=True),
+    _program("batches, hot alter", AB, CD, (E_HOT,), full=True),
+    _program("batches, freeze", AB, CD, (freeze(),), full=True),
+    _program("batch, hot alter, a fault", AB, (E_HOT,), crash=(0, 1), lose=(0, 1), full=True),
+    _program("batch, two hot alters in a row", AB, (E_HOT, F_HOT), full=True),
+    _program("batch, freeze, a crash", AB, (freeze(),), crash=(0, 1), full=True),
+    _program("batch of drops, hot alter", together(DROP, DROP_U), (E_HOT,), lose=(0, 1), full=True),
+)
