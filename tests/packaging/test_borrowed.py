@@ -170,16 +170,30 @@ def test_sqlalchemys_pool_waits_in_our_queue() -> None:
 
 def test_documents_are_the_json_that_pythons_own_encoder_writes() -> None:
     """``kinds/kind.py`` keeps what JSONEncoder makes at each call, by a name that has no documentation."""
-    for value in (None, "", 'ä\x7f\ud800\u2028"\\/', 2**70, -1, True, 1e22, 1e-7, 0.1, [], {}, [1, (2, {"a": None})]):
+    values: list[Any] = [
+        None,
+        "",
+        'ä\x7f\ud800\u2028"\\/',
+        2**70,
+        -1,
+        True,
+        1e22,
+        1e-7,
+        0.1,
+        [],
+        {},
+        [1, (2, {"a": None})],
+    ]
+    for value in values:
         doc = {"a": value, 1: [value], None: {"b": value}}
         assert to_json(doc) == json.dumps(doc, separators=(",", ":"))
         assert to_json(value) == json.dumps(value, separators=(",", ":"))
     for value in (float("nan"), float("-inf")):
         with pytest.raises(ValueError, match="not JSON compliant"):
             to_json({"a": [value]})
-    for value in ({1}, b"", object()):
+    for unknown in ({1}, b"", object()):
         with pytest.raises(TypeError, match="is not JSON serializable"):
-            to_json({"a": [value]})
+            to_json({"a": [unknown]})
     circle: list[object] = []
     circle.append(circle)
     with pytest.raises(RecursionError):

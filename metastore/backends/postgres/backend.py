@@ -242,11 +242,11 @@ class PostgresBackend(PostgresReads):
     def help(self, help: Help) -> Outcome:
         operations = [one.operation_id for one in help.resolutions]
         rows = self._announcing.send(
-            lambda may: self._together(intents.help_statement(help), None, may, operations),
+            lambda may: self._together([intents.help_statement(help)], may, operations),
             lambda: covered_by_help(help),
             lambda: operations,
         )
-        return intents.helped(help, rows[0]) if isinstance(rows, list) else rows
+        return intents.helped(help, rows[0][0]) if isinstance(rows, list) else rows
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
