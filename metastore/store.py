@@ -50,7 +50,7 @@ from metastore.names import Path, clean_name
 from metastore.operation.authorized import check_principal
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
-from metastore.operation.request import Call, Fencing
+from metastore.operation.request import Call, Fencing, committed
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
 from metastore.past.consumers import Consumers
@@ -59,7 +59,7 @@ from metastore.past.pins import Pin, add_pin, all_pins
 from metastore.past.reads import reads_at
 from metastore.past.revert import revert
 from metastore.past.view import Past, past_at
-from metastore.port.backend import Backend
+from metastore.port.backend import Backend, Reads
 from metastore.port.replica import ReplicaBackend
 from metastore.port.unreadable import Unreadable
 from metastore.replicas.reads import ReplicaReads, replicas_opened
@@ -139,7 +139,7 @@ class Store(Managers):
         What the user does not see: EntityNotFound, a drop returns False, listings leave it out. What it sees and may
         not do: PermissionDenied. Raises InvalidArgument.
         """
-        who = _who(user)
+        who = _who(self._session.backend, user)
         if who.name in self._admins and who.lake is None and who.id is None:
             return self.bind(principal=who.name)
         return _UserView(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
@@ -152,7 +152,7 @@ class Store(Managers):
         """
         found = entity_of(self._session, on, kind)
         word = known_privilege(privilege)
-        who = _who(user)
+        who = _who(self._session.backend, user)
         if who.name in self._admins:
             return Decision(True, [f"{who.name} is an admin of this process"])
         return Access(self._session.backend, who).decision(found.record.chain, word)
@@ -495,7 +495,7 @@ class _UserView(_View):
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
         """Return whether this user has a privilege on what it sees. Raises PermissionDenied for another user."""
-        if _who(user).name != self._access.who.name:
+        if _who(self._access.backend, user).name != self._access.who.name:
             raise self._refused("ask for the rights of others")
         found = entity_of(self._session, on, kind)
         return self._access.decision(found.record.chain, known_privilege(privilege))
@@ -610,10 +610,11 @@ def restore(url: str | None, source: Place, *, progress: Callable[[float], None]
         backend.close()
 
 
-def _who(user: Path | Entity) -> Who:
-    """Return who is meant. Raises InvalidArgument."""
+def _who(backend: Reads, user: Path | Entity) -> Who:
+    """Return who is meant. Raises InvalidArgument, also for a user of another database."""
     if not isinstance(user, Entity):
         return who_named(user)
+    committed(backend, user)
     if user.kind != "user":
         raise InvalidArgument(f"{user.path} is a {user.kind}, not a user")
     return Who(user.name, None, user.id)

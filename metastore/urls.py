@@ -38,8 +38,9 @@ def parse_url(url: str | None) -> URL:
     from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
 
     text = url if url is not None else os.environ.get("METASTORE_URL") or DEFAULT_URL
-    if not isinstance(text, str):
+    if not issubclass(type(text), str):
         raise InvalidArgument(f"a URL must be a string, not {type(text).__name__}")
+    text = str.__str__(text)  # a subclass could have methods that disagree with its characters
     try:
         parsed = make_url(text)
     except (ArgumentError, ValueError):

@@ -124,6 +124,7 @@ def grant(
     to: Annotated[str | None, typer.Option("--to", help="Give the role to this user or group.")] = None,
     deny: Annotated[bool, typer.Option("--deny", help="Deny the privilege instead.")] = False,
     kind: KindOption = None,
+    json: Json = False,
 ) -> None:
     """Grant a privilege to a role, or a role to a user.
 
@@ -135,11 +136,11 @@ def grant(
     with ctx.obj.open() as store:
         if to is not None and privilege is None:
             store.roles.assign(role, to)
-            write(console(), f"{to} has the role {role}")
+            _say({"role": role, "member": to}, f"{to} has the role {role}", json)
             return
         word, target = _both(privilege, on)
-        store.roles.grant(role, word, find(store, target, kind), effect=effect)
-    write(console(), f"{role} is {'denied' if deny else 'granted'} {word} on {target}")
+        made = store.roles.grant(role, word, find(store, target, kind), effect=effect)
+    _say(made.to_dict(), f"{role} is {'denied' if deny else 'granted'} {word} on {target}", json)
 
 
 def revoke(
@@ -149,6 +150,7 @@ def revoke(
     on: OnArgument = None,
     frm: Annotated[str | None, typer.Option("--from", help="Take the role from this user or group.")] = None,
     kind: KindOption = None,
+    json: Json = False,
 ) -> None:
     """Take back what was granted or denied.
 
@@ -159,13 +161,22 @@ def revoke(
     with ctx.obj.open() as store:
         if frm is not None and privilege is None:
             done, what = store.roles.unassign(role, frm), f"{frm} had the role {role}"
+            shown = {"role": role, "member": frm}
         else:
             word, target = _both(privilege, on)
             done = store.roles.revoke(role, word, find(store, target, kind))
-            what = f"{role} had {word} on {target}"
-    write(console(), f"{what}: taken back" if done else f"not so that {what}; nothing is taken back")
+            what, shown = f"{role} had {word} on {target}", {"role": role, "privilege": word, "on": target}
+    text = f"{what}: taken back" if done else f"not so that {what}; nothing is taken back"
+    _say({**shown, "taken_back": done}, text, json)
     if not done:
         raise typer.Exit(1)
+
+
+def _say(shown: dict[str, Any], text: str, json: bool) -> None:
+    if json:
+        write_json(shown)
+    else:
+        write(console(), text)
 
 
 def _both(privilege: str | None, on: str | None) -> tuple[str, str]:

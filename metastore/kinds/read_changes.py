@@ -29,7 +29,10 @@ def change_from_dict(mapping: Mapping[str, Any]) -> EntityChange:
     """
     if not isinstance(mapping, Mapping):
         raise InvalidArgument(f'a change is an object such as {{"change": "SetComment", …}}, not {shown(mapping)}')
-    fields = {exact_text(name, "a field's name"): _plain(value) for name, value in mapping.items()}
+    try:
+        fields = {exact_text(name, "a field's name"): _plain(value) for name, value in mapping.items()}
+    except RecursionError:
+        raise InvalidArgument("a change is nested too deep to be read; take lists and objects out of it") from None
     tag = fields.pop("change", None)
     cls = change_class(tag) if isinstance(tag, str) else None
     if cls is None or cls is UnknownChange:

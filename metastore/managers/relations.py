@@ -107,7 +107,7 @@ class RelationManager:
         return self._run(
             "attach",
             lambda view: self._attach(view, wanted, actor),
-            lambda steps: self._replayed(steps[0]),
+            lambda steps: self._replayed(steps[0], wanted),
             wanted.arguments,
             options,
         )
@@ -282,20 +282,25 @@ class RelationManager:
         )
         return perform(self._session, request, call_of(options))
 
-    def _replayed(self, step: Step) -> Attached:
-        """Return the relation that an earlier call under the same operation id made, as it was then."""
+    def _replayed(self, step: Step, wanted: Wanted) -> Attached:
+        """Return the relation that an earlier call under the same operation id made, as it was then.
+
+        An end that was purged since then has no kind any more, unless only one kind can stand there.
+        """
+        known = self._session.of_store().backend.by_id([step.owner_id or 0, step.other_id or 0])
+        from_kind, to_kind = ("" if one is None else one.record.chain[-1].kind for one in known)
         doc = json.loads(step.doc or "{}")
         here, there = step.path_after or step.path_before or "", step.other_path or ""
         if self._relation.to_the_object:
             here, there = there, here
         return Attached(
             id=step.entity_id or 0,
-            kind=self._relation.to_kinds[0] if len(self._relation.to_kinds) == 1 else "",
+            kind=self._relation.to_kinds[0] if len(self._relation.to_kinds) == 1 else to_kind,
             name=parse_path(there)[-1],
             path=there,
             value=doc.get("value") or None,
-            column=None,
-            target_kind="",
+            column=None if wanted.column is None else format_path(wanted.column),
+            target_kind=from_kind,
             target_path=here,
             target_id=step.owner_id or 0,
             inherited_from=None,

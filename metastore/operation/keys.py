@@ -36,10 +36,10 @@ def key(text: str, *, scope: str = "") -> UUID:
 
 
 def _bytes(text: object, what: str) -> bytes:
-    if not isinstance(text, str):
+    if not issubclass(type(text), str):
         raise InvalidArgument(f"{what} is a text, not {shown(text)}")
     try:
-        return text.encode()
+        return str.__str__(text).encode()
     except UnicodeEncodeError:
         raise InvalidArgument(f"{what} has a lone surrogate; it is not valid Unicode text") from None
 

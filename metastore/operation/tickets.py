@@ -16,7 +16,7 @@ from metastore.operation.session import Session
 from metastore.port.backend import Intents
 from metastore.port.commit import Commit, Help, Update
 from metastore.port.records import Pending
-from metastore.port.tickets import Line, Tickets
+from metastore.port.tickets import Line
 from metastore.retry.runner import Conflict
 
 __all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "without_others"]
@@ -66,9 +66,13 @@ class OwnTicket:
         self.ids: tuple[int, ...] = ()
         self.number: int | None = None
         """None: it stands nowhere."""
+        self.seen: dict[int, Pending] = {}
+        """The entity and its intents at the instant that began the turn; {}: it stands at several entities."""
         self._began = 0.0
         self._ahead = 0
         """How many were before it."""
+        self._next = True
+        """Whether the own turn may be next."""
 
     def take(self, ids: Iterable[int], ends: float, run: float = 0.0) -> None:
         """Stand in line for these entities until it is the own turn. ``run``: how long the turn will be (seconds).
@@ -80,7 +84,7 @@ class OwnTicket:
             self.leave()  # an operation that waits for more holds nothing: each wait is for an older ticket
         self.ids = wanted
         watch, clock = Watch(self._session, wanted), self._session.clock
-        queued, self._ahead = clock.monotonic(), 0
+        queued, self._ahead, self._next = clock.monotonic(), 0, True
         while not self._has_turn(watch, ends, run):
             pass
         self._began = clock.monotonic()
@@ -88,18 +92,29 @@ class OwnTicket:
             self._session.hot.took_turn((self._began - queued) / self._ahead)
 
     def _has_turn(self, watch: Watch, ends: float, run: float) -> bool:
-        backend: Tickets = self._session.backend
         if self.number is None:
-            self.number = backend.queue(self.ids, min(max(_PATIENCE, 4 * run), _LONGEST_PATIENCE))
-        line = backend.line(self.ids, self.number)
+            patience = min(max(_PATIENCE, 4 * run), _LONGEST_PATIENCE)
+            self.number = self._session.backend.queue(self.ids, patience)
+        line = self._look(self.number)
         if not line.held:  # it was removed: queue again
             self.leave()
             return False
         if line.head is None and line.gap <= 0:
             return True
-        self._ahead = max(self._ahead, line.ahead)
+        self._ahead, self._next = max(self._ahead, line.ahead), line.ahead <= 1
         watch.wait(line, ends)
         return False
+
+    def _look(self, number: int) -> Line:
+        """Look who is before the ticket. Where that may be nobody, the same message shows the entity."""
+        backend = self._session.backend
+        if not self._next or len(self.ids) > 1:
+            self.seen = {}
+            return backend.line(self.ids, number)
+        (entity_id,) = self.ids
+        seen = backend.pending(entity_id, None, BATCH, number)
+        self.seen = {entity_id: seen}
+        return seen.line
 
     @property
     def is_short(self) -> bool:

@@ -23,6 +23,7 @@ from metastore.kinds.secret import masked
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
 from metastore.operation.dropping import pending_at
+from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_at
 from metastore.past.related import Between, Connected, connected, key_of
@@ -132,10 +133,11 @@ def _in_path_order(one: Differing) -> tuple[Any, ...]:
 
 
 def scope_at(reads: PastReads, under: Target | None) -> int | None:
-    """Return the id of what is at a path, of whatever kind. Raises EntityNotFound."""
+    """Return the id of what is at a path, of whatever kind. Raises EntityNotFound, InvalidArgument."""
     if under is None:
         return None
     if isinstance(under, Entity):
+        committed(reads, under)
         return under.id
     names = parse_path(under)
     families = dict.fromkeys(f for kind in KINDS.values() if (f := families_of(kind, len(names))) is not None)

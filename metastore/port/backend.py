@@ -256,8 +256,11 @@ class Intents(Protocol):
         """
         ...
 
-    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
-        """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks."""
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
+        """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks.
+
+        ``ticket``: look at the same instant who stands in line before it.
+        """
         ...
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:

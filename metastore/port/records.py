@@ -189,6 +189,8 @@ class Pending(NamedTuple):
     """The database's time, in microseconds since 1970."""
     queued: bool = False
     """A ticket stands there, so that the intents wait."""
+    line: Line = NOBODY
+    """Who stands before the ticket that was asked about."""
 
 
 class Turn(NamedTuple):

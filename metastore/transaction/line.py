@@ -31,7 +31,7 @@ from metastore.port.commit import (
     Relations,
     Update,
 )
-from metastore.port.records import ROOT, Lookup, Record
+from metastore.port.records import ROOT, Lookup, Pending, Record
 from metastore.retry.runner import Conflict
 from metastore.transaction.turns import Place, place_at
 
@@ -59,6 +59,8 @@ class InLine:
         self._run = 0.0
         self._seen: Seen = {}
         self._read_at = 0.0
+        self._began_with: dict[int, Pending] = {}
+        """What the look showed that found the own turn; each entity once, for the first read of it."""
         self._place: Place | None = None
         self._ticket: OwnTicket | None = None
         self._at: tuple[int, ...] = ()
@@ -66,7 +68,7 @@ class InLine:
 
     def enter(self, operation_id: UUID) -> OwnMark | None:
         """Wait for the turn of the next run; return the mark of the scope that is barred for it."""
-        self._seen = {}
+        self._seen, self._began_with = {}, {}
         if self._ids:
             self._take()
         if self._barred is None:
@@ -86,6 +88,7 @@ class InLine:
             return
         self._ticket = OwnTicket(self._session) if self._ticket is None else self._ticket
         self._ticket.take(ids, self._ends, self._run)
+        self._began_with, self._read_at = self._ticket.seen, self._session.clock.monotonic()
         if self._place is not None:
             self._place.begin()
 
@@ -129,14 +132,16 @@ class InLine:
         """Read an entity and its intents in one snapshot, if the path leads to it still."""
         if self.ticket is None or entity_id is None or entity_id not in self.ticket.ids:
             return {}
-        seen = self._session.backend.pending(entity_id, None, BATCH)
+        read_at, seen = self._read_at, self._began_with.pop(entity_id, None)
+        if seen is None:
+            seen, read_at = self._session.backend.pending(entity_id, None, BATCH), self._session.clock.monotonic()
         if (
             seen.known is None
             or not seen.known.live
             or not leads_to(format_path(lookup.names), seen.known.record.chain)
         ):
             return {}
-        self._seen, self._read_at = {entity_id: seen}, self._session.clock.monotonic()
+        self._seen, self._read_at = {entity_id: seen}, read_at
         return {lookup: seen.known.record}
 
     @property

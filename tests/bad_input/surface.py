@@ -16,7 +16,7 @@ import metastore as ms
 from metastore.aio.derive import INTERNAL
 from tests.bad_input.conftest import TABLE
 
-__all__ = ["METHODS", "Method", "good", "grow"]
+__all__ = ["METHODS", "Method", "good", "grow", "of_another_database"]
 
 _LAKE, _CATALOG, _SCHEMA = "m", "m.c", "m.c.s"
 
@@ -138,6 +138,7 @@ _NEEDED: Final[Mapping[str, Any]] = {
     "target": TABLE,
     "owner": TABLE,
     "parent": _SCHEMA,
+    "under": _SCHEMA,
     "catalog": _CATALOG,
     "frm": "m.user1",
     "other": "m.tag1",
@@ -155,13 +156,27 @@ _NEEDED: Final[Mapping[str, Any]] = {
 def good(method: Method, parameter: str, store: ms.Store) -> Any:
     """Return an argument that a method takes. Raises KeyError for a parameter whose name is not known here."""
     kind = _KINDS.get(method.owner)
-    if kind is not None and parameter in ("target", "path", "owner", "member"):
+    own = method.owner == "roles" and parameter == "member"
+    if kind is not None and not own and parameter in ("target", "path", "owner", "member"):
         parameter = "user" if (method.owner, parameter) == ("owners", "owner") else kind
     parameter = {"assign to": "user", "rename to": "name"}.get(f"{method.name} {parameter}", parameter)
-    made = _MADE.get(f"{method.name} {parameter}") or _MADE.get(f"{method.owner} {parameter}") or _MADE.get(parameter)
+    made = _MADE.get(f"{method.owner} {parameter}") or _MADE.get(f"{method.name} {parameter}") or _MADE.get(parameter)
     if made is not None:
         return made(store)
     return _WHERE[parameter] if parameter in _WHERE else _NEEDED[parameter]
+
+
+def of_another_database(method: Method, parameter: inspect.Parameter, other: ms.Store) -> ms.Entity | None:
+    """Return an entity of another store for a parameter that takes one; None: it takes none."""
+    takes = str(parameter.annotation)
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL or "Iterable" in takes or parameter.name in ("only", "lease"):
+        return None
+    if "Target" not in takes and "Entity" not in takes and "Catalog" not in takes:
+        return None
+    where = good(method, parameter.name, other)
+    if not isinstance(where, str):
+        return where if isinstance(where, ms.Entity) else None
+    return other.manager(next(kind for kind, path in _WHERE.items() if path == where)).load(where)
 
 
 def _export(store: ms.Store) -> BytesIO:
@@ -175,6 +190,22 @@ _MADE: Final[Mapping[str, Callable[[ms.Store], Any]]] = {
     "export_to to": lambda _: BytesIO(),
     "source": _export,
     "entity": lambda store: store.tables.load(TABLE),
+    "diff a": lambda store: store.position(),
+    "revert to": lambda store: store.position(),
+    "create_many rows": lambda _: [{"name": "x"}],
+    "catalogs rows": lambda _: [{"name": "x", "type": "relational"}],
+    "attach_many rows": lambda _: [{"target": TABLE}],
+    "statistics values": lambda _: {"custom-x": "1"},
+    "statistics names": lambda _: ["custom-x"],
+    "job_templates type": lambda _: "shell",
+    "roles member": lambda _: _WHERE["user"],
+    "metalakes parent": lambda _: None,
+    "catalogs parent": lambda _: _LAKE,
+    "policies other": lambda _: _WHERE["policy"],
+    **{
+        f"{owner} parent": lambda _: _LAKE
+        for owner in ("groups", "job_templates", "jobs", "policies", "roles", "tags", "users")
+    },
     "position": lambda store: store.position(),
     "operation_id": lambda _: ms.new_operation_id(),
 }

@@ -9,6 +9,9 @@ from __future__ import annotations
 import inspect
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from tests.bad_input.surface import METHODS, THINGS, Method, good, grow
+from tests.bad_input.surface import METHODS, THINGS, Method, good, grow, of_another_database
 from tests.bad_input.test_odd_values import DEEP, FIXED, HUGE, Liar, Unwritable
 
 _REST = inspect.Parameter.VAR_KEYWORD
@@ -73,6 +76,60 @@ def test_two_calls_with_ids_and_each_of_them_again(method: Method, own: inspect.
         assert [_came(_call(method, store, own, one)) for one in ids] == first
 
 
+def _opened(option: str, value: Any) -> None:
+    options: dict[str, Any] = {option: value}
+    ms.open("memory://", **options).close()
+
+
+TAKING = [
+    (method, one)
+    for method in METHODS
+    for one in method.parameters
+    if "Target" in str(one.annotation) or "Entity" in str(one.annotation) or "Catalog" in str(one.annotation)
+]
+
+
+@pytest.mark.parametrize(("method", "taking"), TAKING, ids=[f"{method} {one.name}" for method, one in TAKING])
+def test_entities_of_another_database_are_refused(method: Method, taking: inspect.Parameter) -> None:
+    """The other database has grown alike: the same paths, ids and versions."""
+    options: dict[str, Any] = {"principal": "tester", "deadline": 5.0}
+    with ms.open("memory://", **options) as store, ms.open("memory://", **options) as other:
+        grow(store)
+        grow(other)
+        strange = of_another_database(method, taking, other)
+        if strange is None:
+            return
+        call = _call(method, store, taking, strange)
+        with pytest.raises(ms.InvalidArgument, match="another database"):
+            _to_the_end(call())
+        assert store.verify() == []
+
+
+ALONE: dict[str, Callable[[Any], Any]] = {
+    "open": lambda value: ms.open(value).close(),
+    **{f"open {name}": partial(_opened, name) for name in inspect.signature(ms.open).parameters if name != "url"},
+    "migrate": ms.migrate,
+    "restore": lambda value: ms.restore(value, BytesIO()),
+    "restore from": lambda value: ms.restore("memory://", value),
+    "key": ms.key,
+    "the scope of a key": lambda value: ms.key("x", scope=value),
+    "secret": ms.secret,
+    "json_schema": ms.json_schema,
+    "change_from_dict": ms.change_from_dict,
+    "changes_from_list": ms.changes_from_list,
+}
+"""What needs no store, and the options of ``open``."""
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_odd_values_for_what_needs_no_store(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for value in FIXED:
+        if name != "open" or value is not None:
+            with suppress(ms.MetastoreError, *([OSError] if name == "restore from" else [])):
+                ALONE[name](value)
+
+
 def _call(method: Method, store: ms.Store, odd: inspect.Parameter, value: Any) -> Callable[[], Any]:
     """Return a call with one odd argument, and good ones where the method must have them."""
     arguments, named = list[Any](), dict[str, Any]()
@@ -88,6 +145,14 @@ def _call(method: Method, store: ms.Store, odd: inspect.Parameter, value: Any) -
                 arguments.append(given)
     found = method.on(store)
     return lambda: found(*arguments, **named)
+
+
+def _to_the_end(found: Any) -> None:
+    if isinstance(found, Iterator):
+        list(found)
+    elif hasattr(found, "__enter__"):
+        with found:
+            pass
 
 
 def _came(call: Callable[[], Any]) -> Any:

@@ -282,7 +282,7 @@ def test_the_outcome_of_no_operation(kept: ms.Store) -> None:
 def test_an_operation_id_of_another_time(kept: ms.Store, when: str, call: Callable[[ms.Store, Any], Any]) -> None:
     value = OUT_OF_TIME[when]
     refused(
-        ms.InvalidArgument,
+        ms.OperationIdRefused,
         lambda: call(kept, value),
         str(value),
         "gc has forgotten",

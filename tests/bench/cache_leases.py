@@ -19,6 +19,8 @@ import psycopg
 import metastore as ms
 from metastore.backends.postgres.announcing import Announcing, Pass
 from metastore.store import Store
+from tests.bench import cache_mix
+from tests.bench.cache_mix import PATHS, TABLES, THREADS
 from tests.bench.core.setting import Setting, new_lake
 from tests.bench.figures import Bar, reported
 from tests.bench.timing import interleaved, ratios, seconds
@@ -32,7 +34,8 @@ BARS = {
     "leased_read_p99_us": Bar("<=", 20.0),
     "leased_16_threads_p999_us": reported,
     "leased_vs_plain_read": Bar(">=", 50.0),
-    "mix_95_vs_no_cache": Bar(">=", 2.5),
+    "leased_names_page_vs_names": reported,
+    **cache_mix.BARS,
     "write_3_members_p50_ms": Bar("<=", 5.0),
     "write_3_members_p99_ms": reported,
     "write_8_members_p50_ms": Bar("<=", 8.0),
@@ -41,9 +44,8 @@ BARS = {
     "killed_member_worst_write_s": Bar("<=", 3.5),
     "memory_of_100000_tables_mb": reported,
 }
-TABLES, THREADS, TTL = 50, 16, 3.0
+TTL = 3.0
 """``killed_member_worst_write_s`` is held against the ttl and half a second."""
-PATHS = [f"lake.sales.wide.t{n}" for n in range(TABLES)]
 
 
 def measure(setting: Setting, url: str) -> None:
@@ -51,7 +53,7 @@ def measure(setting: Setting, url: str) -> None:
     with ms.open(url, pool_size=THREADS) as plain:
         with ms.open(url, pool_size=THREADS, cache=ms.Cache("lease")) as leased:
             _reads(setting, plain, leased)
-        _mix(setting, url)
+        cache_mix.measure(setting, url)
         for count in (3, 8):
             _writes(setting, url, plain, count)
         _killed(setting, url, plain)
@@ -77,6 +79,12 @@ def _reads(setting: Setting, plain: Store, leased: Store) -> None:
     found = interleaved({"plain": rate(plain, 10), "leased": rate(leased, count)}, setting.runs)
     figures.record("leased_reads_per_s", found["leased"])
     figures.record("leased_vs_plain_read", ratios(found["leased"], found["plain"]))
+    pages = {
+        "names": lambda: 50 / seconds(lambda: [list(leased.tables.names("lake.sales.wide")) for _ in range(50)]),
+        "page": lambda: 50 / seconds(lambda: [leased.tables.names_page("lake.sales.wide") for _ in range(50)]),
+    }
+    listed = interleaved(pages, setting.runs)
+    figures.record("leased_names_page_vs_names", ratios(listed["page"], listed["names"]))
     figures.record("leased_read_p99_us", [_percentile(_each(leased, 20_000), 0.99)])
     with ThreadPoolExecutor(THREADS) as pool:
         each = [pool.submit(_each, leased, 5_000) for _ in range(THREADS)]
@@ -96,51 +104,6 @@ def _each(store: Store, count: int) -> list[float]:
 
 def _percentile(values: list[float], part: float) -> float:
     return sorted(values)[int(len(values) * part)]
-
-
-# --- a mix of reads and writes, by two processes
-
-
-def _mixes(url: str, pipe: Connection, mode: str | None, count: int) -> None:
-    cache = None if mode is None else ms.Cache("lease")
-    with ms.open(url, pool_size=THREADS, cache=cache) as store:
-
-        def work(thread: int) -> None:
-            for n in range(count):
-                path = PATHS[(n * 7 + thread * 13) % TABLES]
-                if n % 20 == 19:
-                    store.tables.alter(path, ms.SetProperty(f"k{thread % 3}", str(n)))
-                else:
-                    store.tables.load(path)
-
-        pipe.send("ready")
-        pipe.recv()
-        with ThreadPoolExecutor(THREADS) as pool:
-            for one in [pool.submit(work, thread) for thread in range(THREADS)]:
-                one.result()
-        pipe.send("done")
-
-
-def _mix(setting: Setting, url: str) -> None:
-    count = setting.count(500)
-
-    def run(mode: str | None) -> float:
-        pipes = []
-        for _ in range(2):
-            mine, other = FORKSERVER.Pipe()
-            FORKSERVER.Process(target=_mixes, args=(url, other, mode, count), daemon=True).start()
-            pipes.append(mine)
-        for pipe in pipes:
-            pipe.recv()
-        began = time.perf_counter()
-        for pipe in pipes:
-            pipe.send("go")
-        for pipe in pipes:
-            pipe.recv()
-        return 2 * THREADS * count / (time.perf_counter() - began)
-
-    found = interleaved({"plain": lambda: run(None), "leased": lambda: run("lease")}, 3)
-    setting.figures.record("mix_95_vs_no_cache", ratios(found["leased"], found["plain"]))
 
 
 # --- writes beside members

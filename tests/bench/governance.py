@@ -19,7 +19,9 @@ from rich.console import Console
 
 import metastore as ms
 from metastore.store import Store
+from tests.bench import tags_on_spark
 from tests.bench.authorization import AUTHORIZED, measure
+from tests.bench.before.trees import COUNTS, ROOT, Side, tree_of
 from tests.bench.core.setting import CATALOG, COLUMNS, Setting, new_lake
 from tests.bench.figures import Bar, Figures, reported
 from tests.bench.timing import interleaved, ratios, seconds
@@ -32,8 +34,11 @@ BARS = {
     "attach_many_per_s": reported,
     "tags_of_ms": reported,
     "targets_first_page_ms": reported,
+    "plain_alter_cpu_vs_before": Bar("<=", 1.03),
     **AUTHORIZED,
 }
+_BEFORE = "bd1a5f6a5"
+"""The commit before governance began."""
 DEEP = f"{CATALOG}.a.b.c.t"
 """A table at depth 6."""
 
@@ -42,8 +47,11 @@ def main() -> int:
     """Print the table, write build/bench/governance.json. Missed bars are reported; only a crash fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.governance", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the tables: to see that all works")
+    parser.add_argument("--spark", action="store_true", help="also a million tags from Spark's executors (needs Java)")
+    arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120)
-    setting = Setting(Figures("governance", BARS), console, parser.parse_args().quick)
+    bars = {**BARS, **(tags_on_spark.ON_SPARK if arguments.spark else {})}
+    setting = Setting(Figures("governance", bars), console, arguments.quick)
     began = time.monotonic()
     with setting.closing, contextlib.ExitStack() as closing:
         url = new_lake(setting.durable, "s")
@@ -54,6 +62,9 @@ def main() -> int:
         _reads(setting, store)
         _drops(setting, store)
         measure(setting, store, url, _in_turns)
+        if arguments.spark:
+            tags_on_spark.measure(setting, store, url, many)
+        _plain_alters(setting)
     setting.figures.show(console)
     console.print(f"{setting.figures.write(keep=False)}; {time.monotonic() - began:.0f} s", highlight=False)
     return 0
@@ -111,6 +122,20 @@ def _drops(setting: Setting, store: Store) -> None:
 
     few, many = _in_turns(setting, lambda: drop("lake.ten"), lambda: drop("lake.many"), 40)
     setting.figures.record("drop_tag_100k_vs_10", ratios(many, few))
+
+
+def _plain_alters(setting: Setting) -> None:
+    """Compare the processor time of a plain alter, the client's and the server's together, with the commit before."""
+    with contextlib.ExitStack() as closing:
+        now, before = (Side(root, setting.durable, closing, 1) for root in (ROOT, tree_of(_BEFORE)))
+        for turn in range(-2, setting.count(40)):
+            for side in (now, before) if turn % 2 else (before, now):
+                side.turn("alter", COUNTS["alter"], keep=turn >= 0)
+    taken = [
+        [own + served for own, served in zip(side.cpu["alter"], side.server_cpu["alter"], strict=True)]
+        for side in (now, before)
+    ]
+    setting.figures.record("plain_alter_cpu_vs_before", ratios(*taken))
 
 
 def _vacuum(url: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cache.model.explore import every_schedule, random_schedules
+from tests.cache.model.explore import every_schedule, random_schedules, stopped_members
 from tests.cache.model.protocol import MUTANTS
 from tests.cache.model.world import Faults, Setting
 
@@ -96,6 +96,34 @@ RARE: dict[str, Setting] = {
 }
 
 
+BLOCKS = ("waits_for_ever", "renewal_acknowledges_nothing")
+"""Rules whose breaking lets a writer wait for ever."""
+WAITS = {
+    "all": replace(LARGE, settled=99),
+    "joins": LARGE,
+    "no faults": Setting(members=3, readers=1, reads=3, writers=2, writes=2, ttl=4, drift=0.2),
+}
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_no_writer_is_blocked_beyond_the_bound(case: str) -> None:
+    """Whatever happened before, and whichever members are stopped for good."""
+    assert stopped_members(WAITS[case], 300, seed=3).found is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", WAITS)
+def test_no_writer_is_blocked_beyond_the_bound_in_many_schedules(case: str) -> None:
+    assert stopped_members(WAITS[case], 100_000, seed=4).found is None
+
+
+@pytest.mark.parametrize("mutant", BLOCKS)
+def test_a_writer_that_is_blocked_is_found(mutant: str) -> None:
+    found = stopped_members(replace(WAITS["no faults"], mutant=mutant), 300, seed=3).found
+    assert found is not None
+    assert "has waited" in found
+
+
 @pytest.mark.parametrize("mutant", FINDS)
 def test_a_broken_rule_is_found(mutant: str) -> None:
     setting, schedules = FINDS[mutant]
@@ -111,4 +139,4 @@ def test_a_broken_rule_is_found_among_many(mutant: str) -> None:
 
 
 def test_every_rule_has_a_test() -> None:
-    assert set(FINDS) | set(RARE) == set(MUTANTS)
+    assert {*FINDS, *RARE, *BLOCKS} == set(MUTANTS)

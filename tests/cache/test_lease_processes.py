@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -23,26 +25,56 @@ from tests.cache.kept import LONG, lake
 from tests.cache.windows import Seen, not_linear
 from tests.concurrency.raw import dsn
 from tests.concurrency.workers import FORKSERVER
+from tests.progress.replica import Replica, primary
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
+from tests.servers.proxy import PostgresProxy, Side
 
 T, TTL = "lake.c.s.t", 1.5
+FEWEST = 1000
+"""Reads of each process: on a busy machine it reads on after the last write, to have that many."""
 
 
-def _reads(url: str, pipe: Connection, broken: bool) -> None:
+Mode = Literal["as it is", "broken", "clock jumps"]
+
+
+def _broken() -> None:
+    """Let the member acknowledge, and forget nothing."""
+    from metastore.cache.entries import Entries
+
+    Entries.evict_announced = lambda self, what: None  # type: ignore[method-assign]
+
+
+def _clock_jumps() -> None:
+    """Set the wall clock of this process forwards and backwards all the time, by more than the ttl."""
+    wall, nanoseconds, by = time.time, time.time_ns, [0]
+    time.time = lambda: wall() + by[0]
+    time.time_ns = lambda: nanoseconds() + by[0] * 10**9
+
+    def jump() -> None:
+        while True:
+            for by[0] in (0, 5, 0, -5):
+                time.sleep(0.3)
+
+    threading.Thread(target=jump, daemon=True).start()
+
+
+_BEFORE: dict[Mode, Callable[[], None]] = {"as it is": lambda: None, "broken": _broken, "clock jumps": _clock_jumps}
+
+
+def _reads(url: str, pipe: Connection, mode: Mode) -> None:
     """Read through a lease cache until told to stop; send the reads and the figures."""
     seen: list[Seen] = []
-    if broken:
-        from metastore.cache.entries import Entries
-
-        Entries.evict_announced = lambda self, what: None  # type: ignore[method-assign]
+    _BEFORE[mode]()
     with ms.open(url, cache=ms.Cache("lease", ttl=TTL), deadline=20.0) as store:
         pipe.send(os.getpid())
-        while not pipe.poll():
+        ends = time.monotonic() + LONG / 2
+        while not pipe.poll() or (len(seen) < FEWEST and time.monotonic() < ends):
             began = time.monotonic()
             try:
-                version = store.tables.load(T).version
-            except ms.BackendUnavailable:
+                version = store.bind(deadline=2.0).tables.load(T).version
+            except (ms.BackendUnavailable, ms.DeadlineExceeded):
                 continue
             seen.append(Seen(began, time.monotonic(), version))
             time.sleep(0.0005)
@@ -72,12 +104,12 @@ class Reader(NamedTuple):
 
 
 @contextmanager
-def _readers(url: str, count: int, broken: bool = False) -> Iterator[list[Reader]]:
+def _readers(url: str, count: int, mode: Mode = "as it is") -> Iterator[list[Reader]]:
     readers: list[Reader] = []
     try:
         for _ in range(count):
             mine, other = FORKSERVER.Pipe()
-            process = FORKSERVER.Process(target=_reads, args=(url, other, broken), daemon=True)
+            process = FORKSERVER.Process(target=_reads, args=(url, other, mode), daemon=True)
             process.start()
             assert mine.poll(LONG)
             readers.append(Reader(mine.recv(), mine, process))
@@ -101,12 +133,14 @@ def _write(store: ms.Store, seconds: float, log: list[Seen]) -> float:
     return worst
 
 
-def _wrong(readers: list[Reader], writes: list[Seen]) -> list[Seen]:
+def _wrong(readers: list[Reader], writes: list[Seen], hits: int = 100, fences: int = 0) -> list[Seen]:
+    """Return the reads that are wrong, after a look whether each reader has used its cache, and was fenced."""
     wrong: list[Seen] = []
     for reader in readers:
         reads, stats = reader.told()
         assert len(reads) > 10
-        assert stats.hits > 100
+        assert stats.hits > hits
+        assert stats.fences >= fences
         wrong += not_linear(writes, [read for read in reads if read.began > writes[0].ended])
     return wrong
 
@@ -116,7 +150,8 @@ def test_no_read_is_old_and_none_goes_back(postgres_url: str, count: int, broken
     """With ``broken``, members acknowledge and forget nothing: the judge finds it."""
     lake(postgres_url)
     writes: list[Seen] = []
-    with ms.open(postgres_url) as store, _readers(postgres_url, count, broken) as readers:
+    mode: Mode = "broken" if broken else "as it is"
+    with ms.open(postgres_url) as store, _readers(postgres_url, count, mode) as readers:
         _write(store, 2.0, writes)
         wrong = _wrong(readers, writes)
     assert bool(wrong) is broken
@@ -145,6 +180,70 @@ def test_a_killed_member_is_given_up(postgres_url: str) -> None:
         assert worst < TTL + 2.0
         assert len(store.cache.members()) == 1
         assert _wrong(readers[1:], writes) == []
+
+
+def test_no_read_is_old_while_wall_clocks_jump(postgres_url: str) -> None:
+    lake(postgres_url)
+    writes: list[Seen] = []
+    with ms.open(postgres_url) as store, _readers(postgres_url, 2, "clock jumps") as readers:
+        _write(store, 2.5, writes)
+        assert _wrong(readers, writes, hits=10, fences=1) == []
+
+
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_a_network_that_drops_one_direction(postgres_url: str, side: Side) -> None:
+    """A member whose renewals do not arrive is given up; one whose answers do not arrive counts on none of them."""
+    lake(postgres_url)
+    writes: list[Seen] = []
+    parts = urlsplit(postgres_url)
+    with (
+        PostgresProxy(parts.hostname or "", parts.port or 0) as proxy,
+        ms.open(postgres_url) as store,
+        _readers(proxy.url_for(postgres_url), 1) as cut_off,
+        _readers(postgres_url, 1) as others,
+    ):
+        _write(store, 0.5, writes)
+        with proxy.silent_to(side):
+            worst = _write(store, TTL + 1.5, writes)
+        _write(store, 1.0, writes)
+        assert worst < 2 * TTL + 2.0
+        assert _wrong(cut_off, writes, hits=10, fences=1) == []
+        assert _wrong(others, writes, hits=10) == []
+
+
+def test_behind_a_pooler_members_look_by_themselves() -> None:
+    with PostgresServer() as server, PgBouncer(server, pool_size=8) as bouncer:
+        direct = server.create_database()
+        ms.migrate(direct)
+        lake(direct)
+        pooled = bouncer.url(urlsplit(direct).path.strip("/"))
+        writes: list[Seen] = []
+        with ms.open(pooled) as store, _readers(pooled, 2) as readers, _readers(direct, 1) as others:
+            _write(store, 2.0, writes)
+            assert _wrong([*readers, *others], writes, hits=10) == []
+
+
+def test_no_read_is_old_after_a_failover() -> None:
+    """The primary dies, its synchronous replica takes its place; members and writers find it by one URL."""
+    with primary() as leader:
+        name = urlsplit(leader.create_database()).path.strip("/")
+        ms.migrate(leader.url(name))
+        lake(leader.url(name))
+        with Replica(leader) as replica:
+            hosts = f"host=127.0.0.1,127.0.0.1&port={leader.port},{replica.port}&target_session_attrs=read-write"
+            url = f"postgresql+psycopg://{leader.user}@/{name}?{hosts}"
+            writes: list[Seen] = []
+            with ms.open(url, deadline=25.0) as store, _readers(url, 2) as readers:
+                _write(store, 0.5, writes)
+                with ThreadPoolExecutor(1) as writer:
+                    writing, before = writer.submit(_write, store, 2.0, writes), len(writes)
+                    assert wait_until(lambda: len(writes) > before + 3, LONG)
+                    leader.kill()
+                    replica.promote()
+                    writing.result()
+                _write(store, 0.5, writes)
+                assert _wrong(readers, writes, hits=10) == []
+                assert store.verify() == []
 
 
 def _cut(server: PostgresServer, url: str) -> None:

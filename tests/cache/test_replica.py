@@ -201,8 +201,9 @@ def _whole_after_a_gap(two: Pair) -> bool:
             store.tables.alter(T, ms.SetComment(f"{time.monotonic()}"))
             version = store.tables.load(T).version
             ends = time.monotonic() + LONG
-            while (view := store.replica()).tables.load(T).version != version:
+            while store.replica().tables.load(T).version != version:
                 assert time.monotonic() < ends
+            view = store.replica()
             before = view.tables.load("lake.c.s.u")
             raw.execute("SELECT pg_advisory_unlock(7)")
             table = writing.result(LONG)

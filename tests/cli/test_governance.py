@@ -77,3 +77,26 @@ def test_grants(say: Say) -> None:
     assert "nothing is taken back" in say("revoke", "lake.reader", "select_table", "lake.c.s.t", code=1)
     assert "taken back" in say("revoke", "lake.reader", "--from", "lake.analysts")
     assert "name a privilege" in say("grant", "lake.reader", "select_table", code=1)
+
+
+def test_all_of_it_as_json(say: Say) -> None:
+    made = json.loads(say("grant", "lake.reader", "select_table", "lake.c", "--json"))
+    assert {name: made[name] for name in ("role", "privilege", "effect", "kind", "path")} == {
+        "role": "lake.reader",
+        "privilege": "select_table",
+        "effect": "allow",
+        "kind": "catalog",
+        "path": "lake.c",
+    }
+    member = {"role": "lake.reader", "member": "lake.analysts"}
+    assert json.loads(say("grant", "lake.reader", "--to", "lake.analysts", "--json")) == member
+    taken = {"role": "lake.reader", "privilege": "select_table", "on": "lake.c", "taken_back": True}
+    assert json.loads(say("revoke", "lake.reader", "select_table", "lake.c", "--json")) == taken
+    again = say("revoke", "lake.reader", "select_table", "lake.c", "--json", code=1)
+    assert json.loads(again) == {**taken, "taken_back": False}
+    assert json.loads(say("revoke", "lake.reader", "--from", "lake.analysts", "--json")) == {
+        **member,
+        "taken_back": True,
+    }
+    (one,) = lines(say("policies", "lake.c.s", "--attach", "lake.keep", "--json"))
+    assert (one["kind"], one["path"], one["inherited_from"]) == ("policy", "lake.keep", None)

@@ -76,8 +76,13 @@ class TestRepeats:
         store.tags.create("m.pii", allowed_values=["high"])
         for own in (new_id(), ms.key("attach")):
             first = store.tags.attach(T, "m.pii", value="high", operation_id=own)
-            assert store.tags.attach(T, "m.pii", value="high", operation_id=own).id == first.id
+            assert store.tags.attach(T, "m.pii", value="high", operation_id=own) == first
         assert store.outcome(own).result == first
+        store.tables.alter(T, ms.AddColumn("mail", "string"))
+        for own in (new_id(), ms.key("column")):
+            first = store.tags.attach(T, "m.pii", value="high", column="mail", operation_id=own)
+            assert store.tags.attach(T, "m.pii", value="high", column="mail", operation_id=own) == first
+            assert (first.target_kind, first.column) == ("table", "mail")
         for _ in range(2):
             store.groups.add("m.staff", "m.ann", operation_id=new_id())
         owner = [store.owners.set(T, "m.ann", operation_id=new_id()) for _ in range(2)]

@@ -253,6 +253,10 @@ FOREIGN: dict[str, Use] = {
     "freeze": lambda s, g: s.schemas.exclusive(g.one).__enter__(),
     "export": lambda s, g: s.export_to(io.BytesIO(), g.one),
     "in a transaction": lambda s, g: s.run(lambda tx: tx.tables.alter(g.table, LATER)),
+    "diff": lambda s, g: list(s.diff(s.position(), under=g.table)),
+    "revert": lambda s, g: s.revert(g.table, to=s.position()),
+    "a user that acts": lambda s, g: s.as_user(g.store.users.create("m.ann")),
+    "a user that is asked about": lambda s, g: s.allowed(g.store.users.create("m.ann"), "use_catalog", "m.c"),
     "sources": lambda s, g: s.sources.load_many(g.catalog, ["x"]),
     "stage": lambda s, g: StoreStaging(s._session).stage(None, g.table, "k", "v"),  # type: ignore[arg-type]
 }

@@ -19,6 +19,7 @@ from metastore.kinds.registry import kind_named
 from metastore.operation.guards import lookup
 from metastore.port.backend import Backend
 from metastore.port.commit import Committed, Conflicted
+from metastore.port.tickets import Line
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.store import Store
 from tests.interleaving.tasks import Tasks
@@ -268,9 +269,9 @@ class _Run:
             others = [m for m in answer if m.mark is not None and m.mark.int >> 32 & 0xFF != self.number]
             self._aside = (Call("marked", (tuple(call.args[0]),)), frozen(answer)) if others else None
         elif call.name in ("line", "turn"):
-            line = answer if call.name == "line" else answer.line
-            until = self.now + round(min(max(0.25, line.patience), 5.0) * 1_000_000) + 1
-            self._line = (call, frozen(answer), until) if line.head is not None else None
+            self._stands(call, answer, answer if call.name == "line" else answer.line)
+        elif call.name == "pending" and len(call.args) > 3:
+            self._stands(Call("line", ((call.args[0],), call.args[3])), answer.line, answer.line)
         elif call.name == "cancel":
             tally.cancels += 1
         elif call.name == "forbid":
@@ -279,6 +280,11 @@ class _Run:
             tally.lost_before = True
         elif call.name == "write_down" and isinstance(answer, Committed) and call.args[0].action == "pending":
             tally.base = tally.failed + tally.lost_before if tally.base is None else tally.base
+
+    def _stands(self, look: Call, answer: Answer, line: Line) -> None:
+        """Note that the process stands in line, and what it would have to see before it goes on."""
+        until = self.now + round(min(max(0.25, line.patience), 5.0) * 1_000_000) + 1
+        self._line = (look, frozen(answer), until) if line.head is not None else None
 
     def sleep(self, seconds: float) -> None:
         aside = self._line or (self._aside if self.tally.causes[-1:] == ["marked"] else None)

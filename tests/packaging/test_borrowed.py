@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import socket
@@ -29,6 +30,7 @@ from metastore.backends.sql import pool as pooling
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.deadlines import until
+from metastore.kinds.kind import to_json
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -164,3 +166,35 @@ def test_sqlalchemys_pool_waits_in_our_queue() -> None:
         pool.connect()
     assert time.monotonic() - begun < 5.0
     lent.invalidate()
+
+
+def test_documents_are_the_json_that_pythons_own_encoder_writes() -> None:
+    """``kinds/kind.py`` keeps what JSONEncoder makes at each call, by a name that has no documentation."""
+    values: tuple[object, ...] = (
+        None,
+        "",
+        'ä\x7f\ud800\u2028"\\/',
+        2**70,
+        -1,
+        True,
+        1e22,
+        1e-7,
+        0.1,
+        [],
+        {},
+        [1, (2, {"a": None})],
+    )
+    for value in values:
+        doc = {"a": value, 1: [value], None: {"b": value}}
+        assert to_json(doc) == json.dumps(doc, separators=(",", ":"))
+        assert to_json(value) == json.dumps(value, separators=(",", ":"))
+    for number in (float("nan"), float("-inf")):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            to_json({"a": [number]})
+    for other in ({1}, b"", object()):
+        with pytest.raises(TypeError, match="is not JSON serializable"):
+            to_json({"a": [other]})
+    circle: list[object] = []
+    circle.append(circle)
+    with pytest.raises(RecursionError):
+        to_json(circle)

@@ -16,7 +16,8 @@ its body; it is asked in a thread of the proxy. :meth:`PostgresProxy.cut_after_s
 answer, and only the answer: the server has worked off everything up to the end of the round trip
 that the message belongs to (its ReadyForQuery was seen), answers to earlier round trips were
 delivered, and then the connection is reset. :meth:`PostgresProxy.cut_before_send` loses the
-message, :meth:`PostgresProxy.cut_while_sending` its second half. TLS is declined, so the proxy can read along.
+message, :meth:`PostgresProxy.cut_while_sending` its second half; :meth:`PostgresProxy.silent_to` holds one direction
+up, as a network that drops what goes one way. TLS is declined, so the proxy can read along.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["Cut", "Match", "PostgresProxy"]
+__all__ = ["Cut", "Match", "PostgresProxy", "Side"]
 
 Match = Callable[[bytes], bool]
+Side = Literal["client", "server"]
 
 SSL_REQUEST, GSSENC_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 ENDS_ROUND_TRIP = (b"S", b"Q", b"F")  # Sync, Query, FunctionCall: each is answered by one ReadyForQuery
@@ -66,6 +68,9 @@ class PostgresProxy:
         self._connections: list[_Connection] = []
         self._orders: list[Cut] = []
         self._earlier = 0
+        self.open_to: dict[Side, threading.Event] = {"client": threading.Event(), "server": threading.Event()}
+        for way in self.open_to.values():
+            way.set()
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -77,6 +82,8 @@ class PostgresProxy:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._listener.close()
+        for way in self.open_to.values():
+            way.set()
         self.cut_all()
 
     def url_for(self, url: str) -> str:
@@ -121,6 +128,15 @@ class PostgresProxy:
             connections = list(self._connections)
         for connection in connections:
             connection.cut()
+
+    @contextlib.contextmanager
+    def silent_to(self, side: Side) -> Iterator[None]:
+        """Let nothing arrive at one side meanwhile, on any connection; what was sent arrives when the block ends."""
+        self.open_to[side].clear()
+        try:
+            yield
+        finally:
+            self.open_to[side].set()
 
     def _order(self, cut: Cut) -> Cut:
         with self._lock:
@@ -222,6 +238,7 @@ class _Connection:
             if order:
                 self._order = (self._sent + 1, order)
             self._sent += ends
+            self._proxy.open_to["server"].wait()
             self._server.sendall(message)
 
     def _forward_start(self, reader: _Reader) -> bool:
@@ -245,6 +262,7 @@ class _Connection:
             order = self._order
             # The answer under way is number _answered + 1; a ReadyForQuery, counted already, ends number _answered.
             current = self._answered + (message[:1] != READY_FOR_QUERY)
+            self._proxy.open_to["client"].wait()
             if order is None or current < order[0]:
                 self._client.sendall(message)
             elif message[:1] == READY_FOR_QUERY:

@@ -64,6 +64,31 @@ def test_tags_are_attached_from_the_executors(
         attach_many(frame.withColumnRenamed("target", "table"), "m.pii", url=lake)
 
 
+MANY, VALUES = 10_000, 10
+"""Tables, and values of the tag on each."""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_hundred_thousand_tags_and_the_same_again(spark: SparkSession, postgres_url: str) -> None:
+    """Many tasks write at once, each in chunks; the whole job again attaches nothing."""
+    with ms.open(postgres_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        schema = store.schemas.create("m.c.s")
+        store.tables.create_many(schema, [{"name": f"t{n}"} for n in range(MANY)])
+        store.tags.create("m.seen")
+        targets = f"SELECT concat('m.c.s.t', id div {VALUES}) AS target, concat('v', id % {VALUES}) AS value"
+        frame = spark.sql(f"{targets} FROM range(0, {MANY * VALUES}, 1, 8)")
+        assert attach_many(frame, "m.seen", url=postgres_url) == MANY * VALUES
+        position = store.position()
+        assert attach_many(frame, "m.seen", url=postgres_url) == 0
+        assert store.position() == position
+        assert sum(1 for _ in store.tags.targets("m.seen")) == MANY * VALUES
+        assert {one.value for one in store.tags.on("m.c.s.t7")} == {f"v{n}" for n in range(VALUES)}
+        assert store.verify() == []
+
+
 def test_statistics_go_to_data_frames_and_back(spark: SparkSession, lake: str) -> None:
     rows = [(f"m.c.s.t{n}", "custom-rows", n) for n in range(TABLES)]
     frame = spark.createDataFrame(rows, "path STRING, name STRING, value LONG")

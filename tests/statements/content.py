@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from metastore.kinds.drop import DROP
 from metastore.port.commit import PURGING
 
 __all__ = ["COLUMNS", "ORDER", "Content", "content_of"]
@@ -53,7 +56,12 @@ def content_of(tables: Rows) -> Content:
     """Return what the rows of the tables mean."""
     steps = _together([s for s in tables["operation"] if s[0] is not None])
     names = _numbers(s[1] for s in steps)
-    history = tuple([(names[s[1]], names.get(s[2]), *s[3:10], None if s[10] is None else bool(s[10])) for s in steps])
+    history = tuple(
+        [
+            (names[s[1]], names.get(s[2]), *_of_drop(s[4], s[3:10], names), None if s[10] is None else bool(s[10]))
+            for s in steps
+        ]
+    )
     doomed = {row[0] for row in tables["guard"] if row[5] == PURGING}  # gone for good; gc may do the rest
     bodies = {row[0]: tuple(row[1:]) for row in tables["entity"] if row[0] not in doomed}
     found: set[Any] = set()
@@ -63,7 +71,9 @@ def content_of(tables: Rows) -> Content:
             found.add(("guard", names.get(row_id), names.get(parent_id), kind, name, key, state, bool(in_use), body))
     found.update(("entity", names.get(i), body) for i, body in bodies.items())
     found.update(
-        ("owned", names.get(row[0]), names.get(row[1]), *row[2:]) for row in tables["owned"] if row[1] not in doomed
+        ("owned", names.get(row[0]), names.get(row[1]), *_of_drop(row[2], row[2:], names))
+        for row in tables["owned"]
+        if row[1] not in doomed
     )
     found.update(
         (
@@ -85,6 +95,19 @@ def content_of(tables: Rows) -> Content:
     left = [f"an operation of {s[6]} is {s[5]}" for s in tables["operation"] if s[0] is None and s[5] == "pending"]
     left += [f"a mark is on {row[3]}" for row in tables["guard"] if row[7] is not None]
     return Content(history, frozenset(found), tuple(left))
+
+
+def _of_drop(kind: str, values: Sequence[Any], names: Mapping[int | None, int]) -> tuple[Any, ...]:
+    """Return the columns of a row without the ids, if it is one of a drop in steps: its name and its path have them."""
+    if kind != DROP.name:
+        return tuple(values)
+    return tuple([_plain(value, names) if isinstance(value, str) else value for value in values])
+
+
+def _plain(text: str, names: Mapping[int | None, int]) -> str:
+    if text.startswith("{"):
+        return json.dumps({key: value for key, value in json.loads(text).items() if key != "operation"}, sort_keys=True)
+    return re.sub(r"\d+", lambda found: str(names.get(int(found[0]))), text)
 
 
 def _together(steps: list[Sequence[Any]]) -> list[Sequence[Any]]:

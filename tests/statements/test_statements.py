@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.postgres import Databases
+from tests.statements.drops import BEGUN, MISSED, STEPS
 from tests.statements.explore import Explored, Program, Violated, explore
 from tests.statements.matrix import CAUSES, GROUPS, NEVER, read_tables
 from tests.statements.mutants import MUTANTS, Mutant
@@ -86,6 +87,29 @@ def test_some_with_more_operations(name: str, sqlite: Database, workers: Workers
     explored = explore(_named(name), sqlite, workers, _LIMIT)
     assert not explored.cut_off
     assert not explored.diverged
+
+
+@pytest.mark.parametrize("program", [*BEGUN, *STEPS], ids=lambda p: p.name)
+def test_drops_in_steps(program: Program, sqlite: Database, workers: Workers) -> None:
+    """Of two steps that exclude each other exactly one is done, as in one order of the two."""
+    explored = explore(program, sqlite, workers, _LIMIT)
+    assert explored.schedules > 0
+    assert not explored.cut_off
+
+
+def test_a_read_beside_a_roll_back_may_miss_it(sqlite: Database, workers: Workers) -> None:
+    """The one known exception: it raises EntityNotFound, though the table was pending and is live."""
+    with pytest.raises(Violated, match=r"EntityNotFound.*restore"):
+        explore(MISSED, sqlite, workers, _LIMIT)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", ["start it | roll it back", "begin a drop | alter"])
+def test_drops_in_steps_on_postgres(name: str, postgres: Database, workers: Workers) -> None:
+    (program,) = [p for p in (*BEGUN, *STEPS) if p.name == name]
+    explored = explore(program, postgres, workers, _LIMIT)
+    assert explored.schedules > 0
+    assert not explored.cut_off
 
 
 @pytest.mark.parametrize("name", _SIBLINGS)

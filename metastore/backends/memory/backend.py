@@ -53,7 +53,7 @@ from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats
-from metastore.port.tickets import Line
+from metastore.port.tickets import NOBODY, Line
 
 __all__ = ["MemoryBackend"]
 
@@ -104,7 +104,7 @@ class MemoryBackend(MemoryReads):
     def write_down(self, entry: Entry) -> Outcome:
         return self._attempt(lambda tables, now: (write_down(tables, entry, now),))
 
-    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         with self._lock:
             pending, now = self._tables.pending(entity_id), self._clock.micros()
             ours = [s for s in pending if (s.format or 0) <= CHANGES or (s.deadline or 0) < now][:limit]
@@ -112,7 +112,8 @@ class MemoryBackend(MemoryReads):
             own = None if operation_id is None else self._tables.row_of(operation_id)
             known = self._known(entity_id)
             queued = tickets.line(self._tables, [entity_id], None, now).head is not None
-            return Pending(known, own and self._shown(own), chosen, now, queued)
+            before = NOBODY if ticket is None else tickets.line(self._tables, [entity_id], ticket, now)
+            return Pending(known, own and self._shown(own), chosen, now, queued, before)
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         with self._lock:

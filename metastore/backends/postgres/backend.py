@@ -69,7 +69,7 @@ from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
-from metastore.port.tickets import Line
+from metastore.port.tickets import NOBODY, Line
 
 __all__ = ["PostgresBackend"]
 
@@ -209,11 +209,16 @@ class PostgresBackend(PostgresReads):
     def write_down(self, entry: Entry) -> Outcome:
         return self._last(intents.write_down_statements(entry), lambda row: intents.written_down(entry, row))
 
-    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
-        parameters = {"ids": [entity_id], "id": entity_id, "own": operation_id, "limit": limit}
-        rows = self._rows(intents.PENDING_OF, parameters)
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
+        parameters = {"ids": plain([entity_id]), "id": entity_id, "own": operation_id, "limit": limit}
+        if ticket is None:
+            rows, line = self._fetch(intents.PENDING_OF, parameters), NOBODY
+        else:
+            rows = self._fetch(intents.PENDING_IN_LINE, {**parameters, "ticket": ticket})
+            line, rows = tickets.line(rows[0][-6:]), [row[:-6] for row in rows]
         chain = [row[3:] for row in rows if row[3] is not None]
-        return pending(steps_of_json(rows[0][0]), chain, entity_id, operation_id, rows[0][1], rows[0][2])
+        steps, now, queued = rows[0][:3]
+        return pending(steps_of_json(steps), chain, entity_id, operation_id, now, queued, line)
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         return dict(self._rows(_SCOPES, {"ids": list(ids)}))
@@ -226,23 +231,22 @@ class PostgresBackend(PostgresReads):
         return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0], tickets.line(row[2:]))
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
-        return int(self._rows(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
+        return int(self._fetch(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
         return tickets.line(self._fetch(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        return bool(self._rows(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
+        return bool(self._fetch(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
 
     def help(self, help: Help) -> Outcome:
         operations = [one.operation_id for one in help.resolutions]
-        return self._announcing.send(
-            lambda may: self._all(
-                may.around([intents.help_statement(help)], operations), lambda rows: intents.helped(help, rows[0])
-            ),
+        rows = self._announcing.send(
+            lambda may: self._together([intents.help_statement(help)], may, operations),
             lambda: covered_by_help(help),
             lambda: operations,
         )
+        return intents.helped(help, rows[0][0]) if isinstance(rows, list) else rows
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Insert a tombstone: it waits for an original in flight, and fails if that commits."""

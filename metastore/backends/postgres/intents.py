@@ -48,6 +48,7 @@ __all__ = [
     "FORBID",
     "FORBID_AGAIN",
     "MARKED",
+    "PENDING_IN_LINE",
     "PENDING_OF",
     "RESOLVING",
     "TURN",
@@ -333,16 +334,19 @@ _NUMBERED = f"""SELECT o.operation_id FROM operation o WHERE o.entity_id = :id A
 _ROW = "coalesce(json_agg(to_json(s.*) ORDER BY s.time, s.operation_id), '[]')::text"
 # One statement, hence one snapshot: the entity and its intents at one instant. MATERIALIZED keeps the intents' limited,
 # sorted choice apart from the join that reads their rows.
-PENDING_OF = from_named(
-    f"""WITH seen AS MATERIALIZED ({READ.by_id}),
+_PENDING = f"""WITH seen AS MATERIALIZED ({READ.by_id}),
 intents AS MATERIALIZED ({_NUMBERED})
 SELECT (SELECT {_ROW} FROM ({READ.named_steps}
   WHERE o.ordinal = 0 AND o.operation_id = ANY(ARRAY(SELECT operation_id FROM intents) || :own::uuid)) s),
-  {NOW}, {in_line(":id::bigint")}, seen.* FROM (SELECT 1) AS one LEFT JOIN seen ON true""",
-    "%(name)s",
-)
+  {NOW}, {in_line(":id::bigint")}, seen.*"""
+PENDING_OF = from_named(_PENDING + " FROM (SELECT 1) AS one LEFT JOIN seen ON true", "%(name)s")
 """The intents and the asking operation's row as JSON, the time, whether a ticket stands there, and the entity from the
 root down."""
+
+PENDING_IN_LINE = from_named(
+    f"{_PENDING}, l.* FROM ({line_of('ARRAY[:id::bigint]', ':ticket::bigint')}) l LEFT JOIN seen ON true", "%(name)s"
+)
+"""The same, and who is before a ticket."""
 
 TURN = from_named(
     f"""SELECT (SELECT count(*) FROM operation p WHERE p.entity_id = :id::bigint AND p.action = '{PENDING}'

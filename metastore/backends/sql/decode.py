@@ -13,6 +13,7 @@ from metastore.names import fold
 from metastore.port.backend import Matches, Search
 from metastore.port.commit import DROPPING, LIVE, PENDING, PURGING
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Pending, Record, Resolved, RowPage, Step
+from metastore.port.tickets import NOBODY, Line
 from metastore.port.unreadable import DEEPEST, too_deep
 
 __all__ = [
@@ -135,9 +136,15 @@ def steps_of_json(text: str) -> list[Step]:
 
 
 def pending(
-    steps: Sequence[Step], chain: Iterable[Row], entity_id: int, operation_id: UUID | None, now: int, queued: bool
+    steps: Sequence[Step],
+    chain: Iterable[Row],
+    entity_id: int,
+    operation_id: UUID | None,
+    now: int,
+    queued: bool,
+    line: Line = NOBODY,
 ) -> Pending:
     """Return an entity, whose rows lead from the root down to it, with its intents among ``steps``."""
     own = next((s for s in steps if s.operation_id == operation_id), None)
     intents = [s for s in steps if s.action == PENDING and s.entity_id == entity_id]
-    return Pending(entities_by_id(chain, [entity_id])[0], own, intents, now, queued)
+    return Pending(entities_by_id(chain, [entity_id])[0], own, intents, now, queued, line)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -49,7 +50,7 @@ from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
-from metastore.port.tickets import TICKETS_STAY, Line
+from metastore.port.tickets import NOBODY, TICKETS_STAY, Line
 from metastore.retry.classify import Verdict, of_sqlite
 
 __all__ = ["SqliteBackend"]
@@ -100,17 +101,20 @@ class SqliteBackend(SqliteReads):
     def write_down(self, entry: Entry) -> Outcome:
         return self._attempt(lambda connection, now: (intents.write_down(connection, entry, now),))
 
-    def pending(self, entity_id: int, operation_id: UUID | None, limit: int) -> Pending:
+    def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         try:
             with self.pool.connection() as connection:
                 connection.execute("BEGIN")  # entity and intents at one instant
                 rows = intents.pending_rows(connection, READ, entity_id, operation_id, limit, self._clock.micros())
                 chain = all_rows(connection, READ.by_id, {"ids": json.dumps([entity_id])})
-                queued = tickets.stands(connection, entity_id, self._clock.micros())
+                now = self._clock.micros()
+                queued, line = tickets.stands(connection, entity_id, now), NOBODY
+                if ticket is not None:
+                    line = tickets.line(partial(all_rows, connection), [entity_id], ticket, now)
                 connection.execute("COMMIT")
         except DRIVER.Error as error:
             raise_read_error(error)
-        return pending([step(row) for row in rows], chain, entity_id, operation_id, self._clock.micros(), queued)
+        return pending([step(row) for row in rows], chain, entity_id, operation_id, now, queued, line)
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         return dict(self._rows(_SCOPES, {"ids": json.dumps(list(ids))}))

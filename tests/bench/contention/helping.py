@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-import tenacity  # noqa: F401  (a process that has met a conflict has it: here 32 would load it at the same moment)
-
 import metastore as ms
 from metastore.port.backend import Backend
 from metastore.retry.policy import Attempt

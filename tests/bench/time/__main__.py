@@ -15,13 +15,17 @@ from rich.console import Console
 
 from tests.bench.core.setting import Setting
 from tests.bench.figures import Bar, Figures, reported
-from tests.bench.time import feed, past, spark
+from tests.bench.time import feed, past, spark, writes
 
 BARS = {
     "as_of_load_vs_load": Bar("<=", 1.5),
     "as_of_list_1000_vs_list": Bar("<=", 2.5),
     "as_of_list_in_10m_history_vs_100k": Bar("<=", 1.5),
     "diff_100_in_1m_vs_in_10k": Bar("<=", 2.5),
+    "alter_vs_before": Bar(">=", 0.95),
+    "create_vs_before": Bar(">=", 0.93),
+    "alter_cpu_vs_before": reported,
+    "create_cpu_vs_before": reported,
     "diff_rows_per_s": reported,
     "follow_latency_p99_ms": Bar("<=", 50),
     "feed_rows_per_s": Bar(">=", 50_000),
@@ -35,7 +39,7 @@ BARS = {
     "diff_100_ms": reported,
     "follow_latency_p50_ms": reported,
 }
-PARTS = ("past", "feed", "spark")
+PARTS = ("past", "feed", "writes", "spark")
 
 
 def main() -> int:
@@ -55,6 +59,8 @@ def main() -> int:
             past.measure(setting, full=given.full)
         if "feed" in parts:
             feed.measure(setting)
+        if "writes" in parts:
+            writes.measure(setting)
         if "spark" in parts:
             spark.measure(setting, full=given.full)
     setting.figures.show(console)

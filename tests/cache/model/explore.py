@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import NamedTuple
 
 from tests.cache.model.protocol import start
-from tests.cache.model.world import Setting, Stale, World
+from tests.cache.model.world import Blocked, Setting, Stale, World
 
-__all__ = ["Explored", "every_schedule", "random_schedules"]
+__all__ = ["Explored", "every_schedule", "random_schedules", "stopped_members"]
+
+
+_ROUNDS = 40
+"""How many turns everybody has in a tick at most."""
 
 
 class Explored(NamedTuple):
@@ -80,6 +85,48 @@ def random_schedules(setting: Setting, count: int, seed: int, steps: int = 400) 
         except Stale as stale:
             return Explored(taken, f"seed {seed} {n}: {stale}: {' > '.join(schedule)}")
     return Explored(taken, None)
+
+
+def stopped_members(setting: Setting, count: int, seed: int, steps: int = 150) -> Explored:
+    """Follow ``count`` random schedules for a while; then stop some members for good, and let all others go on fairly.
+
+    From then on a tick comes when nobody else can do anything, or had many turns. No writer may wait beyond the bound.
+    """
+    taken = 0
+    for n in range(count):
+        chance = random.Random(f"{seed} {n}")
+        world = World(replace(setting, ticks=10**6), chance)
+        start(world)
+        schedule: list[str] = []
+        try:
+            for _ in range(chance.randrange(steps)):
+                what = chance.choice(world.choices() or ["tick"])
+                schedule.append(what)
+                world.happen(what)
+                taken += 1
+            stopped = {f"member {m.number}" for m in world.members if chance.random() < 0.5}
+            taken += _fairly(world, stopped)
+        except Stale as stale:
+            return Explored(taken, f"seed {seed} {n}: {stale}: {' > '.join(schedule)}")
+        except Blocked as blocked:
+            return Explored(taken, f"seed {seed} {n}: {blocked}: {' > '.join(schedule)}, then without {stopped}")
+    return Explored(taken, None)
+
+
+def _fairly(world: World, stopped: set[str]) -> int:
+    """Let everybody but the stopped ones go on until no writer is left; return how many steps that took."""
+    since, taken, rounds = world.time, 0, 0
+    while any(name.startswith("writer") for name in world.processes):
+        able = [name for name, ready in world.waits.items() if name not in stopped and (ready is None or ready())]
+        for name in able:
+            if name in world.processes and ((ready := world.waits[name]) is None or ready()):
+                world.happen(name)
+        taken, rounds = taken + len(able), rounds + 1
+        if not able or rounds > _ROUNDS:
+            rounds = 0
+            world.happen("tick")
+            world.check_waits(since)
+    return taken
 
 
 def _weight(what: str, weights: list[float]) -> float:

@@ -6,6 +6,9 @@ a clock. What happens between two yields happens at one instant.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tests.cache.model.database import Crashed, Snapshot, visible
 from tests.cache.model.world import Lease, Member, Process, Setting, World
 
@@ -28,8 +31,12 @@ MUTANTS = {
     "evict_whatever": "the writer evicts without comparing the renewals that it saw",
     "monotonic_only": "the read looks at the monotonic clock only",
     "no_gate": "a writer that saw no members never looks again",
+    "waits_for_ever": "the writer gives nobody up",
+    "renewal_acknowledges_nothing": "a renewal leaves what the member has seen as it was",
 }
 
+_Seen = dict[tuple[int, int], tuple[int, float]]
+"""Of each member: the renewals that a writer saw last, and since when."""
 _EACH = 1.0
 """A renewal is due when so much of the ttl is over, by the member's clock."""
 
@@ -215,6 +222,8 @@ def _acknowledge(world: World, member: Member, me: str, snapshot: Snapshot, rene
     row = db.now.members.get(key)
     if row is None:
         return False
+    if renew and world.setting.mutant == "renewal_acknowledges_nothing":
+        snapshot = row[1]
     xid = db.begin()
     db.now.members[key] = (row[0] + renew, snapshot)
     db.end(xid, durable=renew)
@@ -271,7 +280,7 @@ def _fill(world: World, member: Member, oldest: int) -> Process:
 
 
 def _writer(world: World, me: str, number: int) -> Process:
-    seen: dict[tuple[int, int], tuple[int, float]] = {}
+    seen: _Seen = {}
     generation = 0
     for _ in range(world.setting.writes):
         done = False
@@ -306,23 +315,34 @@ def _members_seen(world: World, me: str) -> Process:
     return 0 if some else generation
 
 
+@contextmanager
+def _transaction(world: World) -> Iterator[int]:
+    """Begin a transaction. If it does not commit, its rows are free again: a server notices that a client is gone."""
+    db, life = world.db, world.db.life
+    xid = db.begin()
+    try:
+        yield xid
+    finally:
+        if db.life == life and xid in db.running:
+            db.end(xid, durable=False)
+
+
 def _commit_alone(world: World, me: str, generation: int) -> Process:
     db = world.db
     yield None
     world.sent(me)
-    xid = db.begin()
-    life = db.life
-    yield lambda: db.locked_by == 0 or db.life != life
-    world.sent(me)
-    db.locked_by = xid
-    yield None
-    world.sent(me)
-    if db.generation != generation and world.setting.mutant != "no_gate":
-        db.end(xid, durable=False)
-        return False
-    yield None
-    world.sent(me)
-    yield from _commit(world, me, xid)
+    with _transaction(world) as xid:
+        life = db.life
+        yield lambda: db.locked_by == 0 or db.life != life
+        world.sent(me)
+        db.locked_by = xid
+        yield None
+        world.sent(me)
+        if db.generation != generation and world.setting.mutant != "no_gate":
+            return False
+        yield None
+        world.sent(me)
+        yield from _commit(world, me, xid)
     return True
 
 
@@ -336,7 +356,7 @@ def _commit(world: World, me: str, xid: int) -> Process:
     world.written = max(world.written, value)
 
 
-def _announced(world: World, me: str, number: int, seen: dict[tuple[int, int], tuple[int, float]]) -> Process:
+def _announced(world: World, me: str, number: int, seen: _Seen) -> Process:
     db, setting = world.db, world.setting
     if setting.mutant == "invalidate_after_commit":
         yield None
@@ -382,8 +402,16 @@ def _announce(world: World, me: str) -> Process:
     return announcement, xid
 
 
-def _wait(world: World, me: str, number: int, xid: int, seen: dict[tuple[int, int], tuple[int, float]]) -> Process:
+def _wait(world: World, me: str, number: int, xid: int, seen: _Seen) -> Process:
     """Wait until every member has acknowledged, or is dead by this writer's clock."""
+    world.waits_since[number] = world.time
+    try:
+        yield from _acknowledged(world, me, number, xid, seen)
+    finally:
+        world.waits_since.pop(number, None)
+
+
+def _acknowledged(world: World, me: str, number: int, xid: int, seen: _Seen) -> Process:
     db, setting = world.db, world.setting
     while True:
         yield None
@@ -399,6 +427,8 @@ def _wait(world: World, me: str, number: int, xid: int, seen: dict[tuple[int, in
         if not silent:
             return
         dead = [key for key in silent if now >= seen[key][1] + setting.ttl + setting.margin]
+        if setting.mutant == "waits_for_ever":
+            dead = []
         for key in dead:
             yield None
             world.sent(me)
@@ -417,20 +447,19 @@ def _commit_announced(world: World, me: str, announcement: int, xid: int) -> Pro
     db = world.db
     yield None
     world.sent(me)
-    life = db.life
-    own = db.begin()
-    yield None
-    world.sent(me)
-    if not _fine(world, announcement, xid):
-        db.end(own, durable=False)
-        return False
-    yield lambda: db.locked_by == 0 or db.life != life
-    world.sent(me)
-    db.locked_by = own
-    yield None
-    world.sent(me)
-    db.now.announcements.pop(announcement, None)
-    yield from _commit(world, me, own)
+    with _transaction(world) as own:
+        life = db.life
+        yield None
+        world.sent(me)
+        if not _fine(world, announcement, xid):
+            return False
+        yield lambda: db.locked_by == 0 or db.life != life
+        world.sent(me)
+        db.locked_by = own
+        yield None
+        world.sent(me)
+        db.now.announcements.pop(announcement, None)
+        yield from _commit(world, me, own)
     return True
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.cache.model.database import Database, Session
 
-__all__ = ["Faults", "Lease", "Member", "Process", "Setting", "Stale", "World"]
+__all__ = ["Blocked", "Faults", "Lease", "Member", "Process", "Setting", "Stale", "World"]
 
 Ready = Callable[[], bool] | None
 Process = Generator[Ready, None, Any]
@@ -18,6 +18,10 @@ Process = Generator[Ready, None, Any]
 
 class Stale(AssertionError):
     """A read showed what was over before it began, or less than a read that had ended."""
+
+
+class Blocked(AssertionError):
+    """A writer waits for members for longer than it may."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,8 @@ class World:
         self.incarnations = self.generations = self.leases = 0
         self.written = self.shown = 0
         """The newest write that has returned; the newest value that a read has returned."""
-        self.wrote_alone: list[float] = []
+        self.waits_since: dict[int, int] = {}
+        """Since when a writer waits for members, by its number."""
         self.processes: dict[str, Process] = {}
         self.waits: dict[str, Ready] = {}
         self.sessions: dict[str, Session] = {}
@@ -139,6 +144,18 @@ class World:
         if value < oldest:
             raise Stale(f"a read showed {value} and should show {oldest} at least")
         self.shown = max(self.shown, value)
+
+    def check_waits(self, since: int) -> None:
+        """Check that no writer has waited for too long since everybody who is not stopped had a turn. Raises Blocked.
+
+        A member that says nothing is given up after the ttl and the margin. One renewal may have been on its way, with
+        a snapshot from before the announcement: then that time begins once more. The next renewal acknowledges.
+        """
+        setting = self.setting
+        bound = 2 * (setting.ttl + setting.margin) / (1 - setting.drift) + 2
+        for number, began in self.waits_since.items():
+            if self.time - max(began, since) > bound:
+                raise Blocked(f"writer {number} has waited since {began}, now it is {self.time}")
 
     # --- what the scheduler does
 

@@ -1,0 +1,213 @@
+"""``python -m tests.combine.history``: processes of many threads on PostgreSQL, disturbed, and their history checked.
+
+Each process has one store for all of its threads, so that what waits together travels together. Meanwhile processes get
+SIGKILL, connections are cut, and the server is crashed and started again. Then the history checker compares what each
+thread saw with the feed, and ``store.verify()`` looks at the tables. It exits with 1 if anything is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from ctypes import c_uint64
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+import metastore as ms
+from metastore.checker.check import check
+from metastore.checker.gather import gather, position
+from metastore.checker.recorder import Recorder
+from metastore.loadtest.calls import Calls
+from metastore.spark.context import spark_context
+from tests.load.disturbing import cut
+from tests.servers.postgres import PostgresServer
+from tests.servers.proxy import PostgresProxy
+
+_SPAWN = multiprocessing.get_context("spawn")
+_SCHEMAS = ("lake.c.s0", "lake.c.s1")
+_TABLES = 6
+_DEADLINE = 10.0
+_EVERY = (1.0, 6.0)
+"""Seconds between two disturbances."""
+_CALM = 3.0
+"""Seconds at the end without one."""
+
+# Of the operations that have a position, how many were written at one instant with another one: a batch has one time.
+_TOGETHER = """SELECT coalesce(sum(n), 0), coalesce(sum(n) FILTER (WHERE n > 1), 0), coalesce(max(n), 0)
+FROM (SELECT count(DISTINCT operation_id) AS n FROM operation WHERE seq IS NOT NULL GROUP BY time) AS instants"""
+
+
+def _work(url: str, folder: str, name: str, threads: int, over: Any, done: Any) -> None:
+    """Call until ``over`` is set, in so many threads of one store; count in ``done`` what has returned."""
+    while not over.is_set():
+        try:
+            with ms.open(url, deadline=_DEADLINE, pool_size=threads) as store:
+                running = [
+                    threading.Thread(target=_thread, args=(store, Path(folder), f"{name}t{n}", over, done))
+                    for n in range(threads)
+                ]
+                for thread in running:
+                    thread.start()
+                for thread in running:
+                    thread.join()
+                return
+        except ms.BackendUnavailable:
+            time.sleep(0.05)  # the server is away
+
+
+def _thread(store: ms.Store, folder: Path, name: str, over: Any, done: Any) -> None:
+    recorder, dice = Recorder(folder, name), random.Random(name)
+    calls, number = Calls(store, recorder), 0
+    while not over.is_set():
+        number += 1
+        _call(calls, dice, name, number)
+        done.value += 1
+        if calls.away:
+            time.sleep(0.05)
+    recorder.close()
+
+
+def _call(calls: Calls, dice: random.Random, name: str, number: int) -> None:
+    """Make one call: mostly what travels in batches; now and then what meets a batch from outside."""
+    schema, what = dice.choice(_SCHEMAS), dice.randrange(200)
+    table = f"{schema}.t{dice.randrange(_TABLES)}"
+    if what < 90:
+        calls.alter(table, ms.SetProperty(name.replace(".", "_"), str(number)))
+    elif what < 140:
+        calls.load(table)
+    elif what < 168:
+        calls.create(f"{schema}.n{name}_{number % 4}")
+    elif what < 190:
+        calls.drop(f"{schema}.n{name}_{dice.randrange(4)}")
+    elif what < 196:
+        calls.transaction(table, lambda tx: tx.alter(tx.load(table), ms.SetProperty("seen", f"{name} {number}")))
+    elif what < 199:
+        calls.rename(f"{schema}.t{_TABLES}", f"{schema}.t{_TABLES + 1}")
+        calls.rename(f"{schema}.t{_TABLES + 1}", f"{schema}.t{_TABLES}")
+    else:
+        calls.freeze(
+            schema, lambda tx: tx.alter(schema, ms.SetProperty("frozen", name), kind="schema"), ttl=1, timeout=2
+        )
+
+
+class _Crew:
+    """The processes, and what is done to them."""
+
+    def __init__(self, urls: tuple[str, ...], folder: Path, threads: int) -> None:
+        self._urls, self._folder, self._threads = urls, folder, threads
+        self._over, self._number = _SPAWN.Event(), 0
+        self._counts: list[Any] = []
+        self._processes = [self._start() for _ in urls]
+
+    @property
+    def done(self) -> int:
+        """How many calls have returned, about."""
+        return sum(count.value for count in self._counts)
+
+    def _start(self) -> SpawnProcess:
+        url, self._number = self._urls[self._number % len(self._urls)], self._number + 1
+        self._counts.append(_SPAWN.RawValue(c_uint64))
+        arguments = (url, str(self._folder), f"p{self._number}", self._threads, self._over, self._counts[-1])
+        process = _SPAWN.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        return process
+
+    def kill(self, dice: random.Random) -> str:
+        """SIGKILL; another process takes its place."""
+        n = dice.randrange(len(self._processes))
+        self._processes[n].kill()
+        self._processes[n].join()
+        self._processes[n] = self._start()
+        return "killed"
+
+    def end(self) -> list[str]:
+        """Let all end by themselves; return what did not."""
+        self._over.set()
+        for process in self._processes:
+            process.join(6 * _DEADLINE)
+        wrong = [f"a process ended with {p.exitcode}" for p in self._processes if p.exitcode != 0]
+        for process in self._processes:
+            process.kill()
+        return wrong
+
+
+def _restart(server: PostgresServer, dice: random.Random) -> str:
+    dice.choice((server.kill, server.halt))()
+    server.start()
+    return "restarted"
+
+
+def _run(chosen: argparse.Namespace, server: PostgresServer, url: str, folder: Path, console: Console) -> list[str]:
+    """Let the processes work, and disturb them, until enough was done; return what went wrong meanwhile."""
+    dice, disturbed = random.Random(chosen.seed), Counter[str]()
+    with PostgresProxy("127.0.0.1", server.port) as proxy:
+        crew = _Crew((url, proxy.url_for(url)), folder, chosen.threads)
+        actions: list[Callable[[], str]] = [lambda: crew.kill(dice)] * 3 + [lambda: cut(proxy, dice)] * 6
+        actions += [lambda: _restart(server, dice)]
+        ends = time.monotonic() + 60 * chosen.minutes
+        while crew.done < chosen.operations and time.monotonic() < ends:
+            time.sleep(dice.uniform(*_EVERY))
+            disturbed[dice.choice(actions)()] += 1
+        proxy.reset()
+        time.sleep(_CALM)
+        wrong = crew.end()
+    console.print(f"seed {chosen.seed}; about {crew.done:,} calls; {dict(disturbed)}", highlight=False)
+    return wrong
+
+
+def _checked(url: str, folder: Path, console: Console) -> list[str]:
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        written, together, most = connection.execute(_TOGETHER).fetchone() or (0, 0, 0)
+    console.print(f"{written:,} commits, {together:,} at one instant with others, at most {most} together")
+    with spark_context("local[2]") as context:
+        spark = SparkSession(context)
+        spark.conf.set("spark.sql.shuffle.partitions", "8")
+        gather(spark, folder, url)
+        checked = check(spark, folder)
+        spark.stop()
+    console.print(f"{checked.operations:,} operations and {checked.events:,} events: {checked.counts or 'clean'}")
+    wrong = [str(finding) for finding in checked.findings] + ([] if together else ["nothing travelled together"])
+    with ms.open(url) as store:
+        return wrong + [str(problem) for problem in store.verify()]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.combine.history", description=__doc__)
+    parser.add_argument("--operations", type=int, default=1_000_000, help="after how many calls it ends")
+    parser.add_argument("--minutes", type=float, default=60.0, help="after how long it ends all the same")
+    parser.add_argument("--threads", type=int, default=16, help="of each of the two processes")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of what is disturbed when")
+    chosen, console = parser.parse_args(arguments), Console()
+    with PostgresServer() as server, tempfile.TemporaryDirectory(prefix="metastore-history-") as name:
+        url, folder = server.create_database(), Path(name)
+        ms.migrate(url)
+        with ms.open(url) as store:
+            store.metalakes.create("lake")
+            store.catalogs.create("lake.c", type="relational")
+            for schema in _SCHEMAS:
+                store.schemas.create(schema)
+                store.tables.create_many(schema, [{"name": f"t{n}"} for n in range(_TABLES + 1)])
+        (folder / "run.json").write_text(f'{{"since": {position(url)}}}')
+        wrong = _run(chosen, server, url, folder, console)
+        wrong += _checked(url, folder, console)
+    for problem in wrong[:50]:
+        console.print(problem, highlight=False)
+    console.print(f"{len(wrong)} things are wrong" if wrong else "nothing is wrong")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""Consumers where much goes wrong: killed instances, gc beside slow ones, a copy of the database, a fail-over."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import metastore as ms
+from metastore import Store
+from metastore.errors import InvalidArgument
+from metastore.transaction.transaction import Transaction
+from tests.progress.replica import Replica, primary
+from tests.servers.process import wait_until
+
+COUNTS = """
+import sys, time, metastore as ms
+from metastore.errors import MetastoreError, VersionConflict
+def effect(tx, changes):
+    table = tx.tables.load("m.c.s.counter")
+    new = sum(c.kind == "table" and c.action == "create" and "counter" not in c.path_after for c in changes)
+    said = table.properties.get("order", "")
+    names = [c.path_after.rpartition(".")[2] for c in changes if c.kind == "table" and c.action == "create"]
+    order = said + "".join(f"{name} " for name in names if name != "counter")
+    if new:
+        tx.tables.alter(table, ms.SetProperty("order", order))
+with ms.open(sys.argv[1], deadline=10) as store:
+    print("begun", flush=True)
+    while True:
+        try:
+            if not store.consumers.get("c").run(effect, limit=3):
+                time.sleep(0.01)
+        except VersionConflict:
+            pass
+"""
+
+
+def seed(store: Store) -> None:
+    """Make what the counter counts in."""
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    store.tables.create("m.c.s.counter", parents=True)
+
+
+def order(store: Store) -> list[str]:
+    """Return the tables that were counted, in their order."""
+    return store.tables.load("m.c.s.counter").properties.get("order", "").split()
+
+
+class Instance:
+    """A process that counts until it is killed."""
+
+    def __init__(self, url: str) -> None:
+        command = [sys.executable, "-c", COUNTS, url]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "begun\n"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.mark.parametrize("server", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
+def test_instances_that_are_killed_at_any_moment(server: str, request: pytest.FixtureRequest) -> None:
+    """Two instances beside a writer; one after the other is killed, and another takes its place."""
+    url: str = request.getfixturevalue(f"{server}_url")
+    choose = random.Random(1)
+    with ms.open(url) as store:
+        seed(store)
+        store.consumers.get("c", start="beginning")
+        instances = [Instance(url) for _ in range(2)]
+        try:
+            for n in range(30):
+                store.tables.create(f"m.c.s.t{n}")
+                if n % 10 == 9:
+                    before = len(order(store))
+                    assert wait_until(lambda before=before: len(order(store)) > before, 60)  # type: ignore[misc]
+                    instances.pop(choose.randrange(2)).kill()
+                    instances.append(Instance(url))
+            assert wait_until(lambda: len(order(store)) >= 30, 60)
+        finally:
+            for instance in instances:
+                instance.kill()
+        assert order(store) == [f"t{n}" for n in range(30)]
+        assert store.verify() == []
+
+
+def test_gc_beside_a_slow_consumer(store: Store) -> None:
+    """gc runs all the time, without retention; the consumer reads everything all the same, in order."""
+    seed(store)
+    slow, done, collected = store.consumers.get("slow"), threading.Event(), list[int]()
+
+    def collect() -> None:
+        while not done.is_set():
+            collected.append(store.gc(retention=timedelta(0), keep_versions=1).versions)
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    seen, n = list[str | None](), 0
+    try:
+        while n < 60 or slow.lag().changes:
+            if n < 60:
+                store.tables.alter("m.c.s.counter", ms.SetComment(str(n)))
+                n += 1
+            if n % 7 == 0 or n == 60:
+                batch = slow.read(5)
+                seen += [change.entity.comment for change in batch if isinstance(change.entity, ms.Table)]
+                if batch:
+                    slow.commit(batch[-1].position)
+    finally:
+        done.set()
+        thread.join()
+    assert seen == [str(n) for n in range(60)]
+    assert len(collected) > 2
+    store.gc(retention=timedelta(0), keep_versions=1)
+    assert sum(collected) + store.gc(retention=timedelta(0), keep_versions=1).versions > 0
+    assert store.verify() == []
+
+
+def test_a_copy_of_the_database_has_positions_of_its_own(tmp_path: Path) -> None:
+    """A backup was put back beside the original: both go on, and neither takes a position of the other."""
+    original, copy = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
+    with ms.open(original) as store:
+        seed(store)
+        consumer = store.consumers.get("c", start="beginning")
+        consumer.commit(consumer.read(2)[-1].position)
+    shutil.copy(tmp_path / "a.db", tmp_path / "b.db")
+    with ms.open(original) as store, ms.open(copy) as other:
+        for n in range(3):
+            store.tables.create(f"m.c.s.a{n}")
+            other.tables.create(f"m.c.s.b{n}")
+        mine, theirs = store.consumers.get("c"), other.consumers.get("c")
+        read, copied = mine.read(), theirs.read()
+        assert [c.path_after for c in read] == ["m.c.s", "m.c.s.counter", "m.c.s.a0", "m.c.s.a1", "m.c.s.a2"]
+        assert [c.path_after for c in copied] == ["m.c.s", "m.c.s.counter", "m.c.s.b0", "m.c.s.b1", "m.c.s.b2"]
+        with pytest.raises(InvalidArgument, match=r"of another database|not in this database"):
+            theirs.commit(read[-1].position)
+        with pytest.raises(InvalidArgument, match=r"of another database|not in this database"):
+            list(other.changes(after=read[-1].position))
+        with pytest.raises(InvalidArgument, match=r"of another database|not in this database"):
+            other.at(read[-1].position)
+        theirs.commit(copied[-1].position)
+        mine.commit(read[-1].position)
+        assert mine.read() == theirs.read() == []
+
+
+def test_a_database_that_lost_its_newest_changes(tmp_path: Path) -> None:
+    """A backup was put back in place: the consumer's place lies in what is lost, and it says so instead of going on."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    with ms.open(url) as store:
+        seed(store)
+        start = store.position()
+    shutil.copy(tmp_path / "a.db", tmp_path / "backup.db")
+    with ms.open(url) as store:
+        for n in range(3):
+            store.tables.create(f"m.c.s.lost{n}")
+        lost = [change.position for change in store.changes(after=start)]
+    shutil.copy(tmp_path / "backup.db", tmp_path / "a.db")
+    with ms.open(url) as store:
+        consumer = store.consumers.get("c", start="beginning")
+        for n in range(3):
+            store.tables.create(f"m.c.s.new{n}")
+        with pytest.raises(InvalidArgument):
+            consumer.commit(lost[-1])
+        assert [c.path_after for c in consumer.read()][-3:] == [f"m.c.s.new{n}" for n in range(3)]
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+def test_a_fail_over(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The primary dies while an instance works and another process writes: nothing is lost, doubled or reordered."""
+    with primary() as leader:
+        name = urlsplit(leader.create_database()).path.lstrip("/")
+        ms.migrate(leader.url(name))
+        with Replica(leader) as replica:
+            both = (
+                f"postgresql+psycopg://postgres@/{name}?host=127.0.0.1,127.0.0.1"
+                f"&port={leader.port},{replica.port}&target_session_attrs=read-write"
+            )
+            with ms.open(both, deadline=60.0) as store:
+                seed(store)
+                store.consumers.get("c", start="beginning")
+                working, over = threading.Event(), threading.Event()
+                thread = threading.Thread(target=_count_on, args=(store, working, over))
+                thread.start()
+                try:
+                    for n in range(40):
+                        store.tables.create(f"m.c.s.t{n}")
+                        if n == 20:
+                            assert working.wait(60)
+                            leader.kill()
+                            replica.promote()
+                    assert wait_until(lambda: len(order(store)) >= 40, 60)
+                finally:
+                    over.set()
+                    thread.join()
+                assert order(store) == [f"t{n}" for n in range(40)]
+                assert store.verify() == []
+
+
+def _count_on(store: Store, working: threading.Event, over: threading.Event) -> None:
+    consumer = store.consumers.get("c")
+    while not over.is_set():
+        try:
+            if consumer.run(_count, limit=2):
+                working.set()
+            else:
+                time.sleep(0.01)
+        except ms.MetastoreError:  # the server is away, or the answer was lost: it looks where it is
+            consumer = _again(store)
+
+
+def _again(store: Store) -> ms.Consumer:
+    while True:
+        try:
+            return store.consumers.get("c")
+        except ms.MetastoreError:
+            time.sleep(0.05)
+
+
+def _count(tx: Transaction, changes: list[ms.Change]) -> None:
+    new = [c.path_after or "" for c in changes if c.kind == "table" and c.action == "create"]
+    said = tx.tables.load("m.c.s.counter").properties.get("order", "")
+    names = "".join(f"{path.rpartition('.')[2]} " for path in new if not path.endswith("counter"))
+    if names:
+        tx.tables.alter("m.c.s.counter", ms.SetProperty("order", said + names))

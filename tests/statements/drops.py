@@ -1,0 +1,72 @@
+"""The steps of a drop: what processes do with a table that one of them has begun to drop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import combinations_with_replacement
+from typing import Any
+
+from metastore.managers.pending import PendingDrop
+from metastore.store import Store
+from tests.interleaving.process import Hand
+from tests.statements.explore import Program
+from tests.statements.operations import Operation, T, named, prepare
+
+__all__ = ["BEGUN", "MISSED", "STEPS"]
+
+_D = "drop, restore or purge table"
+
+
+def _pending(store: Store) -> Mapping[str, Any]:
+    """Make the tree, and announce the drop of a table; each process has the drop in hand, with its token."""
+    given = dict(prepare(store))
+    given["drop"] = store.tables.begin_drop(T)._drop
+    return given
+
+
+def _step(run: Callable[[PendingDrop], object]) -> Callable[[Hand], object]:
+    def work(hand: Hand) -> object:
+        return run(PendingDrop(hand.store._session, hand.given["drop"], held=True))
+
+    return work
+
+
+_BEGIN = Operation("begin a drop", _D, lambda h: h.store.tables.begin_drop(T).phase)
+_ROLL_BACK = Operation("roll it back", _D, _step(PendingDrop.roll_back))
+_STEPS_OF_IT = (
+    Operation("start it", _D, _step(PendingDrop.started)),
+    Operation("finish it", _D, _step(PendingDrop.finish)),
+    _ROLL_BACK,
+)
+_WITH_IT = (
+    *_STEPS_OF_IT,
+    *(named(name) for name in ("load", "alter in hand", "rename the schema", "drop the schema", "rename a sibling")),
+    Operation("create in its place", "create table", lambda h: h.store.tables.create(T)),
+    Operation("restore it", _D, lambda h: h.store.tables.restore(T)),
+)
+_MEETS = (
+    "load",
+    "alter",
+    "rename",
+    "drop",
+    "purge",
+    "create a partition",
+    "drop the schema",
+    "rename the schema",
+    "copy",
+)
+
+BEGUN: tuple[Program, ...] = tuple(
+    [Program(f"begin a drop | {other.name}", ((_BEGIN,), (other,))) for other in (_BEGIN, *map(named, _MEETS))]
+)
+"""A drop is announced while something else is done."""
+STEPS: tuple[Program, ...] = tuple(
+    [
+        Program(f"{one.name} | {other.name}", ((one,), (other,)), _pending)
+        for one, other in combinations_with_replacement(_WITH_IT, 2)
+        if one in _STEPS_OF_IT and (one.name, other.name) != ("roll it back", "load")
+    ]
+)
+"""A step is done while another one is, or something else."""
+MISSED = Program("roll it back | load", ((_ROLL_BACK,), (named("load"),)), _pending)
+"""What docs/drops.md says of reads beside a roll-back: they ask twice, and may miss it between the two questions."""
