@@ -69,7 +69,6 @@ def bases(backend: Batches, handles: Sequence[Waiter]) -> list[Record | bool]:
     False: there is nothing at its path. True: its parents are not where they were, so that it must read alone.
     """
     requests = [handle.request for handle in handles]
-    _shared(requests)
     wanted: dict[Hashable, Below] = {}
     for one in requests:
         one.taken = True
@@ -77,23 +76,6 @@ def bases(backend: Batches, handles: Sequence[Waiter]) -> list[Record | bool]:
             wanted[one.below.asked] = one.below
     found = dict(zip(wanted, backend.find_below(list(wanted.values())), strict=True)) if wanted else {}
     return [one.record or (True if one.below is None else found[one.below.asked]) for one in requests]
-
-
-def _shared(requests: Sequence[Waiting[Any]]) -> None:
-    """Let requests for one path begin with the newest record that one of them got with its last answer.
-
-    On a hot entity that saves the read: the process that sends its next batch first is the one that does not lose.
-    """
-    newest: dict[Hashable, Record] = {}
-    for one in requests:
-        if one.record is not None and one.below is not None:
-            known = newest.get(one.below.asked)
-            if known is None or one.record.version > known.version:
-                newest[one.below.asked] = one.record
-    if newest:
-        for one in requests:
-            if one.record is None and one.below is not None:
-                one.record = newest.get(one.below.asked)
 
 
 def missing(handle: Waiter) -> list[Decided]:

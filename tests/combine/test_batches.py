@@ -6,7 +6,7 @@ import gc
 import json
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.port.commit import Entry, Unknown
-from tests.combine.gate import batches_of, lanes, together, until_waiting
+from tests.combine.gate import batches_of, lanes, together
 
 SCHEMA = "lake.c.s"
 Call = Callable[[], Any]
@@ -501,31 +501,3 @@ def test_a_batch_leaves_nothing_to_the_garbage_collector(store: Store) -> None:
         gc.enable()
     assert found == ["Table", "EntityNotFound", "bool"]
     assert not left & {"Handle", "Waiting", "Group", "Decided", "Proposal", "EntityNotFound"}
-
-
-def test_who_comes_after_a_loser_needs_no_read_either(store: Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, writes = lanes(store)
-    backend: Any = store._session.backend
-    write, find = backend.write_together, backend.find_below
-    finds: list[int] = []
-    late: list[Future[Any]] = []
-
-    def found(wanted: Any) -> Any:
-        finds.append(len(wanted))
-        return find(wanted)
-
-    def overtaken(batch: Any, patience: Any) -> Any:
-        monkeypatch.setattr(backend, "write_together", write)
-        other.tables.alter(path(0), ms.SetProperty("theirs", "1"))
-        late.append(pool.submit(set_in(store, 0, "late")))
-        until_waiting(writes, 1, late)
-        return write(batch, patience)
-
-    monkeypatch.setattr(backend, "find_below", found)
-    monkeypatch.setattr(backend, "write_together", overtaken)
-    with ms.open(url) as other, ThreadPoolExecutor(1) as pool, batches_of(writes) as sizes:
-        first = together(writes, [set_in(store, 0, "a"), set_in(store, 0, "b")])
-        assert [t.version for t in (*first, late[0].result())] == [3, 4, 5]
-    assert (sizes, finds) == ([2, 3], [1])
-    assert set(store.tables.load(path(0)).properties) == {"theirs", "a", "b", "late"}
-    assert store.verify() == []
