@@ -5,7 +5,7 @@
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 UV ?= $(shell command -v uv 2>/dev/null)
-WORKERS ?= 3
+WORKERS ?= 4
 EXTRAS := spark,sample,sqlite,metrics,loadtest,test,dev
 
 # What `make check-lowest` installs in its lowest version, and the tests that it runs with it
@@ -25,7 +25,7 @@ SPARK = JAVA_HOME="$$(cat $(JAVA) 2>/dev/null)" SPARK_LOCAL_IP=127.0.0.1
 RESOLVER := $(or $(UV),build/uv/bin/uv)
 # constraints.txt holds for what is installed, and for what builds it; pip hands both variables on to its builds
 ifneq ($(strip $(UV)),)
-INSTALL = "$(UV)" pip install --quiet --python $(BIN)/python -c constraints.txt -b constraints.txt
+INSTALL = "$(UV)" pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -b constraints.txt
 else
 INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -77,6 +77,9 @@ build/iceberg-spec/env/bin/st:
 run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
 	$(SPARK) $(BIN)/python -m tests.sample.run build/run
 
+# Hundreds of processes import the same: half of the time of each goes into compiling it where no byte code is kept
+test test-long check-lowest: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in one process
 	-@$(MAKE) --no-print-directory $(JAVA)
 	-@$(BIN)/python tests/setup/browser.py
@@ -84,7 +87,7 @@ test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in 
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`; `make load` runs them too
-	$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long $(ARGS)
+	$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long --timeout 600 $(ARGS)
 
 planted-faults: $(STAMP) ## plant faults one by one, and show that the tests find each; ARGS="--only NAME" chooses
 	$(BIN)/python -m tests.faults --workers 2 $(ARGS)

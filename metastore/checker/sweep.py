@@ -17,7 +17,10 @@ transaction that wrote nothing must all be true at one position. That is seriali
 read that was overwritten earlier is an anti-dependency that leads back, and so a cycle over keys (Adya, "Weak
 Consistency", 1999).
 
-Memory grows with the number of live entities and running operations, not with the length of the history. Only times
+Whether an entity has children, and what was dropped last under a name, are registers too: they change with the names.
+
+Memory grows with the number of live entities and running operations, not with the length of the history; where a client
+looked for something to restore, also with the number of names under which something was dropped. Only times
 of one clock are compared; events of other writers are placed first (:meth:`Sweep.place`).
 """
 

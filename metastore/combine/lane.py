@@ -172,6 +172,11 @@ class Lane(Generic[Q, A]):
         self._waker = waker or clock.waker
         self._begin()
 
+    def _after_fork(self) -> None:
+        """Begin with empty queues in a forked child: what waits there are the parent's requests."""
+        if process_id() != self._pid:
+            self._begin()
+
     def _begin(self) -> None:
         self._pid = process_id()
         self._token = threading.Lock()
@@ -202,8 +207,7 @@ class Lane(Generic[Q, A]):
 
     def lead(self) -> Term | None:
         """Begin to lead, for one request that goes alone; None: somebody leads. The caller must :meth:`leave`."""
-        if process_id() != self._pid:
-            self._begin()
+        self._after_fork()
         if not self._token.acquire(False):
             return None
         term = self._term = Term()
@@ -216,6 +220,7 @@ class Lane(Generic[Q, A]):
 
     def submit(self, kind: str, request: Q, ends: float) -> Handle[Q, A]:
         """Put a request into the queue. Its thread must call :meth:`result` next."""
+        self._after_fork()
         handle: Handle[Q, A] = Handle(request, kind, ends, next(self._numbers), self._waker())
         self._queues[kind].append(handle)
         if self._token.acquire(False):  # the leader may have gone before it could see the handle

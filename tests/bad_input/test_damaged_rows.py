@@ -19,7 +19,7 @@ import pytest
 import metastore as ms
 from metastore.urls import parse_url
 from tests.bad_input.conftest import TABLE, prepare
-from tests.cli.test_cli import call
+from tests.cli.test_cli import here
 from tests.transfer.test_bad_input import changed, refused, sealed, small
 
 Execute = Callable[[str], Any]
@@ -244,10 +244,10 @@ def test_a_damaged_event_of_a_lease(
     left_out: list[ms.UnreadableRow] = []
     assert sorted(e.action for e in ground.leases.audit("job", unreadable=left_out.append)) == sorted(rest)
     assert [error.position for error in left_out] == [caught.value.position]
-    refused_by_command = call(url, "lease", "audit", "job")
+    refused_by_command = here(url, "lease", "audit", "job")
     assert refused_by_command.returncode == 1
     assert "--skip-unreadable" in refused_by_command.stderr
-    done = call(url, "lease", "audit", "job", "--skip-unreadable")
+    done = here(url, "lease", "audit", "job", "--skip-unreadable")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
     assert "left out: " in done.stderr
 
@@ -260,15 +260,15 @@ def test_the_commands_leave_damaged_rows_out(url: str, ground: ms.Store, execute
     file = str(tmp_path / "export.jsonl")
     commands = (["history", TABLE], ["changes"], ["export", "--history", "-o", file])
     for words in commands:
-        refusal = call(url, *words)
+        refusal = here(url, *words)
         assert refusal.returncode == 1
         assert f"version 1 of the table with the id {table.id}" in refusal.stderr
         assert "--skip-unreadable" in refusal.stderr
-        done = call(url, *words, "--skip-unreadable")
+        done = here(url, *words, "--skip-unreadable")
         assert done.returncode == 0
         assert f"left out: version 1 of the table with the id {table.id}" in done.stderr
-    assert len(call(url, "changes", "--json", "--skip-unreadable").stdout.splitlines()) == before - 1
-    (version,) = json.loads(call(url, "history", TABLE, "--json", "--skip-unreadable").stdout)["versions"]
+    assert len(here(url, "changes", "--json", "--skip-unreadable").stdout.splitlines()) == before - 1
+    (version,) = json.loads(here(url, "history", TABLE, "--json", "--skip-unreadable").stdout)["versions"]
     assert version["version"] == 2
 
 

@@ -142,7 +142,7 @@ def test_a_writer_waits_for_a_member_that_does_not_answer(postgres_url: str, mon
         began = time.monotonic()
         other.tables.alter(T, ms.SetComment("new"))
         waited = time.monotonic() - began
-        assert waited < 1.5 + 1.0
+        assert waited < 1.5 + 10
         assert cached.tables.load(T).comment == "new"
         go.set()
 

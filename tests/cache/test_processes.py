@@ -14,6 +14,8 @@ from tests.cache.windows import Seen, not_linear
 from tests.concurrency.workers import Job, Team, Turn
 
 SECONDS, THREADS = 1.5, 4
+FEWEST = 24
+"""Writes, and reads of each process: on a busy machine they take longer."""
 Log = dict[str, list[Seen]]
 
 
@@ -31,7 +33,7 @@ def write(turn: Turn) -> Log:
     _noted(log["new"], lambda: store.tables.exists("lake.c.s.new"))
     turn.meet()
     end, n = time.monotonic() + SECONDS, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or n < FEWEST:
         n += 1
         _noted(log["version"], lambda: store.tables.alter("lake.c.s.t", ms.SetComment(str(n))).version)  # noqa: B023
         if n % 3 == 0:
@@ -51,7 +53,7 @@ def read(turn: Turn, mutant: str | None) -> Log:
 
     def go_on(store: ms.Store) -> None:
         end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
+        while time.monotonic() < end or len(log["there"]) < FEWEST:
             _noted(log["version"], lambda: store.tables.load("lake.c.s.t").version)
             _noted(log["there"], lambda: store.tables.exists("lake.c.here.t"))
             _noted(log["new"], lambda: store.tables.exists("lake.c.s.new"))
@@ -73,7 +75,7 @@ def _wrong(url: str, team: Team, mutant: str | None) -> dict[str, int]:
         store.tables.create("lake.c.s.t", parents=True)
         store.tables.create("lake.c.here.t", parents=True)
     writes, *reads = team.run(url, [Job(write), Job(read, mutant), Job(read, mutant)])
-    assert all(len(log["there"]) > 20 for log in reads)
+    assert all(len(log["there"]) >= FEWEST for log in reads)
     return {what: len(not_linear(writes[what], [r for log in reads for r in log[what]])) for what in writes}
 
 

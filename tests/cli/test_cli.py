@@ -253,9 +253,9 @@ def test_gc(run: Run, url: str) -> None:
 
 
 def test_migrate(url: str) -> None:
-    assert call(url, "migrate").stdout.endswith("is up to date.\n")
-    assert document(call(url, "migrate", "--json"))["migrated"] is True
-    assert call(url, "verify").returncode == 0
+    assert here(url, "migrate").stdout.endswith("is up to date.\n")
+    assert document(here(url, "migrate", "--json"))["migrated"] is True
+    assert here(url, "verify").returncode == 0
 
 
 # --- where it goes wrong
@@ -300,7 +300,7 @@ def test_a_wrong_password_is_not_shown(postgres_server: Any) -> None:
     done = call(url, "ls")
     refused(done, "cannot connect to PostgreSQL")
     assert "s3cret" not in done.stderr
-    done = call(url, "migrate")
+    done = here(url, "migrate")
     refused(done)
     assert "s3cret" not in done.stderr
 
@@ -308,8 +308,8 @@ def test_a_wrong_password_is_not_shown(postgres_server: Any) -> None:
 def test_a_database_without_schema(postgres_databases: Any) -> None:
     url = postgres_databases.create_database()
     refused(call(url, "ls"), "run: metastore migrate")
-    assert call(url, "migrate").returncode == 0
-    assert call(url, "ls").returncode == 0
+    assert here(url, "migrate").returncode == 0
+    assert here(url, "ls").returncode == 0
     postgres_databases.drop_database(url)
 
 
@@ -342,7 +342,7 @@ def test_crawl_says_what_is_wrong(sqlite_url: str, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     refused(here(sqlite_url, "crawl", str(tmp_path / "none"), "--into", "lake.c"), "none")
     refused(here(sqlite_url, "crawl", str(tmp_path), "--into", "lake"), "lake.main")
-    refused(call(sqlite_url, "crawl", str(tmp_path)), "--into")
+    refused(here(sqlite_url, "crawl", str(tmp_path)), "--into")
 
 
 def test_crawl_fails_on_error_if_asked(sqlite_url: str, tmp_path: Path) -> None:
@@ -358,6 +358,7 @@ def test_crawl_fails_on_error_if_asked(sqlite_url: str, tmp_path: Path) -> None:
     assert here(sqlite_url, *words[:-1]).returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_crawl(sqlite_url: str, tmp_path: Path) -> None:
@@ -402,9 +403,8 @@ def test_colours_and_encodings(sqlite_url: str) -> None:
     assert "\x1b[" in call(sqlite_url, "ls", "lake.c", env=environment(FORCE_COLOR="1")).stdout
     plain = call(sqlite_url, "ls", "lake.c", env=environment(FORCE_COLOR="1", NO_COLOR="1", TERM="xterm")).stdout
     assert "\x1b[3" not in plain.replace("\x1b[3m", "")
-    for words in (("ls", "lake.c", "-r"), ("history", "lake.c.s.omega")):
-        done = call(sqlite_url, *words, env=environment(PYTHONIOENCODING="ascii"))
-        assert (done.returncode, done.stderr) == (0, "")
+    done = call(sqlite_url, "ls", "lake.c", "-r", env=environment(PYTHONIOENCODING="ascii"))
+    assert (done.returncode, done.stderr) == (0, "")
     found = document(call(sqlite_url, "history", "lake.c.s.omega", "--json", env=environment(PYTHONIOENCODING="ascii")))
     assert found["versions"][0]["path_after"] == "lake.c.s.Ωmega"
 

@@ -100,6 +100,7 @@ def apart(filled: Run, url: str) -> Run:
     return lambda *words, **more: call(url, *words, **more)
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_kinds_of_installed_packages(apart: Run, url: str, tmp_path: Path) -> None:
     there = install(tmp_path, PLUGIN)
     subprocess.run([sys.executable, "-c", FILL, url], check=True, **there)
@@ -119,6 +120,7 @@ def without_the_package(apart: Run, url: str, tmp_path: Path) -> Run:
     return apart
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_ls_shows_what_is_of_a_kind_that_is_not_registered(without_the_package: Run) -> None:
     listed = without_the_package("ls", "lake.c", "--recursive")
     assert "sales  dashboard v1  (kind not registered)" in listed.stdout

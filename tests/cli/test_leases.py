@@ -12,7 +12,7 @@ import pytest
 
 import metastore as ms
 from metastore.cli import app
-from tests.cli.test_cli import call, document, refused
+from tests.cli.test_cli import call, document, here, refused
 from tests.servers.process import wait_until
 
 Run = Callable[..., tuple[int, str, str]]
@@ -227,10 +227,10 @@ def test_on_object_storage(tmp_path: Path, capfd: pytest.CaptureFixture[str], mo
 def test_as_processes(sqlite_url: str) -> None:
     with ms.open(sqlite_url) as store, store.leases.acquire("x", owner="somebody"):
         assert document(call(sqlite_url, "lease", "ls", "--json"))["leases"][0]["owner"] == "somebody"
-        assert document(call(sqlite_url, "lease", "break", "x", "--json"))["broken"] is True
+        assert document(here(sqlite_url, "lease", "break", "x", "--json"))["broken"] is True
     refused(call(sqlite_url, "lease", "break", "x"), "nobody holds the lease 'x'")
-    refused(call("sqlite:////nowhere/at/all.db", "lease", "ls"), "cannot open")
-    refused(call(sqlite_url, "lease", "nothing"), "nothing")
+    refused(here("sqlite:////nowhere/at/all.db", "lease", "ls"), "cannot open")
+    refused(here(sqlite_url, "lease", "nothing"), "nothing")
 
 
 def test_help(capfd: pytest.CaptureFixture[str]) -> None:

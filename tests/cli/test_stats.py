@@ -11,7 +11,7 @@ import pytest
 import metastore as ms
 from metastore.cli.app import run
 from metastore.stats import HotEntity, MarkInfo, Stats
-from tests.cli.test_cli import call, document
+from tests.cli.test_cli import document, here
 
 QUIET = Stats(0, None, (), (), 0.0, 0, None, None, None, 2)
 BUSY = Stats(
@@ -94,10 +94,10 @@ def test_stats_of_a_real_store(url: str) -> None:
         lake = store.metalakes.create("lake")
         for n in range(3):
             lake = store.metalakes.alter(lake, ms.SetComment(str(n)))
-    found = document(call(url, "stats", "--json"))
+    found = document(here(url, "stats", "--json"))
     assert set(found) == {field.name for field in dataclasses.fields(Stats)}
     assert found["hot"] == [{"entity_id": lake.id, "path": "lake", "kind": "metalake", "writes": 4}]
     assert (found["pending"], found["marks"]) == (0, [])
     assert (found["multixact_age"] is None) == url.startswith("sqlite")
-    lines = call(url, "stats").stdout.splitlines()
+    lines = here(url, "stats").stdout.splitlines()
     assert lines[-1].split() == ["4", "metalake", "lake"]

@@ -140,8 +140,10 @@ def in_tmux(columns: int, command: list[str]) -> str:
     return shown
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
-@pytest.mark.parametrize("terminal", [shown_by, in_tmux])
+@pytest.mark.parametrize(
+    ("terminal", "columns"),
+    [(shown_by, 80), (shown_by, 120), (in_tmux, 80), pytest.param(in_tmux, 120, marks=pytest.mark.long)],
+)
 def test_no_command_breaks_a_word_or_a_line(
     terminal: Callable[[int, list[str]], str], columns: int, world: World, piped: dict[str, str]
 ) -> None:

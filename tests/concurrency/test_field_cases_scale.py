@@ -122,7 +122,7 @@ def write_on(turn: Turn, number: int) -> int:
     """Write with a store that was opened before, for as long as others migrate."""
     parent, n = turn.store.schemas.load("lake.cat.s"), 0
     turn.meet()
-    while turn.go_on():
+    while turn.go_on() or not n:
         turn.store.tables.create(f"t{number}_{n}", parent=parent)
         n += 1
     return n

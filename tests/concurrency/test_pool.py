@@ -60,7 +60,7 @@ def test_none_becomes_free(small: Ground) -> None:
             began = time.monotonic()
             with pytest.raises(ms.PoolExhausted, match="all 2 are in use") as caught:
                 call()
-            assert 0.1 < time.monotonic() - began < 5
+            assert 0.1 < time.monotonic() - began < 15
             assert caught.value.code == "pool_exhausted"
             assert (caught.value.http_status, caught.value.retry_after) == (503, 1.0)
             assert isinstance(caught.value, ms.BackendUnavailable)

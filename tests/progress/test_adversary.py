@@ -123,7 +123,7 @@ def test_an_exclusive_victim_marks(url: str, verb: str) -> None:
             else:
                 victim.tables.drop(PATH, operation_id=operation)
         assert len(lost.causes) <= 2, lost.causes
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
         assert adversary.commits == 1
         assert [e.operation for e in blocked] == [operation]
         assert victim.outcome(operation).state == "committed"

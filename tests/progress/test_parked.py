@@ -28,7 +28,7 @@ def alter(store: ms.Store, point: str, operation: UUID, seconds: float) -> tuple
     return found.version, [c.name for c in found.columns]
 
 
-def others_finish(url: str, *, within: float = 5.0) -> None:
+def others_finish(url: str, *, within: float = 15.0) -> None:
     """Two other stores alter, create, rename and drop around the one that stands still."""
     began = time.monotonic()
     with ms.open(url, principal="others") as one, ms.open(url, principal="others") as two:
@@ -154,7 +154,7 @@ def test_the_owner_of_a_mark_is_killed(url: str) -> None:
         parked.kill()
         assert [m.operation_id for m in store.stats().marks] == [str(operation)]
         assert store.tables.alter(PATH, ms.SetComment("x")).version == 2
-        assert time.monotonic() - began < 0.8 + 1.5
+        assert time.monotonic() - began < 0.8 + 10
         assert store.stats().marks == ()
         assert store.outcome(operation).state == "unknown"
         assert store.tables.rename(PATH, "u").version == 3

@@ -45,7 +45,7 @@ def test_the_older_program_goes_on(url: str, folder: Path) -> None:
     with NewerProgram(folder, url, operation, 30.0) as newer, ms.open(url) as store:
         began = time.monotonic()
         version = 1 + work(store)
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 15
         assert store.tables.load(PATH).version == version
         assert store.outcome(operation).state == "pending"
         assert newer.go_on() == [version + 1, "HELLO"]

@@ -21,6 +21,7 @@ import os
 import secrets
 import shutil
 import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -123,6 +124,8 @@ class PostgresServer(_Administrator, Background):
         self.settings = {**SETTINGS, **(settings or {})}
         self.password = password
         self.programs = self._runnable_programs()
+        self._administrator: psycopg.Connection | None = None
+        self._administrating = threading.Lock()
         self.socket_folder = self.own(self.folder / "socket")
         self.data = self.own(self.folder / "data")
 
@@ -159,7 +162,28 @@ class PostgresServer(_Administrator, Background):
 
     def halt(self, how: signal.Signals = signal.SIGINT) -> None:
         """End the server: SIGTERM waits for clients, SIGINT sends them away, SIGQUIT leaves recovery for later."""
+        self._leave()
         super().halt(how)
+
+    def _administrate(self, command: sql.Composed) -> None:
+        """Keep the connection: thousands of tests make a database each, and to connect takes as long as to drop one."""
+        with self._administrating:
+            try:
+                self._connected().execute(command)
+            except psycopg.OperationalError:  # the server was restarted, or a test ended the connection
+                self._leave()
+                self._connected().execute(command)
+
+    def _connected(self) -> psycopg.Connection:
+        if self._administrator is None:
+            self._administrator = psycopg.connect(self.dsn(), autocommit=True)
+        return self._administrator
+
+    def _leave(self) -> None:
+        """End the connection: a server that is told to wait for its clients would wait for this one."""
+        left, self._administrator = self._administrator, None
+        if left is not None:
+            left.close()
 
     def kill(self) -> None:
         """End the server and every process of it at once with SIGKILL; :meth:`start` recovers."""

@@ -135,9 +135,12 @@ def stream(spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
 
 def write(spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
     """Write new tables; an executor dies after some of its chunks are committed."""
-    rows: DataFrame = spark.range(WRITTEN).selectExpr("'table' AS kind", "format_string('m.c.s.w%04d', id) AS path")
+    # long rows: between two Python processes lie buffers of 64 KB, and the writer must have seen some chunks
+    rows: DataFrame = spark.range(WRITTEN).selectExpr(
+        "'table' AS kind", "format_string('m.c.s.w%04d', id) AS path", "repeat('made ', 100) AS comment"
+    )
     kill = killer(str(folder / "write"), f"w{WRITTEN - 50:04}", url)
-    given = rows.coalesce(1).mapInArrow(kill, "kind STRING, path STRING")
+    given = rows.coalesce(1).mapInArrow(kill, "kind STRING, path STRING, comment STRING")
     again(lambda: given.write.format("metastore").options(url=url, table="entities").mode("append").save())
     with ms.open(url) as store:
         names = [t.version for t in store.tables.list("m.c.s") if t.name.startswith("w")]

@@ -16,7 +16,7 @@ from tests.servers.spark_standalone import SparkCluster
 from tests.setup.java import find_java
 from tests.spark.cluster_program import TABLES, WRITTEN
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3000)]
 ROOT = Path(ms.__file__).parents[1]
 
 

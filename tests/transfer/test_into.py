@@ -12,7 +12,7 @@ import pytest
 
 import metastore as ms
 from metastore.store import Store
-from tests.cli.test_cli import call
+from tests.cli.test_cli import here
 from tests.concurrency.workers import Job, Team, Turn, outcome
 from tests.transfer.world import build, opened
 
@@ -161,26 +161,26 @@ def test_command_line(tmp_path: Path) -> None:
     url, other, file = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db", str(tmp_path / "e.jsonl")
     with opened(url) as store:
         build(store)
-    done = call(url, "export", "-o", file, "--json")
+    done = here(url, "export", "-o", file, "--json")
     said = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
-    done = call(url, "export", "-o", "/dev/null")
+    done = here(url, "export", "-o", "/dev/null")
     assert f"content hash  {said['hash']}" in done.stdout
-    done = call(url, "export", "lake.c.s.t", "--kind", "fileset")
+    done = here(url, "export", "lake.c.s.t", "--kind", "fileset")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line.get("kind") for line in lines] == [None, "fileset", None]
     assert "3 lines: 1 entities" in done.stderr
-    done = call(other, "import", file, "--json")
+    done = here(other, "import", file, "--json")
     assert json.loads(done.stdout)["hash"] == said["hash"]
-    done = call(other, "import", file)
+    done = here(other, "import", file)
     assert "0 entities and owned rows written" in done.stdout
     (tmp_path / "e.jsonl").write_bytes((tmp_path / "e.jsonl").read_bytes()[:-9])
-    done = call(other, "import", file)
+    done = here(other, "import", file)
     assert done.returncode == 1
     assert "is not whole" in done.stderr
     (tmp_path / "e.jsonl").rename(tmp_path / "e.jsonl.partial")
-    done = call(url, "export", "--history", "-o", file)
+    done = here(url, "export", "--history", "-o", file)
     assert "Started again from the first line: it was begun with other options" in done.stdout
     third = f"sqlite:///{tmp_path}/c.db"
-    assert "Restored" in call(third, "import", file).stdout
-    assert "No violations" in call(third, "verify").stdout
+    assert "Restored" in here(third, "import", file).stdout
+    assert "No violations" in here(third, "verify").stdout

@@ -25,7 +25,7 @@ def change_pairs(turn: Turn, number: int) -> int:
     """Change both halves of a pair in one transaction: their comments, the rows that they own, where they are."""
     turn.meet()
     n = 0
-    while turn.go_on():
+    while turn.go_on() or not n:
         n += 1
         pair, text = (n * 7 + number) % PAIRS, f"{number}-{n}"
 

@@ -103,22 +103,33 @@ class _Above:
     def __init__(self, reads: PastReads) -> None:
         self._reads = reads
         self._names: dict[int, tuple[str, ...] | None] = {ROOT_ID: ()}
+        self._paths: dict[int, str | None] = {ROOT_ID: ""}
+        """With the point that follows."""
 
     def look_up(self, ids: set[int]) -> None:
         new = sorted(ids - self._names.keys())
         for one, known in zip(new, self._reads.by_id(new) if new else (), strict=True):
             live = known is not None and known.live
-            self._names[one] = tuple(n.name for n in known.record.chain) if known is not None and live else None
+            names = tuple(n.name for n in known.record.chain) if known is not None and live else None
+            self._names[one] = names
+            self._paths[one] = None if names is None else f"{format_path(names)}."
 
     def names(self, entity_id: int) -> tuple[str, ...] | None:
         return self._names[entity_id]
 
+    def path(self, entity_id: int, name: str) -> str | None:
+        """Return the path of what has a name below an entity; None: that is not live."""
+        above = self._paths[entity_id]
+        return None if above is None else above + format_path((name,))
+
 
 def _entity(row: PastRow, above: _Above, names: Sequence[str]) -> dict[str, Any] | None:
-    path = above.names(row.parent_id)
+    path = above.path(row.parent_id, row.name)
     if path is None:
         return None
-    return _with_doc(row, names) | {"path": format_path((*path, row.name)), "name": row.name}
+    told = _with_doc(row, names)
+    told["path"], told["name"] = path, row.name
+    return told
 
 
 def _owned(row: PastRow, above: _Above, names: Sequence[str]) -> dict[str, Any] | None:
@@ -140,14 +151,22 @@ def _related(row: PastRow, above: _Above, names: Sequence[str]) -> dict[str, Any
 
 
 def _audit(row: PastRow) -> dict[str, Any]:
-    fields = ("id", "kind", "version", "created_by", "created_at", "modified_by", "modified_at")
-    return {name: getattr(row, name) for name in fields}
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "version": row.version,
+        "created_by": row.created_by,
+        "created_at": row.created_at,
+        "modified_by": row.modified_by,
+        "modified_at": row.modified_at,
+    }
 
 
 def _with_doc(row: PastRow, names: Sequence[str]) -> dict[str, Any]:
     """Return what all rows with a document have. It is parsed only for the columns that need it."""
     text = masked(row.doc)
-    told = _audit(row) | {"document": text}
+    told = _audit(row)
+    told["document"] = text
     if "comment" in names or "properties" in names:
         doc = json.loads(text)
         told |= {"comment": doc.get("comment"), "properties": list((doc.get("properties") or {}).items())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from tests.bench.before.__main__ import COUNTS, ROOT, Side, tree_of
+from tests.bench.before.trees import COUNTS, ROOT, Side, tree_of
 from tests.bench.core.setting import Setting
 from tests.bench.timing import ratios
 
