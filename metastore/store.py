@@ -150,12 +150,12 @@ class Store(Managers):
         ``user`` as for ``as_user``; ``kind`` says what a path means (None: what is there, a container first). An owner
         of the object, or of anything above it, has all privileges there. Raises EntityNotFound, InvalidArgument.
         """
-        found = entity_of(self._session, on, kind)
+        entity = entity_of(self._session, on, kind)
         word = known_privilege(privilege)
         who = _who(self._session.backend, user)
         if who.name in self._admins:
             return Decision(True, [f"{who.name} is an admin of this process"])
-        return Access(self._session.backend, who).decision(found.record.chain, word)
+        return Access(self._session.backend, who).decision(entity.record.chain, word)
 
     def changes(
         self,
@@ -182,8 +182,8 @@ class Store(Managers):
         if kinds is not None or under is not None or follow or timeout is not None:
             chosen = Selection(kinds, under, follow, timeout)
             return selected(session, after, limit, unreadable, chosen)
-        found = feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
-        return noted(found, limit, "changes", session.metrics, session.clock)
+        changes = feed.changes(session.backend, session.clock, after, limit, unreadable, session.access)
+        return noted(changes, limit, "changes", session.metrics, session.clock)
 
     def changes_page(
         self,
@@ -497,27 +497,27 @@ class _UserView(_View):
         """Return whether this user has a privilege on what it sees. Raises PermissionDenied for another user."""
         if _who(self._access.backend, user).name != self._access.who.name:
             raise self._refused("ask for the rights of others")
-        found = entity_of(self._session, on, kind)
-        return self._access.decision(found.record.chain, known_privilege(privilege))
+        entity = entity_of(self._session, on, kind)
+        return self._access.decision(entity.record.chain, known_privilege(privilege))
 
     def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
         """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
-        found = entity_of(self._session, target, kind)
-        self._access.require(found.record.chain, Want(found.id, "reveal"))
-        return reveal(self._session, found, key, kind)
+        entity = entity_of(self._session, target, kind)
+        self._access.require(entity.record.chain, Want(entity.id, "reveal"))
+        return reveal(self._session, entity, key, kind)
 
     def export_to(self, to: Place, target: Target | None = None, **options: Any) -> Exported:
         """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""
         if target is None or options.get("ids") or options.get("history"):
             raise self._refused("export the whole database")
-        found = entity_of(self._session, target, None)
-        self._access.require(found.record.chain, Want(found.id, "own"))
+        entity = entity_of(self._session, target, None)
+        self._access.require(entity.record.chain, Want(entity.id, "own"))
         from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
 
         session = copy(self._session)
         session.backend = self._access.backend
         settings: dict[str, Any] = {"ids": False, "history": False, "progress": None} | options
-        return calls.export_to(session, to, found, **settings)
+        return calls.export_to(session, to, entity, **settings)
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
         """Return what became of an operation of the user's own, if it sees its result; *unknown* for all others."""

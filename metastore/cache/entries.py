@@ -48,13 +48,13 @@ class Entry:
         return change.entity_id in self.ids or (self.absent is not None and self.absent == _appeared(change))
 
 
-def entry_of(found: Found, names: tuple[str, ...], query: int) -> Entry:
+def entry_of(answer: Found, names: tuple[str, ...], query: int) -> Entry:
     """Return what to keep of an answer; ``names`` is the path that was asked for, () for an id."""
-    if isinstance(found, Entity):
-        ids = tuple([node.id for node in found.record.chain])
-        return Entry(found, ids, None, _size(found), query, ids[-1:])
-    absent = _folded(names[: len(found) + 1])
-    return Entry(found, tuple([node.id for node in found]), absent, _ENTRY, query, (), _last(found))
+    if isinstance(answer, Entity):
+        ids = tuple([node.id for node in answer.record.chain])
+        return Entry(answer, ids, None, _size(answer), query, ids[-1:])
+    absent = _folded(names[: len(answer) + 1])
+    return Entry(answer, tuple([node.id for node in answer]), absent, _ENTRY, query, (), _last(answer))
 
 
 def listing_of(listed: Listed) -> Entry:

@@ -97,10 +97,10 @@ class Leased:
         The caller has looked with :meth:`held`.
         """
         asked = self._asked(1)
-        found = ask()
+        answer = ask()
         if asked is not None:
-            self._keep(asked, key, entry_of(found, names, 0))
-        return found
+            self._keep(asked, key, entry_of(answer, names, 0))
+        return answer
 
     def read_many(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
         """Return what is at each key, all at one instant. Raises CacheFenced, and what ``ask`` raises."""
@@ -117,8 +117,8 @@ class Leased:
         asked = self._asked(len(wanted))
         answers = ask()
         if asked is not None:
-            for (key, names), found in zip(wanted, answers, strict=True):
-                self._keep(asked, key, entry_of(found, names, 0))
+            for (key, names), answer in zip(wanted, answers, strict=True):
+                self._keep(asked, key, entry_of(answer, names, 0))
         return answers
 
     def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
@@ -164,14 +164,14 @@ class Leased:
 
     # --- what the member's thread calls
 
-    def _see(self, lease: Lease, found: Sequence[Announcement], fresh: bool) -> bool:
+    def _see(self, lease: Lease, announced: Sequence[Announcement], fresh: bool) -> bool:
         """Evict what is new; return whether a change is announced and not committed."""
         with self._lock:
             if lease.entries is not self._entries.all:
                 return False
             if fresh:
                 self._announced.forget()
-            for what in self._announced.see(found):
+            for what in self._announced.see(announced):
                 self._entries.evict_announced(what)
             return self._announced.pending
 

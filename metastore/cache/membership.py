@@ -189,12 +189,14 @@ class Member:
     def _looked(self, lease: Lease, *, renew: bool) -> bool:
         assert self._wake is not None
         assert self.membership is not None
-        return self._rows.look(self._wake, self.membership, lambda found: self._apply(lease, found), renew=renew)
+        return self._rows.look(
+            self._wake, self.membership, lambda announced: self._apply(lease, announced), renew=renew
+        )
 
-    def _apply(self, lease: Lease, found: Sequence[Announcement]) -> None:
+    def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> None:
         fresh, self._fresh = self._fresh, False
-        self._pending = self._see(lease, found, fresh)
-        if found:
+        self._pending = self._see(lease, announced, fresh)
+        if announced:
             self._news = self._clock.monotonic()
 
     def _disconnect(self) -> None:

@@ -85,8 +85,8 @@ class Validated:
                 if entry is not None:
                     self._hits += 1
                     return cast(Found, entry.found)
-        (found,) = self._asked([(key, names)], lambda: [ask()])
-        return found
+        (answer,) = self._asked([(key, names)], lambda: [ask()])
+        return answer
 
     def read_many(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
         """Return what is at each key, all at one instant. Raises what ``ask`` raises."""
@@ -97,12 +97,12 @@ class Validated:
             query = self._validated()
         with self._lock:
             # what was kept after the query was sent may be newer than the rest
-            found = [
+            kept = [
                 cast(Found, one.found) for key, _ in wanted if (one := self._entries.get(key)) and one.query < query
             ]
-            if len(found) == len(wanted):
+            if len(kept) == len(wanted):
                 self._hits += len(wanted)
-                return found
+                return kept
         return self._asked(wanted, ask)
 
     def _asked(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
@@ -111,11 +111,11 @@ class Validated:
             self._misses += len(wanted)
             era, applied = None if self._positions is None else self._era, self._applied
         answers = ask()
-        for (key, names), found in zip(wanted, answers, strict=True):
-            self._keep(key, found, names, era, applied)
+        for (key, names), answer in zip(wanted, answers, strict=True):
+            self._keep(key, answer, names, era, applied)
         return answers
 
-    def _keep(self, key: Hashable, found: Found, names: Names, era: object | None, applied: int) -> None:
+    def _keep(self, key: Hashable, answer: Found, names: Names, era: object | None, applied: int) -> None:
         """Keep an answer that was asked for when ``applied`` changes were applied, unless one since then touches it.
 
         What was asked for before the first position was applied (no era) is not kept: nothing tells what it has missed.
@@ -124,7 +124,7 @@ class Validated:
             missed = self._applied - applied
             if era is not self._era or missed > len(self._recent):
                 return
-            entry = entry_of(found, names, self._sent)
+            entry = entry_of(answer, names, self._sent)
             if not any(entry.rests_on(self._recent[-n]) for n in range(1, missed + 1)):
                 self._entries.put(key, entry)
 

@@ -48,8 +48,8 @@ def _differs(kind: Kind, path: str, before: str, doc: str, changes: str) -> str 
         expected = json.loads(altered(before, parse_path(path), asked) or before)
     except MetastoreError as error:
         return f"its changes do not fit the document before: {error}"
-    found = json.loads(doc)
-    if expected == found:
+    stored = json.loads(doc)
+    if expected == stored:
         return None
-    fields = sorted(key for key in {*expected, *found} if expected.get(key) != found.get(key))
+    fields = sorted(key for key in {*expected, *stored} if expected.get(key) != stored.get(key))
     return f"its changes do not make this document of the one before: {', '.join(fields)} differ"

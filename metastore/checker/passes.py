@@ -106,12 +106,12 @@ def _replayed(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for row in _rows(batches):
         placed, findings = tree.apply(Event._make(row))
         yield {"what": "placed", **placed._asdict(), "names": [name._asdict() for name in placed.names]}
-        for found in few.rows(findings):
-            yield {"what": "found", **found}
+        for finding in few.rows(findings):
+            yield {"what": "found", **finding}
     for entity_id, kind, path, version in tree.live():
         yield {"what": "live", "entity_id": entity_id, "kind": kind, "path": path, "version": version}
-    for found in few.rest():
-        yield {"what": "found", **found}
+    for finding in few.rest():
+        yield {"what": "found", **finding}
 
 
 def swept(since: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

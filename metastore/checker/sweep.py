@@ -158,13 +158,13 @@ class Sweep:
 
     def _above(self, event: Placed) -> list[int]:
         """Return the entity of an event and those above it, where it is or was."""
-        found, here, seq = [event.entity_id], event.entity_id, event.seq - event.gone
+        ids, here, seq = [event.entity_id], event.entity_id, event.seq - event.gone
         for _ in range(DEEPEST):
             label, _ = self._stands.at(here, seq)
             if label is None or label[0] == ROOT_ID:
                 break
-            found.append(here := label[0])
-        return found
+            ids.append(here := label[0])
+        return ids
 
     def close(self) -> Iterator[Finding]:
         """End the pass: let all open operations return."""

@@ -119,44 +119,46 @@ class Tree:
     def apply(self, event: Event) -> tuple[Placed, list[Finding]]:
         """Apply the next event. Return its effect, and a finding for each contradiction."""
         rights = self._rights.apply(event)
-        placed, found = self._relate(event) if event.other_id is not None else self._apply(event)
-        return placed, [*rights, *found]
+        placed, findings = self._relate(event) if event.other_id is not None else self._apply(event)
+        return placed, [*rights, *findings]
 
     def _relate(self, event: Event) -> tuple[Placed, list[Finding]]:
-        found = [*_follows(event, self._related.last(event.entity_id)), *self._related.apply(event)]
-        return self._placed(event, event.action != "drop", ()), found
+        findings = [*_follows(event, self._related.last(event.entity_id)), *self._related.apply(event)]
+        return self._placed(event, event.action != "drop", ()), findings
 
     def _apply(self, event: Event) -> tuple[Placed, list[Finding]]:
         """Apply the event of an entity or an owned row."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         if event.owner_id is not None:
-            found.extend(self._own(event, event.owner_id))
-            return self._placed(event, event.action != "drop", _owned_name(event, event.owner_id)), found
+            findings.extend(self._own(event, event.owner_id))
+            return self._placed(event, event.action != "drop", _owned_name(event, event.owner_id)), findings
         node = self._nodes.get(event.entity_id)
-        found.extend(_follows(event, None if node is None else node.last))
+        findings.extend(_follows(event, None if node is None else node.last))
         if node is not None and event.path_before is not None and event.action not in ("purge", "restore"):
-            found.extend(self._leads(event, node, _names(event.path_before)))
+            findings.extend(self._leads(event, node, _names(event.path_before)))
         names: tuple[Named, ...] = ()
         if node is not None:
-            found.extend(self._fits(event, node))
+            findings.extend(self._fits(event, node))
         if event.action in _PLACING and event.path_after is not None:
             names, problems = self._place(event, node, event.path_after)
-            found.extend(problems)
+            findings.extend(problems)
         elif event.action in _PLACING or event.action not in _KNOWN:
-            found.append(Finding("replay", f"the event at {event.seq} is not one that a store writes", (str(event),)))
+            findings.append(
+                Finding("replay", f"the event at {event.seq} is not one that a store writes", (str(event),))
+            )
         elif node is not None and event.action in ("drop", "purge"):
             names = self._forget(event.entity_id, node)
             self._note_dropped(event, node)
             if event.action == "drop" and event.asked == "drop" and node.children:
                 child = next(n for n in self._nodes.values() if n.parent_id == event.entity_id and n.live)
                 message = f"{event.path_before} was dropped at {event.seq} as if it were empty"
-                found.append(Finding("orphan", message, (str(child.last), str(event))))
+                findings.append(Finding("orphan", message, (str(child.last), str(event))))
         if event.action == "purge":
             self._nodes.pop(event.entity_id, None)
         elif event.entity_id in self._nodes:
             self._nodes[event.entity_id].last = event
         there = self._nodes.get(event.entity_id)
-        return self._placed(event, there is not None and there.live, (*names, *self._changed())), found
+        return self._placed(event, there is not None and there.live, (*names, *self._changed())), findings
 
     def _changed(self) -> tuple[Named, ...]:
         """Return what the current event has changed besides names."""
@@ -224,32 +226,32 @@ class Tree:
             yield Finding("replay", message, (str(event),))
 
     def _place(self, event: Event, node: _Node | None, path: str) -> tuple[tuple[Named, ...], list[Finding]]:
-        names, found = _names(path), list[Finding]()
+        names, findings = _names(path), list[Finding]()
         families = families_of(kind_named(event.kind), len(names)) or ("",) * len(names)
         parent_id = self._find(names[:-1], families)
         if parent_id is None:
             message = f"{path} came to be at {event.seq} below a parent that was not live"
             culprit = self._who_took(names[:-1], families)
-            found.append(Finding("orphan", message, (*culprit, str(event))))
+            findings.append(Finding("orphan", message, (*culprit, str(event))))
             parent_id = -1
         if parent_id is not None and self._is_below(parent_id, event.entity_id):
-            found.append(Finding("orphan", f"{path} came to be at {event.seq} below itself", (str(event),)))
+            findings.append(Finding("orphan", f"{path} came to be at {event.seq} below itself", (str(event),)))
             parent_id = -1
         given = () if node is None else self._forget(event.entity_id, node)
         label = (parent_id, families[-1], names[-1])
         if event.action == "restore":
-            found.extend(self._newest(event, (parent_id, DROPPED + event.kind, names[-1])))
+            findings.extend(self._newest(event, (parent_id, DROPPED + event.kind, names[-1])))
         other = self._taken.get(label)
         if other is not None and parent_id >= 0:
             message = f"{path} is the name of entities {other} and {event.entity_id} at {event.seq}"
-            found.append(Finding("name", message, (str(self._nodes[other].last), str(event))))
+            findings.append(Finding("name", message, (str(self._nodes[other].last), str(event))))
         self._taken[label] = event.entity_id
         if node is None:
             node = self._nodes[event.entity_id] = _Node(parent_id, families[-1], event.kind, names[-1], True, event)
         else:
             node.parent_id, node.name, node.live = parent_id, names[-1], True
         self._count(parent_id, 1)
-        return (*given, Named(*label, event.entity_id)), found
+        return (*given, Named(*label, event.entity_id)), findings
 
     def _count(self, parent_id: int, by: int) -> None:
         """Count a child that comes or goes."""

@@ -271,12 +271,12 @@ class Access:
         """Return the ids of the metalakes that have a user of this name."""
         name = self.who.name
         search = Search(ROOT_ID, "user", name, name, -1, True, (name, -1), name + "\x01", _BLOCK)
-        found = list[int]()
+        ids = list[int]()
         while True:
             page = self.backend.find(search)
-            found += [record.chain[0].id for record in page.records if record.chain[-1].name == name]
+            ids += [record.chain[0].id for record in page.records if record.chain[-1].name == name]
             if page.last is None:
-                return found
+                return ids
             search = replace(search, after=page.last)
 
     # --- ids for what is created together with its owner

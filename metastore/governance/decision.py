@@ -177,8 +177,8 @@ def _at(facts: Facts, any_of: Sequence[str], at: int) -> Verdict:
     if not any_of:
         why = f"{facts.user} owns neither {place.path} nor anything above it"
         return Verdict(False, why, missing=(OWNERSHIP, place))
-    found = [_holds(facts, word, at) for word in any_of]
-    return next((one for one in found if one.allowed), found[0])
+    verdicts = [_holds(facts, word, at) for word in any_of]
+    return next((one for one in verdicts if one.allowed), verdicts[0])
 
 
 def _holds(facts: Facts, privilege: str, at: int) -> Verdict:

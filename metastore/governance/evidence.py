@@ -146,12 +146,12 @@ class Memory:
 
     def of(self, who: Who) -> Remembered:
         """Return what is remembered of one user."""
-        found = self._users.get(who)
-        if found is None:
+        remembered = self._users.get(who)
+        if remembered is None:
             if len(self._users) >= _USERS:
                 self._users.clear()
-            found = self._users.setdefault(who, Remembered())
-        return found
+            remembered = self._users.setdefault(who, Remembered())
+        return remembered
 
 
 def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None = None) -> list[Known]:
@@ -160,7 +160,7 @@ def evidence(reads: Rights, who: Who, chains: Sequence[Nodes], below: int | None
     for chain in chains:
         places.setdefault(chain[0].id, set()).update([node.id for node in chain])
     rows = {lake: reads.rights(Whose(lake, who.name), sorted(ids), below) for lake, ids in places.items()}
-    by_lake = {lake: _Rows(who, found) for lake, found in rows.items()}
+    by_lake = {lake: _Rows(who, user_rows) for lake, user_rows in rows.items()}
     return [by_lake[chain[0].id].known(chain, everything=below is not None) for chain in chains]
 
 

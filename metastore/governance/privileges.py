@@ -147,10 +147,12 @@ def privileges() -> dict[str, tuple[str, ...]]:
 
 def _above(kind: str) -> tuple[str, ...]:
     """Return the kinds that can stand above a kind, the metalake first."""
-    found = dict.fromkeys(KINDS[kind].parents)
+    kinds_above = dict.fromkeys(KINDS[kind].parents)
     for parent in KINDS[kind].parents:
-        found |= dict.fromkeys(() if parent == kind else _above(parent))
-    return tuple(sorted(found, key=lambda name: (_ANYWHERE.index(name) if name in _ANYWHERE else len(_ANYWHERE), name)))
+        kinds_above |= dict.fromkeys(() if parent == kind else _above(parent))
+    return tuple(
+        sorted(kinds_above, key=lambda name: (_ANYWHERE.index(name) if name in _ANYWHERE else len(_ANYWHERE), name))
+    )
 
 
 def effect_of(value: str) -> tuple[str, bool]:

@@ -59,10 +59,10 @@ class Seen:
         if known is None:
             return self._shown(lookups, self._base.resolve(lookups))
         # asked in the same statement: whether what is remembered about the object still holds
-        found, held = self._base.resolve_holding(lookups[0], [*known.seen_by.items()])
-        if held and found.record is not None and known.stands_at(found.nodes):
-            return [found]
-        return self._shown(lookups, [found], (known.seen_by, held))
+        resolved, held = self._base.resolve_holding(lookups[0], [*known.seen_by.items()])
+        if held and resolved.record is not None and known.stands_at(resolved.nodes):
+            return [resolved]
+        return self._shown(lookups, [resolved], (known.seen_by, held))
 
     def _first(self, lookup: Lookup) -> Resolved:
         """Follow a path of which nothing is remembered: the rights come with it."""
@@ -70,25 +70,25 @@ class Seen:
         return self._cut(lookup, found, found.nodes, self._access.sees_now(found.nodes, rows)) if found.nodes else found
 
     def _shown(
-        self, lookups: Sequence[Lookup], found: list[Resolved], probed: tuple[dict[int, int], bool] | None = None
+        self, lookups: Sequence[Lookup], resolved: list[Resolved], probed: tuple[dict[int, int], bool] | None = None
     ) -> list[Resolved]:
         """Return what paths led to, as far as the user sees it; ``probed``: see ``Access.visible``."""
-        chains = [self._above(lookup.start) + one.nodes for lookup, one in zip(lookups, found, strict=True)]
+        chains = [self._above(lookup.start) + one.nodes for lookup, one in zip(lookups, resolved, strict=True)]
         shown = iter(self._access.visible([chain for chain in chains if chain], probed))
         return [
             one if not chain else self._cut(lookup, one, chain, next(shown))
-            for lookup, one, chain in zip(lookups, found, chains, strict=True)
+            for lookup, one, chain in zip(lookups, resolved, chains, strict=True)
         ]
 
-    def _cut(self, lookup: Lookup, found: Resolved, chain: Nodes, known: Known | None) -> Resolved:
-        if known is not None or not found.nodes:
-            if found.record is not None:
+    def _cut(self, lookup: Lookup, resolved: Resolved, chain: Nodes, known: Known | None) -> Resolved:
+        if known is not None or not resolved.nodes:
+            if resolved.record is not None:
                 self._access.led(lookup, chain[-1].id)
-            return found
-        seen = self._access.first_hidden(chain) - (len(chain) - len(found.nodes))
-        if found.record is not None and seen == len(found.nodes) - 1:
-            return Resolved(found.nodes, None)  # the name is taken: that much a create must say
-        return Resolved(found.nodes[: max(0, seen)], None)
+            return resolved
+        seen = self._access.first_hidden(chain) - (len(chain) - len(resolved.nodes))
+        if resolved.record is not None and seen == len(resolved.nodes) - 1:
+            return Resolved(resolved.nodes, None)  # the name is taken: that much a create must say
+        return Resolved(resolved.nodes[: max(0, seen)], None)
 
     def _above(self, start: Node) -> Nodes:
         """Return the nodes that lead to the start of a lookup, itself last."""
@@ -228,12 +228,12 @@ class Seen:
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         """Return what goes from an entity that the user sees. What leads to something hidden leads nowhere."""
-        found = self._base.related(target, kind, above=above, doc=doc)
-        if found is None or not found.end.chain or self._access.visible([found.end.chain])[0] is None:
+        relations = self._base.related(target, kind, above=above, doc=doc)
+        if relations is None or not relations.end.chain or self._access.visible([relations.end.chain])[0] is None:
             return None
-        ends = self._ends([end for _, end in found.rows])
-        rows = [(record, end) for (record, _), end in zip(found.rows, ends, strict=True)]
-        return Related(found.end, found.doc, rows)
+        ends = self._ends([end for _, end in relations.rows])
+        rows = [(record, end) for (record, _), end in zip(relations.rows, ends, strict=True)]
+        return Related(relations.end, relations.doc, rows)
 
     def relating(
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
@@ -264,7 +264,7 @@ class Seen:
 
     def find(self, search: Search) -> Matches:
         """Return the matches that the user sees."""
-        found = self._base.find(search)
-        shown = self._access.visible([record.chain for record in found.records])
-        records = [record for record, known in zip(found.records, shown, strict=True) if known is not None]
-        return Matches(records, found.scanned, found.last)
+        matches = self._base.find(search)
+        shown = self._access.visible([record.chain for record in matches.records])
+        records = [record for record, known in zip(matches.records, shown, strict=True) if known is not None]
+        return Matches(records, matches.scanned, matches.last)

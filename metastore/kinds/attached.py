@@ -94,5 +94,5 @@ def attached(
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    found: Mapping[str, Any] = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    return dict(found)
+    values: Mapping[str, Any] = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return dict(values)

@@ -49,37 +49,39 @@ def end_of(target: Target, kinds: tuple[str, ...], kind: str | None = None) -> E
 def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
     """Return the lookups of a path, each with the kinds that it may find. Raises InvalidArgument for a wrong depth."""
     assert isinstance(end.target, tuple)
-    found: dict[Lookup, tuple[Kind, ...]] = {}
+    kinds_of: dict[Lookup, tuple[Kind, ...]] = {}
     for kind in [kind_named(name) for name in end.kinds or KINDS]:
         families = families_of(kind, len(end.target))
         if families is not None:
             lookup = Lookup(families, end.target)
-            found[lookup] = (*found.get(lookup, ()), kind)
-    if not found:
+            kinds_of[lookup] = (*kinds_of.get(lookup, ()), kind)
+    if not kinds_of:
         what = " or a ".join(end.kinds) or "object"
         raise InvalidArgument(f"{format_path(end.target)} has {len(end.target)} names: that is no path of a {what}")
-    return found
+    return kinds_of
 
 
 def find_ends(view: View, *ends: EndOf) -> list[Record]:
     """Return the live entity that each end means. Raises EntityNotFound, InvalidArgument."""
     paths = [lookups_of(end) if isinstance(end.target, tuple) else {} for end in ends]
     wanted = list(dict.fromkeys(lookup for lookups in paths for lookup in lookups))
-    found = dict(zip(wanted, view.backend.resolve(wanted) if wanted else [], strict=True))
+    by_lookup = dict(zip(wanted, view.backend.resolve(wanted) if wanted else [], strict=True))
     in_hand = _in_hand(view, [end.target for end in ends if isinstance(end.target, Entity)])
     return [
-        in_hand[end.target.id] if isinstance(end.target, Entity) else one_of(view.backend, end, lookups, found)
+        in_hand[end.target.id] if isinstance(end.target, Entity) else one_of(view.backend, end, lookups, by_lookup)
         for end, lookups in zip(ends, paths, strict=True)
     ]
 
 
 def one_of(
-    backend: Reads, end: EndOf, lookups: dict[Lookup, tuple[Kind, ...]], found: dict[Lookup, Resolved]
+    backend: Reads, end: EndOf, lookups: dict[Lookup, tuple[Kind, ...]], by_lookup: dict[Lookup, Resolved]
 ) -> Record:
     """Return the one entity that the lookups of a path have found."""
     assert isinstance(end.target, tuple)
     records = [
-        found[lookup].record for lookup, kinds in lookups.items() if _fits(found[lookup], [k.name for k in kinds])
+        by_lookup[lookup].record
+        for lookup, kinds in lookups.items()
+        if _fits(by_lookup[lookup], [k.name for k in kinds])
     ]
     if len(records) > 1:
         kinds_there = [r.chain[-1].kind for r in records if r is not None]
@@ -87,7 +89,7 @@ def one_of(
             f"{format_path(end.target)} is the name of a {' and of a '.join(kinds_there)}; say which with kind="
         )
     if not records or records[0] is None:
-        raise absent_from(backend, [(lookup, found[lookup].nodes) for lookup in lookups])
+        raise absent_from(backend, [(lookup, by_lookup[lookup].nodes) for lookup in lookups])
     return records[0]
 
 

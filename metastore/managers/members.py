@@ -19,8 +19,8 @@ _MANY = 200
 
 def leads_to(session: ManagerSession, relation: Relation, end: EndOf, kind: str | None = None) -> list[Entity]:
     """Return the entities to which an entity is related, by name; ``kind``: only these."""
-    found = related_end(session.backend, relation, end)
-    ids = [far.chain[-1].id for _, far in found.rows if in_one_metalake(found.end, far)]
+    members = related_end(session.backend, relation, end)
+    ids = [far.chain[-1].id for _, far in members.rows if in_one_metalake(members.end, far)]
     entities = [entity for entity in _loaded(session, ids) if kind in (None, entity.kind)]
     return sorted(entities, key=lambda entity: (entity.kind, entity.name))
 

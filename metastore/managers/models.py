@@ -101,8 +101,8 @@ class Models(Manager[Model]):
         backend, rows = self._session.backend, list[OwnedRecord]()
         while len(rows) < limit:
             names = [str(number) for number in range(after + 1, after + limit + 1)]
-            found = backend.owned_by_name([model_id] * limit, MODEL_VERSION.name, names)
-            rows += [row for row in found if row is not None]
+            numbered = backend.owned_by_name([model_id] * limit, MODEL_VERSION.name, names)
+            rows += [row for row in numbered if row is not None]
             after += limit
             known = backend.by_id([model_id])[0]  # after the rows: what was added meanwhile is among them, or beyond
             if known is None or not known.live:

@@ -36,10 +36,10 @@ def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecor
     """Yield what may have secret properties, as it is now: entities, or owned rows with their owners."""
     columns = ("id", "doc") if table == "entity" else ("id", "doc", "owner_id", "kind", "name")
     with session.backend.snapshot() as snapshot:
-        found = [
+        records = [
             (row[0], *row[2:]) for row in snapshot.rows(table, columns, ("id",)) if '"properties":{}' not in row[1]
         ]
-    rows = iter(found)
+    rows = iter(records)
     while some := list(islice(rows, _SOME)):
         owners = [row[1] if len(row) > 1 else row[0] for row in some]
         for row, known in zip(some, session.backend.by_id(owners), strict=True):

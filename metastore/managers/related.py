@@ -38,31 +38,33 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
     target = end.target
     if isinstance(target, Entity):
         committed(backend, target)
-        found = backend.related(target.id, relation.name, above=above, doc=doc)
-        if found is None or not found.end.live:
+        relations = backend.related(target.id, relation.name, above=above, doc=doc)
+        if relations is None or not relations.end.live:
             (known,) = backend.by_id([target.id])
             raise not_live(backend, known, target.path, f"{target.path} (id {target.id}) was dropped")
-        return found
+        return relations
     while True:
         lookups = lookups_of(end)
         if len(lookups) == 1:
             ((lookup, kinds),) = lookups.items()
-            found = backend.related(lookup, relation.name, above=above, doc=doc)
-            if found is not None and found.end.chain[-1].kind in [kind.name for kind in kinds]:
-                return found
+            relations = backend.related(lookup, relation.name, above=above, doc=doc)
+            if relations is not None and relations.end.chain[-1].kind in [kind.name for kind in kinds]:
+                return relations
         (record,) = find_ends(View(backend, False), end)  # raises for what is not there
-        found = backend.related(record.chain[-1].id, relation.name, above=above, doc=doc)
-        if found is not None and found.end.live and tuple(n.name for n in found.end.chain) == target:
-            return found
+        relations = backend.related(record.chain[-1].id, relation.name, above=above, doc=doc)
+        if relations is not None and relations.end.live and tuple(n.name for n in relations.end.chain) == target:
+            return relations
 
 
 def related_to(
     backend: Reads, relation: Relation, end: EndOf, column: tuple[str, ...] | None, *, inherited: bool
 ) -> list[Attached]:
     """Return what an object, or a column of it, is related to, nearest first; of each thing the nearest."""
-    found = related_end(backend, relation, end, above=inherited, doc=column is not None)
-    chain = found.end.chain
-    wanted = NO_COLUMN if column is None else column_id(Record(chain, 0, found.doc or "{}", None, 0, None, 0), column)
+    relations = related_end(backend, relation, end, above=inherited, doc=column is not None)
+    chain = relations.end.chain
+    wanted = (
+        NO_COLUMN if column is None else column_id(Record(chain, 0, relations.doc or "{}", None, 0, None, 0), column)
+    )
     levels = {node.id: len(chain) - at for at, node in enumerate(chain)}  # 1: the object itself
 
     def level(row: RelationRecord) -> int | None:
@@ -73,7 +75,9 @@ def related_to(
         return levels[row.from_id] if inherited or wanted == NO_COLUMN else None
 
     live = [
-        (at, row, far) for row, far in found.rows if in_one_metalake(found.end, far) and (at := level(row)) is not None
+        (at, row, far)
+        for row, far in relations.rows
+        if in_one_metalake(relations.end, far) and (at := level(row)) is not None
     ]
     nearest: dict[int, int] = {}
     for at, row, _ in live:

@@ -247,11 +247,11 @@ class SecretStore:
 
     def _needed(self) -> set[int]:
         """Return the numbers of the data keys that something needs: not history."""
-        found = {settings_of(record)[1].key for record in self._catalogs()}
+        numbers = {settings_of(record)[1].key for record in self._catalogs()}
         with self._session.backend.snapshot() as snapshot:
             for table, column, order in (("entity", "doc", "id"), ("owned", "doc", "id")):
                 for (text,) in snapshot.rows(table, (column,), (order,)):
-                    found |= key_numbers(text)
+                    numbers |= key_numbers(text)
             for action, text in snapshot.rows("operation", ("action", "changes"), ("operation_id", "ordinal")):
-                found |= key_numbers(text or "") if action == PENDING else set()
-        return found
+                numbers |= key_numbers(text or "") if action == PENDING else set()
+        return numbers

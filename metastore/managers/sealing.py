@@ -217,18 +217,18 @@ class Seals:
         if known is not None:
             return replace(known, mode=_Mode.GUESSED) if session.in_transaction else known
         if session.in_transaction:
-            found = self._read(session.backend, kind, where, fresh)
-            return replace(self._seal(found), mode=_Mode.IN_TRANSACTION)
-        found = self._read(self._backend, kind, where, fresh)
-        if isinstance(found, Record):
-            self._note(found)
-        return self._seal(found)
+            declaring = self._read(session.backend, kind, where, fresh)
+            return replace(self._seal(declaring), mode=_Mode.IN_TRANSACTION)
+        declaring = self._read(self._backend, kind, where, fresh)
+        if isinstance(declaring, Record):
+            self._note(declaring)
+        return self._seal(declaring)
 
-    def _seal(self, found: Record | Node | None) -> Seal:
+    def _seal(self, declaring: Record | Node | None) -> Seal:
         """Return the seal of a catalog that was read; of one that does not exist; or of none."""
-        if isinstance(found, Record):
-            return Seal(self.sealer, *settings_of(found))
-        return Seal(self.sealer, found, NOTHING)
+        if isinstance(declaring, Record):
+            return Seal(self.sealer, *settings_of(declaring))
+        return Seal(self.sealer, declaring, NOTHING)
 
     def _remembered(self, kind: Kind, where: Target) -> Seal | None:
         if isinstance(where, Entity):
@@ -247,8 +247,8 @@ class Seals:
             if not _is_below(kind, where):
                 return None
             names = parse_path(where)
-            (found,) = reads.resolve([Lookup((families_of(kind, len(names)) or ())[:2], names[:2])])
-            return _NOWHERE if found.record is None else found.record
+            (resolved,) = reads.resolve([Lookup((families_of(kind, len(names)) or ())[:2], names[:2])])
+            return _NOWHERE if resolved.record is None else resolved.record
         catalog = _catalog_of(reads, where, fresh)
         if catalog is None or catalog is _NOWHERE:
             return catalog

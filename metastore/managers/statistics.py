@@ -103,10 +103,10 @@ class Statistics(OwnedManager[Statistic]):
         """
         if partition is not None:
             name = clean_name(partition)
-            found = self.of_partitions(target, [name])
-            if name not in found:
+            by_partition = self.of_partitions(target, [name])
+            if name not in by_partition:
                 raise EntityNotFound(name, f"there is no partition {name}")
-            return found[name]
+            return by_partition[name]
         rows = self._of_kind(target, kind).list(target)
         return {row.name: _shown(row.name, row.values) for row in rows}
 

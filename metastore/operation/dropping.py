@@ -52,14 +52,14 @@ def pending_name(backend: Reads, commit: Commit) -> DropPending | None:
     for write in commit.writes:
         path = write.event.path_after or ""
         if isinstance(write, Insert):
-            found = pending_named(backend, write.parent_id, write.family, write.key, path)
+            pending = pending_named(backend, write.parent_id, write.family, write.key, path)
         elif isinstance(write, Update) and write.place is not None:
             family = kind_named(write.event.kind).family
-            found = pending_named(backend, write.place.parent_id, family, write.place.key, path)
+            pending = pending_named(backend, write.place.parent_id, family, write.place.key, path)
         else:
-            found = None
-        if found is not None:
-            return found
+            pending = None
+        if pending is not None:
+            return pending
     return None
 
 

@@ -47,14 +47,14 @@ def _bytes(text: object, what: str) -> bytes:
 def clean_operation_id(value: object) -> UUID:
     """Return ``value`` as the UUIDv7, or the key, that it is, or raise InvalidArgument."""
     try:
-        found = value if isinstance(value, UUID) else UUID(exact_text(value, "an operation id"))
+        given = value if isinstance(value, UUID) else UUID(exact_text(value, "an operation id"))
     except (ValueError, InvalidArgument):
-        found = None
-    if found is None or found.version not in (7, 8) or found.variant != RFC_4122:
+        given = None
+    if given is None or given.version not in (7, 8) or given.variant != RFC_4122:
         raise InvalidArgument(
             f"an operation id is a UUIDv7, from ms.new_operation_id(), or a key, from ms.key(…), not {shown(value)}"
         )
-    return UUID(int=found.int)  # not a subclass of UUID
+    return UUID(int=given.int)  # not a subclass of UUID
 
 
 def began(operation_id: UUID, clock: Clock) -> int:

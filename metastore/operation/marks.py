@@ -81,17 +81,17 @@ class OwnMark:
         The operation keeps no mark while another one passes: the other may have to pass this mark. With ``keep`` it
         keeps a mark that is still there: a freeze needs it for its commit.
         """
-        found = in_the_way(self._backend, ids, self._id)
-        self.other = found.other or self.other
-        there = self.held in found.mine
-        if not there or (found.other is not None and not keep):
+        marks = in_the_way(self._backend, ids, self._id)
+        self.other = marks.other or self.other
+        there = self.held in marks.mine
+        if not there or (marks.other is not None and not keep):
             held, self.held = self.held, None
-            for entity_id in {*found.mine, *(() if held is None else (held,))}:  # a mark may also have landed late
+            for entity_id in {*marks.mine, *(() if held is None else (held,))}:  # a mark may also have landed late
                 self._backend.unmark(entity_id, self._id)
-        if found.other is not None:
-            return Conflict("marked", f"operation {found.other} has the scope for itself")
-        if found.quiet and self._exclusive:
-            return Conflict("marked", "others have their turn after an exclusive operation", found.quiet)
+        if marks.other is not None:
+            return Conflict("marked", f"operation {marks.other} has the scope for itself")
+        if marks.quiet and self._exclusive:
+            return Conflict("marked", "others have their turn after an exclusive operation", marks.quiet)
         return Conflict(cause, "changed meanwhile")
 
     def blame(self, error: Exception) -> Exception:

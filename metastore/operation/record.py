@@ -205,8 +205,8 @@ def refused_id(operation_id: UUID) -> OperationIdRefused:
 def detail(outcome: Conflicted) -> str:
     """Return what a conflict found, for a message."""
     where = "" if outcome.id is None else f"entity {outcome.id}"
-    found = "" if outcome.found is None else f" is at version {outcome.found}"
-    return (where + found) or "changed meanwhile"
+    version = "" if outcome.found is None else f" is at version {outcome.found}"
+    return (where + version) or "changed meanwhile"
 
 
 def _digest(request: Request[Any]) -> str:

@@ -180,9 +180,9 @@ class View:
 
     def follow(self, path: Lookup) -> tuple[Node, ...] | None:
         """Return the nodes that a path led to last, if the attempt may use them instead of reading; that is noted."""
-        found = self._recent.at(path) if self.trusting and self._recent is not None else None
-        self.guessed = self.guessed or found is not None
-        return found
+        remembered = self._recent.at(path) if self.trusting and self._recent is not None else None
+        self.guessed = self.guessed or remembered is not None
+        return remembered
 
     def led(self, path: Lookup, chain: tuple[Node, ...]) -> None:
         """Note where a path led."""

@@ -142,11 +142,11 @@ def scope_at(reads: PastReads, under: Target | None) -> int | None:
     names = parse_path(under)
     families = dict.fromkeys(f for kind in KINDS.values() if (f := families_of(kind, len(names))) is not None)
     lookups = [Lookup(family, names) for family in families]
-    found = reads.resolve(lookups)
-    for one in found:
+    resolved = reads.resolve(lookups)
+    for one in resolved:
         if one.record is not None:
             return one.record.chain[-1].id
-    for where, one in zip(lookups, found, strict=True):
+    for where, one in zip(lookups, resolved, strict=True):
         if (pending := pending_at(reads, where, one.nodes)) is not None:
             raise pending
     raise EntityNotFound(format_path(names))

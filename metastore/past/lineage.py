@@ -55,10 +55,10 @@ def dataset(change: Change, namespace: str) -> dict[str, Any] | None:
 
 
 def _content(table: Table) -> dict[str, Any]:
-    found = {"schema": _facet("schema", {"fields": _fields(table.columns)})}
+    facets = {"schema": _facet("schema", {"fields": _fields(table.columns)})}
     if table.comment:
-        found["documentation"] = _facet("documentation", {"description": table.comment})
-    return found
+        facets["documentation"] = _facet("documentation", {"description": table.comment})
+    return facets
 
 
 def _fields(columns: Sequence[Column]) -> list[dict[str, Any]]:

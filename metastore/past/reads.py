@@ -53,8 +53,8 @@ class PastReads:
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         known = [self._parents.get((w.start, w.families[:-1], w.names[:-1]), ()) for w in lookups]
         rest = [_after(above, lookup) for above, lookup in zip(known, lookups, strict=True)]
-        found = self._ask(lambda past: past.resolve(self.at, rest))
-        whole = [_below(above, one) for above, one in zip(known, found, strict=True)]
+        resolved = self._ask(lambda past: past.resolve(self.at, rest))
+        whole = [_below(above, one) for above, one in zip(known, resolved, strict=True)]
         for lookup, one in zip(lookups, whole, strict=True):
             self._remember(lookup, one.nodes)
         return whole
@@ -114,8 +114,8 @@ class PastReads:
             (known,) = self.by_id([target])
             record, end = (None if known is None else known.record), end_of_known(known)
         else:
-            (found,) = self.resolve([target])
-            record, end = found.record, End(found.nodes, live=True)
+            (resolved,) = self.resolve([target])
+            record, end = resolved.record, End(resolved.nodes, live=True)
         if record is None:
             return None
         froms = [node.id for node in record.chain] if above else [record.chain[-1].id]
@@ -161,11 +161,11 @@ class PastReads:
         ]
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
-        found = list[RelationRecord]()
+        records = list[RelationRecord]()
         for from_id, slot in slots:
             rows = map(_relation, self._ask(partial(_from, self.at, from_id, kind)))
-            found += [row._replace(slot=slot) for row in rows if slot in (ONLY, row.to_id)]
-        return found
+            records += [row._replace(slot=slot) for row in rows if slot in (ONLY, row.to_id)]
+        return records
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         return self._ask(lambda past: past.history(self.at, entity_id, after, limit))
@@ -182,10 +182,10 @@ def _after(above: tuple[Node, ...], lookup: Lookup) -> Lookup:
     return Lookup(lookup.families[len(above) :], lookup.names[len(above) :], above[-1]) if above else lookup
 
 
-def _below(above: tuple[Node, ...], found: Resolved) -> Resolved:
+def _below(above: tuple[Node, ...], resolved: Resolved) -> Resolved:
     """Return what was found below nodes that are known, with them."""
-    nodes = (*above, *found.nodes)
-    return Resolved(nodes, found.record and found.record._replace(chain=nodes)) if above else found
+    nodes = (*above, *resolved.nodes)
+    return Resolved(nodes, resolved.record and resolved.record._replace(chain=nodes)) if above else resolved
 
 
 def _from(at: int, from_id: int, kind: str, past: PastRows) -> list[OwnedRecord]:

@@ -117,8 +117,8 @@ class InLine:
         """
         hot = self._session.hot
         if not self._ids and self._barred is None:
-            found = [hot.find(None, _address(one)) for one in lookups] + [hot.find(one, None) for one in ids]
-            self._ids = {one for one in found if one is not None}
+            tickets = [hot.find(None, _address(one)) for one in lookups] + [hot.find(one, None) for one in ids]
+            self._ids = {one for one in tickets if one is not None}
             try:
                 if self._ids:
                     self._take()

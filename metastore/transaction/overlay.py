@@ -123,8 +123,8 @@ class Overlay(Reads):
 
     def addresses(self) -> dict[Lookup, int]:
         """Return the paths from the root that were followed, and to which entity each led."""
-        found = self._paths.items()
-        return {w: one.record.chain[-1].id for w, one in found if one.record is not None and w.start is ROOT}
+        paths = self._paths.items()
+        return {w: one.record.chain[-1].id for w, one in paths if one.record is not None and w.start is ROOT}
 
     def changed(self, shown: Reads | None = None) -> Changed | None:
         """Return which entity has changed since it was read or written, after a conflict; None: none has.
@@ -224,9 +224,9 @@ class Overlay(Reads):
         """Follow each path over the database and the drafts."""
         self._begin(lookups, ())
         unknown = [w for w in dict.fromkeys(lookups) if w not in self._paths and not self._drafts.is_new(w.start.id)]
-        for lookup, found in zip(unknown, self._base.resolve(unknown) if unknown else [], strict=True):
-            self._paths[lookup] = found
-            self._note_chain(lookup.start, found)
+        for lookup, resolved in zip(unknown, self._base.resolve(unknown) if unknown else [], strict=True):
+            self._paths[lookup] = resolved
+            self._note_chain(lookup.start, resolved)
         return [self._resolve(lookup) for lookup in lookups]
 
     def _begin(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> None:
@@ -280,14 +280,14 @@ class Overlay(Reads):
         if lookup not in self._paths:
             (self._paths[lookup],) = self._base.resolve([lookup])
             self._note_chain(parent, self._paths[lookup])
-        found = self._paths[lookup]
-        return found.nodes[0] if found.nodes else None
+        resolved = self._paths[lookup]
+        return resolved.nodes[0] if resolved.nodes else None
 
     def _child(self, parent_id: int, family: str, key: str) -> Node | None:
         node, _ = self._nodes.get(parent_id, (ROOT, ROOT_ID))
         draft = self._drafts.get(parent_id)
-        found = self._resolve_one(Lookup((family,), (key,), draft.node if draft else node))
-        return found.nodes[0] if found.nodes else None
+        resolved = self._resolve_one(Lookup((family,), (key,), draft.node if draft else node))
+        return resolved.nodes[0] if resolved.nodes else None
 
     def _resolve_one(self, lookup: Lookup) -> Resolved:
         return self.resolve([lookup])[0]
@@ -462,11 +462,11 @@ class Overlay(Reads):
 
     # --- noting what was read
 
-    def _note_chain(self, start: Node, found: Resolved) -> None:
-        self._note_nodes(start, found.nodes)
-        if found.record is not None:
-            last = found.record.chain[-1]
-            self._records.setdefault(last.id, (found.record, LIVE))
+    def _note_chain(self, start: Node, resolved: Resolved) -> None:
+        self._note_nodes(start, resolved.nodes)
+        if resolved.record is not None:
+            last = resolved.record.chain[-1]
+            self._records.setdefault(last.id, (resolved.record, LIVE))
 
     def _note_nodes(self, start: Node, nodes: Iterable[Node]) -> None:
         parent = start

@@ -63,8 +63,8 @@ class OwnedOverlay:
         """Return the row of each (owner, name). Each is read once: whether the database has it is noted."""
         pairs = list(zip(owner_ids, names, strict=True))
         wanted = [(o, n) for o, n in pairs if (o, kind, n) not in self._read and not self._is_new(o)]
-        found = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []
-        self._read |= {(o, kind, n): record for (o, n), record in zip(wanted, found, strict=True)}
+        stored = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []
+        self._read |= {(o, kind, n): record for (o, n), record in zip(wanted, stored, strict=True)}
         return [self._row(o, kind, n, self._read.get((o, kind, n))) for o, n in pairs]
 
     def _row(self, owner_id: int, kind: str, name: str, there: OwnedRecord | None) -> OwnedRecord | None:

@@ -40,17 +40,17 @@ class RelationOverlay:
         """Return the relations in many slots."""
         wanted = list(dict.fromkeys(slots))
         unknown = [(i, s) for i, s in wanted if (i, kind, s, False) not in self._read and not self._is_new(i)]
-        found = self._base.relations(kind, unknown) if unknown else []
+        stored = self._base.relations(kind, unknown) if unknown else []
         for from_id, slot in unknown:
-            self._note(from_id, kind, slot, [r for r in found if (r.from_id, r.slot) == (from_id, slot)])
+            self._note(from_id, kind, slot, [r for r in stored if (r.from_id, r.slot) == (from_id, slot)])
         there = [row for i, s in wanted for row in self._read.get((i, kind, s, False), ())]
         return self._merged(there, lambda row: row.kind == kind and (row.from_id, row.slot) in wanted)
 
     def outgoing(self, from_id: int, kind: str) -> list[RelationRecord]:
         """Return all relations that go from an entity."""
         if (from_id, kind, None, False) not in self._read and not self._is_new(from_id):
-            found = self._base.related(from_id, kind, above=False, doc=False)
-            self._note(from_id, kind, None, [] if found is None else [row for row, _ in found.rows])
+            stored = self._base.related(from_id, kind, above=False, doc=False)
+            self._note(from_id, kind, None, [] if stored is None else [row for row, _ in stored.rows])
         there = self._read.get((from_id, kind, None, False), ())
         return self._merged(there, lambda row: (row.from_id, row.kind) == (from_id, kind))
 

@@ -261,9 +261,9 @@ def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
     if changed.expected is None:
         why = f"{changed.path} was renamed, moved, dropped, restored, enabled or disabled"
     else:
-        found = "dropped" if changed.found is None else f"at version {changed.found}"
+        now = "dropped" if changed.found is None else f"at version {changed.found}"
         by = "" if changed.principal is None else f" by {changed.principal}"
-        why = f"{changed.path} was expected at version {changed.expected} and is {found}{by}"
+        why = f"{changed.path} was expected at version {changed.expected} and is {now}{by}"
     return VersionConflict(changed.path, changed.expected, changed.found, what + why + again)
 
 

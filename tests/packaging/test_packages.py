@@ -121,7 +121,7 @@ def test_an_editable_install_is_found_beside_a_clone_called_metastore(tmp_path: 
         archive.extractall(tmp_path / "installed")
     script = tmp_path / "script.py"
     installed = f"import site; site.addsitedir({str(tmp_path / 'installed')!r})"
-    script.write_text(f"{installed}\nimport metastore, metastore.retry.policy\nprint(metastore.__file__)\n")
+    script.write_text(f"{installed}\nimport metastore, metastore.clock\nprint(metastore.__file__)\n")
     done = subprocess.run([sys.executable, "-S", str(script)], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == str(clone / "metastore" / "__init__.py"), done.stderr
 

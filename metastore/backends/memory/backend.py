@@ -184,14 +184,14 @@ class MemoryBackend(MemoryReads):
 
     def marked(self, ids: Sequence[int]) -> list[Marked]:
         with self._lock:
-            now, found = self._clock.micros(), list[Marked]()
+            now, marked = self._clock.micros(), list[Marked]()
             for stand in (self._tables.stands[i] for i in ids if i in self._tables.stands):
                 until = stand.marked_until if stand.mark else stand.quiet_until
                 if stand.mark and stand.lapsed(now):
                     until = 0
                 if stand.mark or stand.others_turn(now):
-                    found.append(Marked(stand.id, stand.mark, ((until or 0) - now) / 1_000_000))
-            return found
+                    marked.append(Marked(stand.id, stand.mark, ((until or 0) - now) / 1_000_000))
+            return marked
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
         with self._lock:

@@ -126,8 +126,8 @@ def _check_leases(tables: Tables, commit: Commit) -> None:
 def newest_dropped(tables: Tables, parent_id: int, kind: str, family: str, key: str) -> Stand | None:
     """Return what was dropped last under this name."""
     wanted = (kind, family, key, DROPPED)
-    found = [s for s in tables.children(parent_id) if (s.kind, s.family, s.key, s.state) == wanted]
-    return max(found, key=lambda s: (s.dropped_at or 0, s.id), default=None)
+    dropped = [s for s in tables.children(parent_id) if (s.kind, s.family, s.key, s.state) == wanted]
+    return max(dropped, key=lambda s: (s.dropped_at or 0, s.id), default=None)
 
 
 def _check_read(tables: Tables, read: Read) -> None:
@@ -141,9 +141,9 @@ def _check_other_read(tables: Tables, read: Expect | Absent | Listing | Children
     owned_versions = {row.id: row.version for row in tables.owned.values()}
     if isinstance(read, Expect):
         body = tables.bodies.get(read.id)
-        found = owned_versions.get(read.id) if read.owned else body and body.version
-        if found != read.version:
-            raise PreconditionFailed("read", read.id, found)
+        version = owned_versions.get(read.id) if read.owned else body and body.version
+        if version != read.version:
+            raise PreconditionFailed("read", read.id, version)
     elif isinstance(read, Absent):
         name = (read.parent_id, read.family, read.key)
         if name in tables.owned if read.owned else tables.live_child(*name) is not None:

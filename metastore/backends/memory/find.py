@@ -17,9 +17,9 @@ __all__ = ["find"]
 def find(tables: Tables, search: Search, known_of: Callable[[int], Known | None]) -> Matches:
     """Return one page of what is looked for."""
     page = [pair for pair in _scanned(tables, search) if pair[0] > search.after][: search.limit]
-    found = [record for _, stand in page if (record := _fitting(stand, search, known_of)) is not None]
+    matching = [record for _, stand in page if (record := _fitting(stand, search, known_of)) is not None]
     last = page[-1][0] if len(page) == search.limit else None
-    return Matches(found, [(stand.id, stand.kind) for _, stand in page], last)
+    return Matches(matching, [(stand.id, stand.kind) for _, stand in page], last)
 
 
 def _scanned(tables: Tables, search: Search) -> list[tuple[tuple[Any, ...], Stand]]:

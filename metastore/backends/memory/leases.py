@@ -125,13 +125,13 @@ class MemoryLeases:
 
     def rows(self, names: Sequence[str] | None, after: str, limit: int) -> tuple[int, list[LeaseRow]]:
         def look(tables: Tables, now: int) -> tuple[int, list[LeaseRow]]:
-            found = sorted(tables.leases.values())
+            leases = sorted(tables.leases.values())
             if names is None:
-                found = [row for row in found if row.name > after and row.owner is not None][:limit]
+                leases = [row for row in leases if row.name > after and row.owner is not None][:limit]
             else:
-                found = [row for row in found if row.name in names]
+                leases = [row for row in leases if row.name in names]
             alive = [name for (name, _), (_, until) in tables.waiters.items() if now < until <= now + ALIVE]
-            return now, [row._replace(waiting=alive.count(row.name)) for row in found]
+            return now, [row._replace(waiting=alive.count(row.name)) for row in leases]
 
         return self._change(look)
 

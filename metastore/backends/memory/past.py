@@ -69,10 +69,10 @@ class MemoryPast:
             key = fold(name) if above.fold else name
             below = [s for s in then.values() if s.parent_id == above.id and s.state == LIVE and s.owner_id is None]
             mine = [s for s in below if families.get(s.entity_id) == family]
-            found = [s for s in mine if (fold(s.name or "") if above.fold else s.name) == key]
-            if not found:
+            named = [s for s in mine if (fold(s.name or "") if above.fold else s.name) == key]
+            if not named:
                 return Resolved(tuple(nodes), None)
-            (last,) = found
+            (last,) = named
             above = _node(last)
             nodes.append(above)
         assert last is not None
@@ -100,19 +100,19 @@ class MemoryPast:
         then = self._then(at)
         above = then.get(parent_id)
         folds = ROOT.fold if above is None else bool(above.fold)
-        found = list[Child]()
+        children = list[Child]()
         for s in then.values():
             if (s.parent_id, s.kind, s.state) == (parent_id, kind, state) and s.owner_id is None:
                 key = fold(s.name or "") if folds else s.name or ""
                 if key > after[0] if state == LIVE else (key, s.entity_id or 0) > after:
-                    found.append(Child(key, _node(s), state, *self._body(s)))
-        return sorted(found, key=lambda child: (child.key, child.node.id))[:limit]
+                    children.append(Child(key, _node(s), state, *self._body(s)))
+        return sorted(children, key=lambda child: (child.key, child.node.id))[:limit]
 
     def owned(self, at: int, owner_id: int, kind: str, after: str, limit: int) -> list[OwnedRecord]:
         wanted = (owner_id, kind, LIVE)
         rows = [s for s in self._then(at).values() if (s.owner_id, s.kind, s.state) == wanted]
-        found = [self._owned(s) for s in rows if (s.name or "") > after]
-        return sorted(found, key=lambda row: row.name)[:limit]
+        page = [self._owned(s) for s in rows if (s.name or "") > after]
+        return sorted(page, key=lambda row: row.name)[:limit]
 
     def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
         return self.owned(at, from_id, kind, "", len(self._then(at)))

@@ -143,9 +143,9 @@ class MemoryReads:
     ) -> RowPage[Child]:
         with self._lock:
             wanted = (kind, family, state)
-            found = [s for s in self._tables.children(parent_id) if (s.kind, s.family, s.state) == wanted]
+            stands = [s for s in self._tables.children(parent_id) if (s.kind, s.family, s.state) == wanted]
             # live names are unique, so that the key alone says where the next page starts
-            later = [s for s in found if (s.key > after[0] if state == LIVE else (s.key, s.id) > after)]
+            later = [s for s in stands if (s.key > after[0] if state == LIVE else (s.key, s.id) > after)]
             rows = [self._child(s) for s in sorted(later, key=lambda s: (s.key, s.id))]
             return RowPage(True, rows[:limit]) if self._held(guards) else RowPage(False, [])
 

@@ -27,10 +27,10 @@ class MemorySecretKeys:
 
     def rewrap(self, row: KeyRow, wrapped: str | None, wrapper: str) -> bool:
         def change(tables: Tables, _: int) -> bool:
-            found = tables.secret_keys.get(row.number)
-            if found is None or found.wrapped != row.wrapped:
+            stored = tables.secret_keys.get(row.number)
+            if stored is None or stored.wrapped != row.wrapped:
                 return False
-            tables.secret_keys[row.number] = found._replace(wrapped=wrapped, wrapper=wrapper)
+            tables.secret_keys[row.number] = stored._replace(wrapped=wrapped, wrapper=wrapper)
             return True
 
         return self._look(change)

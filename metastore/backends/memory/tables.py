@@ -134,8 +134,8 @@ class Tables:
 
     def pending(self, entity_id: int) -> list[Step]:
         """Return an entity's intents, oldest first."""
-        found = [s for s in self.steps if s.entity_id == entity_id and s.action == PENDING]
-        return sorted(found, key=lambda s: (s.time, s.operation_id))
+        pending = [s for s in self.steps if s.entity_id == entity_id and s.action == PENDING]
+        return sorted(pending, key=lambda s: (s.time, s.operation_id))
 
     def replace_step(self, old: Step, new: Step) -> None:
         """Replace the row of an operation; the new one comes last."""

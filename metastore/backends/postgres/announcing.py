@@ -149,8 +149,8 @@ class Announcing:
         ((generation,),) = self._ask(sql.GENERATION_NOW, {})
         ((some,),) = self._ask(sql.ANY_MEMBERS, {})
         self._some = some
-        self.generation = found = None if some else int(generation)
-        return found
+        self.generation = generation_now = None if some else int(generation)
+        return generation_now
 
     def _announced(self, changes: Covered) -> _Kept:
         """Announce, and wait until all members have acknowledged or are dead."""
@@ -172,12 +172,12 @@ class Announcing:
             self._some = bool(members)
             now = clock.monotonic()
             answers = self._noted(members, now)
-            found = decide(answers.values(), budget_left=now < ends)
+            verdict = decide(answers.values(), budget_left=now < ends)
             silent = [m for m, answer in answers.items() if answer.said != "acknowledged" and answer.silent]
             given_up = [self._give_up(member) for member in silent]
-            if all(given_up) and found is Verdict.SAFE:
+            if all(given_up) and verdict is Verdict.SAFE:
                 return
-            if found is Verdict.FAIL:
+            if verdict is Verdict.FAIL:
                 break
             clock.sleep(min(pause, max(0.0, ends - now)))
             pause = _POLLS[2] if now - began > _LONG else min(pause * 1.5, _POLLS[1])

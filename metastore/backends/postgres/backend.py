@@ -381,7 +381,7 @@ class PostgresBackend(PostgresReads):
     def format(self) -> tuple[int, int] | None:
         """Return the formats; note where a copied database is now, if the role may: its feed gets its own epoch."""
         try:
-            ((found, compatible, noted, database, may_note, cached),) = self._rows(INFO, {})
+            ((written_format, compatible, noted, database, may_note, cached),) = self._rows(INFO, {})
         except MigrationNeeded:
             self._check_usage()
             return None
@@ -396,7 +396,7 @@ class PostgresBackend(PostgresReads):
                 "feed miss some; ALTER SEQUENCE … CACHE 1, then close all connections",
                 ", ".join(cached),
             )
-        return found, compatible
+        return written_format, compatible
 
     def _cluster(self) -> str | None:
         """Return the cluster's number; None where the server does not tell it to this role."""
@@ -426,10 +426,10 @@ class PostgresBackend(PostgresReads):
 
 def _covered(commit: Commit) -> Covered:
     """Return what a commit changes, with the intents that it resolves on top."""
-    found = covered(commit.writes)
+    covers = covered(commit.writes)
     for help_ in commit.carries:
-        found = found.and_(covered_by_help(help_))
-    return found
+        covers = covers.and_(covered_by_help(help_))
+    return covers
 
 
 def _covered_by(batch: Batch) -> Covered:

@@ -263,8 +263,8 @@ class PostgresReads:
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         parameters = {"owner_ids": list(owner_ids), "names": list(names), "kind": kind}
-        found = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
-        return [found.get(n + 1) for n in range(len(names))]
+        by_number = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
+        return [by_number.get(n + 1) for n in range(len(names))]
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:

@@ -36,8 +36,8 @@ _DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 def numbered(text: str) -> tuple[str, tuple[str, ...]]:
     """Return a statement with numbered parameters, and their names; psycopg parses long ones again at each call."""
     numbers: dict[str, int] = {}
-    found = _NAMED.sub(lambda name: f"${numbers.setdefault(name[1], len(numbers) + 1)}", text)
-    return found.replace("%%", "%"), tuple(numbers)
+    rewritten = _NAMED.sub(lambda name: f"${numbers.setdefault(name[1], len(numbers) + 1)}", text)
+    return rewritten.replace("%%", "%"), tuple(numbers)
 
 
 class Wire:

@@ -67,15 +67,15 @@ def resolved(row: Row | None, depth: int) -> Resolved:
 
 def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None]:
     """Return the entity of each id from rows that lead from the root down to it."""
-    found: dict[int, Known] = {}
+    known: dict[int, Known] = {}
     for wanted, group in groupby(rows, key=itemgetter(0)):
         chain = list(group)
         if len(chain) > DEEPEST:
             raise too_deep(chain[-1][3], wanted)
         record = Record(tuple([_node(row, 2) for row in chain]), *chain[-1][8:])
         states = [row[1] for row in chain]
-        found[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
-    return [found.get(i) for i in ids]
+        known[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
+    return [known.get(i) for i in ids]
 
 
 def find_parameters(search: Search) -> dict[str, Any]:

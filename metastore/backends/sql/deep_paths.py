@@ -23,10 +23,10 @@ Resolve = Callable[[Sequence[Lookup]], list[Resolved]]
 def resolve_deep(resolve: Resolve, hold: Callable[[Guards], bool], lookup: Lookup) -> Resolved:
     """Return what ``resolve`` (a backend's) would for a path of any length."""
     while True:
-        found = _walk(resolve, lookup)
-        guards = [(n.id, n.scope_version) for n in found.nodes]
+        resolved = _walk(resolve, lookup)
+        guards = [(n.id, n.scope_version) for n in resolved.nodes]
         if not guards or hold(guards):
-            return found
+            return resolved
 
 
 def _walk(resolve: Resolve, lookup: Lookup) -> Resolved:
@@ -34,9 +34,9 @@ def _walk(resolve: Resolve, lookup: Lookup) -> Resolved:
     start, record = lookup.start, None
     for at in range(0, len(lookup.names), DEEP):
         piece = Lookup(lookup.families[at : at + DEEP], lookup.names[at : at + DEEP], start)
-        (found,) = resolve([piece])
-        nodes += found.nodes
-        record = found.record
+        (resolved,) = resolve([piece])
+        nodes += resolved.nodes
+        record = resolved.record
         if record is None:
             break
         start = nodes[-1]

@@ -228,19 +228,19 @@ class SqlPast:
             depth = len(part.names)
             ((kept, *row),) = self._fetch(_resolve(self._sql, depth), {**lookup_parameters(part), "at": at})
             self._require(kept)
-            found = resolved(row, depth)
-            if found.record is None or depth == len(names):
-                whole = (*nodes, *found.nodes)
-                return Resolved(whole, found.record and found.record._replace(chain=whole))
-            nodes, start = (*nodes, *found.nodes), found.nodes[-1]
+            answer = resolved(row, depth)
+            if answer.record is None or depth == len(names):
+                whole = (*nodes, *answer.nodes)
+                return Resolved(whole, answer.record and answer.record._replace(chain=whole))
+            nodes, start = (*nodes, *answer.nodes), answer.nodes[-1]
             families, names = families[DEEP:], names[DEEP:]
 
     def by_id(self, at: int, ids: Sequence[int]) -> list[Known | None]:
         rows = self._kept(self._fetch(self._sql.by_id, {"ids": self._listed(list(dict.fromkeys(ids))), "at": at}))
-        found: dict[int, Known | None] = {}
+        known: dict[int, Known | None] = {}
         for wanted, group in groupby(rows, key=itemgetter(0)):
-            found[wanted] = _known(wanted, list(group))
-        return [found.get(i) for i in ids]
+            known[wanted] = _known(wanted, list(group))
+        return [known.get(i) for i in ids]
 
     def children(
         self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int
@@ -270,13 +270,13 @@ class SqlPast:
         return [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
 
     def related(self, at: int, from_id: int, kind: str) -> list[OwnedRecord]:
-        found, last = list[OwnedRecord](), ""
+        records, last = list[OwnedRecord](), ""
         while True:
             start = (last, _LAST if last else 0)
             rows = self._below(self._sql.relations, at, from_id, kind, kind, LIVE, start, _PAGE)
-            found += [OwnedRecord(row[1], from_id, row[2], row[3], *row[8:]) for row in rows]
+            records += [OwnedRecord(row[1], from_id, row[2], row[3], *row[8:]) for row in rows]
             if len(rows) < _PAGE:
-                return found
+                return records
             last = rows[-1][0]
 
     def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
@@ -285,13 +285,13 @@ class SqlPast:
 
     def owned_by_name(self, at: int, owner_id: int, kind: str, name: str) -> OwnedRecord | None:
         rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, (name, 0), 1)
-        found = [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
-        return next((row for row in found if row.name == name), None)
+        records = [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
+        return next((row for row in records if row.name == name), None)
 
     def rows(self, at: int, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
         named = None if kinds is None else self._listed(kinds)
-        found = self._fetch(self._sql.rows, {"at": at, "low": low, "high": high, "kinds": named})
-        return [PastRow(*row) for row in self._kept(found)]
+        fetched = self._fetch(self._sql.rows, {"at": at, "low": low, "high": high, "kinds": named})
+        return [PastRow(*row) for row in self._kept(fetched)]
 
     def last_id(self) -> int:
         return int(self._fetch("SELECT coalesce(max(entity_id), 0) FROM operation", {})[0][0])

@@ -227,8 +227,8 @@ def related(rows: Sequence[Row]) -> Related | None:
     """Return what one entity is related to."""
     if not rows or rows[0][0] is None:
         return None
-    *nodes, doc, found = rows[0]
-    pairs = [(RelationRecord(*row[:-1]), _end(row[-1])) for row in json.loads(found or "[]")]
+    *nodes, doc, relations = rows[0]
+    pairs = [(RelationRecord(*row[:-1]), _end(row[-1])) for row in json.loads(relations or "[]")]
     return Related(_near(nodes), doc, pairs)
 
 
@@ -245,14 +245,14 @@ def relating(rows: Sequence[Row]) -> Relating | None:
     if rows[0][0] is None:
         return None
     parent = cache(lambda text: [_node(v) for v in sorted(json.loads(text or "[]"), key=lambda v: -v[0])])
-    found = []
+    live = []
     for row in rows:
         if row[1] is None:
             continue
         *node, nodes, doc = row[13:]
         end = GONE if node[0] is None else end_of([*parent(nodes), _node((0, *node))])
-        found.append((RelationRecord(*row[1:13]), end, doc))
-    return Relating(_end(json.loads(rows[0][0])), found)
+        live.append((RelationRecord(*row[1:13]), end, doc))
+    return Relating(_end(json.loads(rows[0][0])), live)
 
 
 def relations(rows: Iterable[Row]) -> list[RelationRecord]:

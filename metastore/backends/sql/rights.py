@@ -72,15 +72,15 @@ SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM {places}
 
 def decoded(rows: Iterable[Sequence[Any]]) -> RightRows:
     """Return what the statement's rows mean."""
-    found = RightRows([], [], [], [])
+    rights = RightRows([], [], [], [])
     for what, one, other, number, word, name in rows:
         if what == _MEMBER:
-            found.members.append(MemberRow(one, word, name, other, bool(number)))
+            rights.members.append(MemberRow(one, word, name, other, bool(number)))
         elif what == _ROLE:
-            found.roles.append(RoleRow(one, other, name, number))
+            rights.roles.append(RoleRow(one, other, name, number))
         elif what == _OWNER:
-            found.owners.append((one, other))
+            rights.owners.append((one, other))
         else:
-            found.grants.append(GrantRow(one, word, other))
-    found.members.sort(key=lambda member: member.kind != "user")
-    return found
+            rights.grants.append(GrantRow(one, word, other))
+    rights.members.sort(key=lambda member: member.kind != "user")
+    return rights

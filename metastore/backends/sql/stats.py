@@ -122,10 +122,10 @@ def postgres_stats(fetch: Fetch, since: int, limit: int) -> DatabaseStats:
 
 def _members(fetch: Fetch, statement: str) -> int | None:
     try:
-        ((found,),) = fetch(statement, {})
+        ((members,),) = fetch(statement, {})
     except MetastoreError:  # this role may not ask: the figure stays unknown
         return None
-    return int(found)
+    return int(members)
 
 
 def sqlite_stats(fetch: Fetch, now: int, since: int, limit: int) -> DatabaseStats:
@@ -136,14 +136,14 @@ def sqlite_stats(fetch: Fetch, now: int, since: int, limit: int) -> DatabaseStat
 
 def _stats(row: tuple[Any, ...] | list[Any]) -> DatabaseStats:
     now, version, pending, oldest, marks, hot, chains = row
-    found = _chains(chains)
+    lengths = _chains(chains)
     return DatabaseStats(
         now,
         version,
         pending,
         oldest,
-        tuple(MarkRow(i, _names(found, i), str(mark), at, until) for i, mark, at, until in _rows(marks)),
-        tuple(HotRow(i, _names(found, i), found[i][0][0] if i in found else None, n) for i, n in _rows(hot)),
+        tuple(MarkRow(i, _names(lengths, i), str(mark), at, until) for i, mark, at, until in _rows(marks)),
+        tuple(HotRow(i, _names(lengths, i), lengths[i][0][0] if i in lengths else None, n) for i, n in _rows(hot)),
     )
 
 

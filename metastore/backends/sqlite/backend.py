@@ -297,10 +297,10 @@ class SqliteBackend(SqliteReads):
 
     def format(self) -> tuple[int, int] | None:
         try:
-            ((found, compatible),) = self._rows("SELECT format, compatible_from FROM info", {})
+            ((written_format, compatible),) = self._rows("SELECT format, compatible_from FROM info", {})
         except MigrationNeeded:
             return None
-        return found, compatible
+        return written_format, compatible
 
     def migrate(self) -> None:
         """Make or upgrade the schema: the embedded default does it by itself."""

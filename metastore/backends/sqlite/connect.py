@@ -130,14 +130,14 @@ class Pool:
 
         SQLite then does not see that another process writes: :meth:`connection` checks that the file has not changed.
         """
-        found = _state(self._database)
-        if found[-1]:
+        state = _state(self._database)
+        if state[-1]:
             raise BackendRefused(
                 f"the SQLite database {self._database} has a write-ahead log; SQLite must write beside it to read it; "
                 "let a user who may write there open it once, or give this user the right to write in its folder"
             )
         connection = self._opened(f"{Path(self._database).absolute().as_uri()}?immutable=1", uri=True)
-        self._immutable = found
+        self._immutable = state
         return connection
 
     @contextmanager
@@ -264,9 +264,9 @@ def _use_wal(connection: Any, patience: float) -> None:
 def _state(database: str) -> tuple[int, ...]:
     """Return what shows that a file has changed, and last the size of the log beside it."""
     try:
-        found = os.stat(database)  # noqa: PTH116  (on each loan: Path takes longer)
+        stat = os.stat(database)  # noqa: PTH116  (on each loan: Path takes longer)
         log = Path(f"{database}-wal")
-        return found.st_ino, found.st_size, found.st_mtime_ns, log.stat().st_size if log.exists() else 0
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns, log.stat().st_size if log.exists() else 0
     except OSError:
         return (0,)
 

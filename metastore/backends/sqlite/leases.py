@@ -97,8 +97,8 @@ class SqliteLeases:
 
     def _take_one(self, connection: Any, take: Take, n: int, now: int) -> LeaseRow:
         name, expires_at = take.names[n], now + take.ttl
-        found = connection.execute("SELECT id, token, owner FROM lease WHERE name = ?", (name,)).fetchone()
-        lease_id, token, before = found or (next_id(connection), 0, None)
+        held = connection.execute("SELECT id, token, owner FROM lease WHERE name = ?", (name,)).fetchone()
+        lease_id, token, before = held or (next_id(connection), 0, None)
         holder = (token + 1, take.owner, take.incarnation, before is not None, now, expires_at)
         connection.execute(
             """INSERT INTO lease (name, id, token, owner, incarnation, took_over, acquired_at, expires_at)
@@ -147,8 +147,8 @@ class SqliteLeases:
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
         def change(connection: Any, now: int) -> LeaseToken | None:
             sql = "SELECT id, token, incarnation FROM lease WHERE name = ?"
-            found = connection.execute(sql, (mirror.name,)).fetchone()
-            lease_id, known, incarnation = found or (next_id(connection), 0, None)
+            held = connection.execute(sql, (mirror.name,)).fetchone()
+            lease_id, known, incarnation = held or (next_id(connection), 0, None)
             token = known + 1 if mirror.token is None else mirror.token
             if token > known:
                 connection.execute(
@@ -283,5 +283,5 @@ def _log(connection: Any, event: tuple[UUID, int, int, int, str, str | None, int
 
 
 def _staged(row: Row) -> Staged:
-    found = Staged(*row)
-    return found._replace(id=UUID(row[0]), visible=bool(found.visible))
+    staged = Staged(*row)
+    return staged._replace(id=UUID(row[0]), visible=bool(staged.visible))

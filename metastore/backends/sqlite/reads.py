@@ -214,8 +214,8 @@ class SqliteReads:
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         wanted = json.dumps(list(zip(owner_ids, names, strict=True)))
         rows = self._rows(READ.owned_by_name, {"wanted": wanted, "kind": kind})
-        found = {row[0]: owned_record(row[1:]) for row in rows}
-        return [found.get(n) for n in range(len(names))]
+        by_number = {row[0]: owned_record(row[1:]) for row in rows}
+        return [by_number.get(n) for n in range(len(names))]
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:

@@ -33,28 +33,28 @@ def write(
 ) -> tuple[int, int] | None:
     """Write or remove a relation; return its (id, version). None: it is there already, and is skipped."""
     key = (relate.from_id, relate.kind, relate.slot, relate.column_id, relate.value)
-    found = run(f"SELECT id, version FROM relation WHERE {_KEY}", key).fetchone()
+    stored = run(f"SELECT id, version FROM relation WHERE {_KEY}", key).fetchone()
     if relate.version == 0:
-        if found is not None:
+        if stored is not None:
             if skip:
                 return None
-            raise PreconditionFailed("name", *found)
+            raise PreconditionFailed("name", *stored)
         row_id = draw()
         run(
             "INSERT INTO relation VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)",
             (*key, row_id, relate.to_id, by, now, by, now),
         )
         return row_id, 1
-    if found is None or found[1] != relate.version or relate.id not in (0, found[0]):
-        raise PreconditionFailed("self", *(found or (None, None)))
+    if stored is None or stored[1] != relate.version or relate.id not in (0, stored[0]):
+        raise PreconditionFailed("self", *(stored or (None, None)))
     if relate.removes:
-        run("DELETE FROM relation WHERE id = ?", (found[0],))
+        run("DELETE FROM relation WHERE id = ?", (stored[0],))
     else:
         run(
             "UPDATE relation SET to_id = ?, version = version + 1, modified_by = ?, modified_at = ? WHERE id = ?",
-            (relate.to_id, by, now, found[0]),
+            (relate.to_id, by, now, stored[0]),
         )
-    return found[0], found[1] + 1
+    return stored[0], stored[1] + 1
 
 
 def check(connection: Any, read: Relations) -> None:

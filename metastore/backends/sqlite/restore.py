@@ -56,8 +56,8 @@ class SqliteRestorer:
             )
             return 0
 
-        found: int = self._done(work)
-        return found
+        lines: int = self._done(work)
+        return lines
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
         def work(connection: Any, _: int) -> None:

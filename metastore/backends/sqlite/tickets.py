@@ -55,8 +55,8 @@ def queue(connection: Any, ids: Sequence[int], patience: float, now: int) -> int
 
 def line(rows: Callable[[str, Any], list[Any]], ids: Sequence[int], ticket: int | None, now: int) -> Line:
     """Return who stands before a ticket; without one, who stands there and counts."""
-    found = rows(_LINE, {"ids": json.dumps(list(ids)), "own": ticket, "now": now})
-    held, head, ahead, patience, moves, since = found[0]
+    standing = rows(_LINE, {"ids": json.dumps(list(ids)), "own": ticket, "now": now})
+    held, head, ahead, patience, moves, since = standing[0]
     gap = max(0, (since or 0) - now) / 1e6
     return Line(ticket is not None and bool(held), head, ahead, (patience or 0) / 1e6, moves, gap)
 

@@ -94,8 +94,8 @@ def _number(value: Any) -> int | None:
 
 
 def _position(value: Any) -> int | None:
-    found = _POSITION.fullmatch(value) if isinstance(value, str) else None
-    return int(found[1], 16) if found else None
+    matched = _POSITION.fullmatch(value) if isinstance(value, str) else None
+    return int(matched[1], 16) if matched else None
 
 
 def _micros(value: Any) -> int | None:

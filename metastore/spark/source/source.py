@@ -68,10 +68,10 @@ class _Options:
 
 def open_here(url: str | None, principal: str | None) -> Store:
     """Open a store on this machine; ``env:NAME`` names an environment variable with the URL. Raises InvalidArgument."""
-    found = os.environ.get(url[4:]) if url is not None and url.startswith("env:") else url
-    if url is not None and found is None:
+    place = os.environ.get(url[4:]) if url is not None and url.startswith("env:") else url
+    if url is not None and place is None:
         raise InvalidArgument(f"the environment variable {url[4:]} is not set on this machine")
-    return open_store(found, principal=principal)
+    return open_store(place, principal=principal)
 
 
 def _options(given: Any) -> _Options:
@@ -171,10 +171,10 @@ def _read(options: _Options, part: _Part, known: Wanted) -> Iterator[pa.RecordBa
 
 def _when(text: str) -> str | datetime:
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return text
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 class _StreamReader(DataSourceStreamReader):

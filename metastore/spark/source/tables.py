@@ -87,10 +87,12 @@ def rows_by_id(
         rows = [r for r in reads.rows(begin, min(wanted.high + 1, begin + _WINDOW), kinds) if r.state == LIVE]
         rows = [row for row in rows if _table_of(row) == table]
         above.look_up({row.parent_id for row in rows} | {row.other_id for row in rows if row.other_id is not None})
-        found = [one for row in rows if (one := told(row, above, schema.names)) is not None]
-        found = [one for one in found if not wanted.prefix or one.get("path", wanted.prefix).startswith(wanted.prefix)]
-        if found:
-            yield pa.RecordBatch.from_pylist(found, schema=schema)
+        told_rows = [one for row in rows if (one := told(row, above, schema.names)) is not None]
+        told_rows = [
+            one for one in told_rows if not wanted.prefix or one.get("path", wanted.prefix).startswith(wanted.prefix)
+        ]
+        if told_rows:
+            yield pa.RecordBatch.from_pylist(told_rows, schema=schema)
 
 
 def _table_of(row: PastRow) -> str:
