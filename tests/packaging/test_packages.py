@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tenacity
 
 from metastore.backends.sql.tables import metadata
 from metastore.port.restore import COLUMNS
@@ -120,7 +121,10 @@ def test_an_editable_install_is_found_beside_a_clone_called_metastore(tmp_path: 
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
     script = tmp_path / "script.py"
-    installed = f"import site; site.addsitedir({str(tmp_path / 'installed')!r})"
+    libraries = Path(tenacity.__file__).parents[1]  # as a path: what is installed there for editing does not count
+    installed = (
+        f"import site, sys; site.addsitedir({str(tmp_path / 'installed')!r}); sys.path.append({str(libraries)!r})"
+    )
     script.write_text(f"{installed}\nimport metastore, metastore.clock\nprint(metastore.__file__)\n")
     done = subprocess.run([sys.executable, "-S", str(script)], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == str(clone / "metastore" / "__init__.py"), done.stderr
