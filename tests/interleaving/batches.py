@@ -15,7 +15,7 @@ from metastore.backends.memory.tables import Tables
 from metastore.backends.memory.tickets import line
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.batches import TAKEN, Altered, AlterTogether, Batch, Below, Single, Taken, Written
-from metastore.port.commit import FORMAT, Commit, Conflicted, Event, Guard, Help, Insert, Result, Update
+from metastore.port.commit import DROPPING, FORMAT, Commit, Conflicted, Event, Guard, Help, Insert, Result, Update
 from metastore.port.records import Record
 
 __all__ = ["MemoryBatches"]
@@ -25,7 +25,7 @@ class MemoryBatches(MemoryBackend):
     """See the module. Nobody ever waits for a lock here, so that patience says nothing."""
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
-        """Return each child; False: there is none; True: its parents are not where they were seen."""
+        """Return each child; False: there is none; True: its parents moved, or one of its name is being dropped."""
         with self._lock:
             return [self._below(one) for one in wanted]
 
@@ -36,6 +36,8 @@ class MemoryBatches(MemoryBackend):
             return True
         parent_id = wanted.parents[-1].id if wanted.parents else 0
         child = self._tables.live_child(parent_id, wanted.family, wanted.key)
+        if child is None and self._tables.child_named(parent_id, wanted.family, wanted.key, (DROPPING,)) is not None:
+            return True
         known = None if child is None else self._known(child.id)
         return False if known is None else known.record._replace(chain=(*wanted.parents, known.record.chain[-1]))
 
