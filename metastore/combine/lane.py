@@ -259,6 +259,8 @@ class Lane(Generic[Q, A]):
         for handle in reversed(handles):
             if handle.wait_again():
                 self._queues[handle.kind].appendleft(handle)
+        if self._token.acquire(False):  # their batch was taken over, and the other leader has gone before it saw them
+            self._elect()
 
     def elected(self, handle: Handle[Q, A], expired: Callable[[], BaseException]) -> Term:
         """Wait until a request is elected; return its term, which the caller must :meth:`leave`. ``most`` must be 1."""

@@ -215,6 +215,36 @@ def test_a_leader_that_takes_long_holds_nobody_up() -> None:
     assert not sender.lane._token.locked()
 
 
+def test_who_goes_back_from_a_batch_that_was_taken_over_is_not_forgotten() -> None:
+    """Another leader came and went meanwhile: nobody leads when the request comes back, and nobody else will call."""
+    sender = Sender(patience=0.01)
+    began, goes_on = threading.Event(), threading.Event()
+
+    def first(handles: Waiters) -> Callable[[], None]:
+        began.set()
+        assert goes_on.wait(LONGEST)
+        sender.lane.back(handles)
+        sent.append(sender._together)
+        return lambda: None
+
+    sent: list[Callable[[Waiters], Callable[[], None]]] = [first]
+    ends = time.monotonic() + LONGEST
+
+    def call() -> Any:
+        return sender.lane.run("a", "lost", ends, lambda _: sender._alone("lost"), lambda handles: sent[-1](handles))  # noqa: PLW0108  (it changes)
+
+    with ThreadPoolExecutor(1) as pool:
+        with held(sender.lane):
+            lost = pool.submit(call)
+            until_waiting(sender.lane, 1, [lost])
+        assert began.wait(LONGEST)
+        assert sender.call("meanwhile") == "meanwhile"
+        assert not sender.lane._token.locked()
+        goes_on.set()
+        assert lost.result(LONGEST) == "lost"
+    assert not sender.lane._token.locked()
+
+
 def test_a_request_alone_may_resign_early() -> None:
     sender = Sender()
     resigned, goes_on = threading.Event(), threading.Event()

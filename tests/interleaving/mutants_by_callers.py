@@ -189,7 +189,7 @@ BY_CALLERS: tuple[Mutant, ...] = (
     Mutant(
         "gc forgets what is to come",
         "gc, alter; a clock that was ahead",
-        "a later alter gets InvalidArgument",
+        "a later alter gets OperationIdRefused",
         _ForgetsByItsClock,
     ),
     Mutant(

@@ -90,6 +90,8 @@ class MemoryPast:
                 return None
             chain.insert(0, step)
             entity_id = step.parent_id or 0
+        if not chain:  # the root
+            return None
         record = Record(tuple(map(_node, chain)), *self._body(chain[-1]))
         states = [s.state or 0 for s in chain]
         return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
