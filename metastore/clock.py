@@ -42,7 +42,7 @@ class Waker(Protocol):
         ...
 
     def wake(self) -> None:
-        """End the wait. Called once, perhaps by another thread, and perhaps before the wait."""
+        """End one wait. Called once for each, perhaps by another thread, and perhaps before the wait."""
         ...
 
 

@@ -194,15 +194,15 @@ class _TaskWaker:
         self._tick: asyncio.Future[None] | None = None
 
     def wait(self, seconds: float) -> bool:
-        if self._woken:
-            return True
-        self._tick = self._loop.create_future()
-        timer = self._loop.call_later(max(0.0, seconds), self._end)
-        try:
-            self._core.wait(self._tick)
-        finally:
-            timer.cancel()
-        return self._woken
+        if not self._woken:
+            self._tick = self._loop.create_future()
+            timer = self._loop.call_later(max(0.0, seconds), self._end)
+            try:
+                self._core.wait(self._tick)
+            finally:
+                timer.cancel()
+        woken, self._woken = self._woken, False  # one wake ends one wait: who lost in a batch waits again
+        return woken
 
     def wake(self) -> None:
         self._woken = True
