@@ -23,6 +23,7 @@ from metastore.deadlines import stopping
 from metastore.port.backend import Backend, Hearing
 from metastore.port.leases import LeaseRows
 from metastore.port.leases import Waker as LeaseWaker
+from metastore.port.members import Announces
 from metastore.port.stats import PoolUse
 
 __all__ = ["AioBackend", "AioClock", "alone"]
@@ -96,6 +97,8 @@ class AioBackend(_Door):
     def __init__(self, backend: Backend, threads: Threads) -> None:
         super().__init__(backend, threads)
         self._rows = _Rows(backend.leases, threads)
+        if isinstance(backend, Announces):  # from Python 3.12 on, isinstance sees nothing that only __getattr__ finds
+            self.cache_members = backend.cache_members
 
     @property
     def leases(self) -> LeaseRows:
