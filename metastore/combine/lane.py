@@ -115,7 +115,8 @@ class Handle(Generic[Q, A]):
         """Wait in the queue once more; False: its thread has left, because its time was over."""
         if not self.wait.end():
             return False
-        self.batch, self.term, self.wait, self._fate = None, Term(), Term(), {}
+        self.batch, self.term, self._fate = None, Term(), {}
+        self.wait = Term()  # last: its thread, if it wakes at this moment, sees the new wait only with the new fate
         return True
 
     def answer(self, value: A) -> None:
