@@ -247,7 +247,8 @@ class Lane(Generic[Q, A]):
                     if self._clock.monotonic() < handle.ends:
                         self._lead(handle, term, together)
             except BaseException:
-                handle.decide("left")
+                if not handle.decide("left") and handle.leads:
+                    self.leave(handle.term)  # perhaps one more: its batch put it back, and it was elected again
                 raise
             finally:
                 if term is not None or handle.leads:
