@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 import metastore as ms
 from metastore.backends.sqlite.connect import DRIVER  # another SQLite in one process would drop the locks of this one
 
-__all__ = ["before_commit", "connect", "dsn", "is_sqlite", "rows", "waiting_for_locks"]
+__all__ = ["at_work", "before_commit", "connect", "dsn", "is_sqlite", "rows", "waiting_for_locks"]
 
 
 def is_sqlite(url: str) -> bool:
@@ -63,6 +63,12 @@ def before_commit(store: ms.Store, action: Callable[[], object], *, times: int =
         yield seen
     finally:
         delattr(backend, "commit")
+
+
+def at_work(url: str) -> int:
+    """How many other sessions of a PostgreSQL database are in a statement or a transaction."""
+    others = "datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    return int(rows(url, f"SELECT count(*) FROM pg_stat_activity WHERE {others} AND state <> 'idle'")[0][0])
 
 
 def waiting_for_locks(url: str) -> int:
