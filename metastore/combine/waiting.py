@@ -57,7 +57,7 @@ class Waiting(Generic[T]):
     lost: int = 0
     """How many batches it lost."""
     moved: int = 0
-    """How many of these it lost because its entity was renamed, dropped or made anew meanwhile."""
+    """How many of these it lost because its entity was renamed, dropped or replaced meanwhile."""
     stood: tuple[int, int] | None = None
     """The entity, by id and scope version, that was not there any more when it lost last."""
     doubt: Unknown | None = None

@@ -4,7 +4,7 @@ The entity itself keeps its present name and place. Below it, each entity gets b
 the owned rows and the relations that it had; what was dropped or moved out comes back, what is new is dropped. Ids
 stay. History goes on: going back is a change like others. Sources, crawls and jobs stay: they say what happened.
 
-Up to 10,000 entities go back in one transaction. More of them go back in chunks, each of which is a transaction. If a
+Up to 10,000 entities go back in one transaction. More of them go back in chunks. Each chunk is a transaction. If a
 chunk fails, those before it stay; the same call again does the rest.
 """
 

@@ -94,7 +94,7 @@ class Announcing:
         """The generation under which this process saw no members; None: it has not looked, or there are some."""
         self._some = False
         """There were members when this process looked last."""
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # what is kept changes in the callers' threads and in the one that watches
         self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
         self._silent: dict[tuple[int, str], tuple[int, float]] = {}
         """Of each member: the renewals that were seen last, and since when (monotonic)."""
