@@ -155,7 +155,8 @@ class Waiting(Generic[T]):
         self.doubt = None
         self.lost += 1
         session.metrics.conflict(self.request.verb, cause, entity_id)
-        if self.lost - self.moved >= ROUNDS and merge is not None:
+        # a mark or a locked row is no contention: what waits for it is not announced
+        if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
             session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
         if session.policy.hooks:
             self._report(cause, session.clock.monotonic() - self.started, entity_id, expected)
