@@ -151,6 +151,17 @@ class Group:
         else:
             handle.request.outdated(self.first)
 
+    def left(self, altered: Altered | None, last: Result | Taken | None) -> Record | None:
+        """Return the entity as the batch left it, or as the answer shows it; None: that is not known.
+
+        ``altered``, ``last``: see :meth:`behind`.
+        """
+        if isinstance(last, Result) or self.closed:
+            return None
+        if altered is not None and altered.time is not None:
+            return self.record._replace(modified_at=altered.time)
+        return self._newest(altered)
+
     def _newest(self, altered: Altered | None) -> Record | None:
         """Return the entity as the answer shows it, if nothing but its version was another one."""
         if altered is None or altered.version is None or altered.doc is None or altered.queued or altered.pending:
