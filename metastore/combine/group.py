@@ -17,6 +17,8 @@ from metastore.port.records import Pending, Record
 
 __all__ = ["Group"]
 
+_SEVERAL = 2
+
 
 @dataclass(slots=True)
 class Group:
@@ -152,11 +154,11 @@ class Group:
             handle.request.outdated(self.first)
 
     def left(self, altered: Altered | None, last: Result | Taken | None) -> Record | None:
-        """Return the entity as the batch left it, or as the answer shows it; None: that is not known.
+        """Return the entity as the batch left it, or as the answer shows it; None: that is not known, or hardly of use.
 
-        ``altered``, ``last``: see :meth:`behind`.
+        It is of use where several requests meet: the next ones come soon. ``altered``, ``last``: see :meth:`behind`.
         """
-        if isinstance(last, Result) or self.closed:
+        if isinstance(last, Result) or self.closed or len(self.members) < _SEVERAL:
             return None
         if altered is not None and altered.time is not None:
             return self.record._replace(modified_at=altered.time)

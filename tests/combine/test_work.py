@@ -69,14 +69,15 @@ def test_the_next_batch_on_one_entity_reads_nothing(store: Store) -> None:
 def test_what_the_last_batch_left_is_a_guess(store: Store, url: str) -> None:
     """Others alter, rename and replace the entity between two batches."""
     _, writes = lanes(store)
-    calls = [set_in(store, n, "first") for n in range(3)]
-    together(writes, calls)
+    together(writes, [set_in(store, n // 2, "first", str(n % 2)) for n in range(6)])
     with ms.open(url) as other:
         other.tables.alter(path(0), ms.SetProperty("theirs", "1"))
         other.tables.rename(path(1), "away")
         other.tables.drop(path(2))
         other.tables.create(path(2))
-    found = together(writes, [set_in(store, n, "second") for n in range(3)])
+    with asked(store._session.backend) as seen:
+        found = together(writes, [set_in(store, n, "second") for n in range(3)])
+    assert seen[:2] == ["write", "find"]
     assert set(found[0].properties) == {"first", "theirs", "second"}
     assert isinstance(found[1], ms.EntityNotFound)
     assert found[2].version == 2
@@ -88,7 +89,9 @@ def test_what_the_last_batch_left_is_a_guess(store: Store, url: str) -> None:
 def test_an_error_on_what_the_last_batch_left_is_decided_again(store: Store, url: str) -> None:
     _, writes = lanes(store)
     add, drop = ms.AddColumn("b", "string"), ms.DropColumn("b")
-    together(writes, [lambda: store.tables.alter(path(0), add), set_in(store, 1, "k")])
+    together(
+        writes, [lambda: store.tables.alter(path(0), add), set_in(store, 0, "other"), *[set_in(store, 1, "k")] * 2]
+    )
     with ms.open(url) as other:
         other.tables.alter(path(0), drop)
         other.tables.alter(path(1), ms.SetProperty("k", "2"))
@@ -96,6 +99,7 @@ def test_an_error_on_what_the_last_batch_left_is_decided_again(store: Store, url
     found = together(writes, [lambda: store.tables.alter(path(0), add), set_in(store, 1, "k")])
     assert [column.name for column in found[0].columns] == ["a", "b"]
     assert found[1].version == 4
+    assert found[1].properties["k"] == "1"
     assert store.verify() == []
 
 
