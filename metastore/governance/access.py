@@ -251,8 +251,9 @@ class Access:
         """Return the error for what the user sees, and may not do."""
         path = known.facts.object.path
         privilege = verdict.missing[0] if verdict.missing is not None else OWNERSHIP
-        words = " or ".join(want.any_of(known.nodes[-1].kind)) or "to own it, or something above it"
-        message = f"{self.who.name} needs {words} on {path}: {verdict.because}; ask an owner of it for the right"
+        words = " or ".join(want.any_of(known.nodes[-1].kind))
+        needs = f"needs {words} on {path}" if words else f"must own {path} or something above it"
+        message = f"{self.who.name} {needs}: {verdict.because}; ask an owner of it for the right"
         return PermissionDenied(self.who.name, privilege, path, message)
 
     def require(self, nodes: Nodes, want: Want) -> None:

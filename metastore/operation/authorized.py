@@ -82,7 +82,7 @@ def _check_seen(access: Access, entity: Entity) -> None:
 
 def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T]:
     """Return the proposal with the guards that keep its evidence true; ``merge``: what the request would announce."""
-    wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, write, proposal.writes)))
+    wants = list(dict.fromkeys(want for write in proposal.writes for want in _wants(access, view, write, proposal)))
     held = {guard.id: guard.scope_version for guard in proposal.guards}
     held |= {w.id: w.scope_version for w in proposal.writes if isinstance(w, Update) and w.scope_version is not None}
     nodes = None if access.mine is None else _nodes_of(view, [want.on for want in wants])
@@ -126,7 +126,7 @@ def with_evidence(commit: Commit, access: Access) -> Commit:
 # --- what a write needs
 
 
-def _wants(access: Access, write: Write, writes: Sequence[Write]) -> Iterator[Want]:
+def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> Iterator[Want]:
     if isinstance(write, Insert):
         _check_references(access, write.event, write.doc)
         if write.parent_id == ROOT_ID:
@@ -134,7 +134,7 @@ def _wants(access: Access, write: Write, writes: Sequence[Write]) -> Iterator[Wa
         yield Want(write.parent_id, "create", write.kind)
     elif isinstance(write, Update):
         _check_references(access, write.event, write.doc)
-        yield from _wants_of_update(write, writes)
+        yield from _wants_of_update(view, write, proposal.writes)
     elif isinstance(write, Put | Delete):
         _check_references(access, write.event, write.doc if isinstance(write, Put) else None)
         if write.kind == DROP.name:
@@ -156,15 +156,23 @@ def _want_of_drop(name: str) -> Want:
 _NO_ADMIN: Final = "{} may not create metalakes; only the library itself does, and the names in ms.open(admins=(…))"
 
 
-def _wants_of_update(write: Update, writes: Sequence[Write]) -> Iterator[Want]:
+def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iterator[Want]:
     action = write.event.action
     linked = [w for w in writes if isinstance(w, Put) and w.owner_id == write.id and w.event.action == "create"]
     if action == "alter" and linked:
         yield Want(write.id, "row", linked[0].event.kind)  # a new version is counted in the model's own document
         return
     yield Want(write.id, "own" if action == "move" else action)
-    if write.place is not None and action in ("move", "restore") and write.place.parent_id != ROOT_ID:
+    if write.place is not None and write.place.parent_id != ROOT_ID and _is_elsewhere(view, write, action):
         yield Want(write.place.parent_id, "create", write.event.kind)
+
+
+def _is_elsewhere(view: View, write: Update, action: str) -> bool:
+    """Whether the entity gets another parent; a restore in its place needs no more than the drop did."""
+    if action != "restore" or write.place is None:
+        return action == "move"
+    (row,) = view.backend.by_id([write.id])  # what moves it meanwhile bumps the scope version that the write expects
+    return row is None or [node.id for node in row.record.chain[-2:-1]] != [write.place.parent_id]
 
 
 def _wants_of_relation(write: Relate) -> Iterator[Want]:

@@ -290,6 +290,26 @@ def test_a_freeze_needs_ownership(lake: Lake, ann: Store) -> None:
     assert lake.store.tables.load("lake.sales.eu.frozen").created_by == ANN
 
 
+def test_an_owner_restores_in_its_place_and_needs_the_right_to_create_elsewhere(lake: Lake, ann: Store) -> None:
+    role = lake.reader()
+    lake.store.owners.set(lake.orders, lake.store.users.load(("lake", ANN)))
+    lake.store.schemas.create("lake.sales.us")
+    assert ann.tables.drop(lake.orders)
+    assert ann.tables.restore("lake.sales.eu.orders").id == lake.orders.id
+    assert ann.tables.drop(lake.orders)
+    assert ann.tables.restore("lake.sales.eu.orders", to="again").path == "lake.sales.eu.again"
+    assert ann.tables.drop(lake.orders)
+    with pytest.raises(ms.PermissionDenied, match=r"needs create_table on lake\.sales\.us: no role"):
+        ann.tables.restore("lake.sales.eu.again", id=lake.orders.id, to="lake.sales.us.orders")
+    lake.grant(role, ("create_table", "schema", "lake.sales.us"))
+    assert ann.tables.restore("lake.sales.eu.again", to="lake.sales.us.orders").id == lake.orders.id
+    with ann.transaction() as tx:
+        tx.tables.drop("lake.sales.us.orders")
+        tx.tables.restore("lake.sales.us.orders")
+    with pytest.raises(ms.PermissionDenied, match=r"must own lake\.sales\.eu or something above it: ann@corp owns"):
+        ann.schemas.drop("lake.sales.eu")
+
+
 def test_feed_history_and_what_was_dropped(lake: Lake, ann: Store) -> None:
     lake.reader()
     lake.store.tables.drop("lake.sales.eu.refunds")
