@@ -106,7 +106,7 @@ def _in_hand(view: View, entities: Sequence[Entity]) -> dict[int, Record]:
     known = view.backend.by_id([entity.id for entity in others]) if others else []
     for entity, one in zip(others, known, strict=True):
         if one is None or not one.live:
-            message = f"{entity.path} (id {entity.id}) was dropped; load the path to see what is there now"
+            message = f"{entity.path} (id {entity.id}) is not there any more; load the path to see what is there"
             raise not_live(view.backend, one, entity.path, message)
         trusted[entity.id] = one.record
     return trusted

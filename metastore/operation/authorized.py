@@ -10,9 +10,9 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument, PermissionDenied
 from metastore.governance.access import Access, Want, guessing
@@ -89,11 +89,12 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     rests = access.guards(wants, held, trusting=view.trusting, nodes=nodes)
     if rests.guessed:
         view.guess()
-    proposal = _owned(access, proposal, rests.known)
+    writes, finish = _owned(access, proposal, rests.known)
     more = tuple([Guard(i, scope) for i, scope in rests.scopes.items() if i not in held])
     evidence, merge = tuple(rests.scopes.items()), proposal.merge or merge
     carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, evidence))
-    return replace(proposal, guards=(*proposal.guards, *more), merge=carried, evidence=evidence)
+    guards = (*proposal.guards, *more)
+    return replace(proposal, guards=guards, writes=writes, finish=finish, merge=carried, evidence=evidence)
 
 
 def _both(one: Pairs, other: Pairs) -> Pairs:
@@ -210,11 +211,13 @@ def _check_references(access: Access, event: Event, doc: str | None) -> None:
 # --- the owner of what is created
 
 
-def _owned(access: Access, proposal: Proposal[T], known: Mapping[int, Known]) -> Proposal[T]:
-    """Let the user own what it creates: the entity and its owner are written together."""
+def _owned(
+    access: Access, proposal: Proposal[T], known: Mapping[int, Known]
+) -> tuple[tuple[Write, ...], Callable[[Results], T]]:
+    """Return the writes that let the user own what it creates, and what makes the call's result of theirs."""
     made = [write for write in proposal.writes if isinstance(write, Insert)]
     if not made:
-        return proposal
+        return proposal.writes, proposal.finish
     parent = known[made[0].parent_id]
     user = parent.facts.members[0]
     path = format_path((parent.nodes[0].name, user.name))
@@ -229,10 +232,7 @@ def _owned(access: Access, proposal: Proposal[T], known: Mapping[int, Known]) ->
         owners.append(_owner(with_id, user.id, path))
     count = len(writes)
 
-    def finish(results: Results) -> Any:
-        return proposal.finish(results[:count])
-
-    return replace(proposal, writes=(*writes, *owners), finish=finish)
+    return (*writes, *owners), lambda results: proposal.finish(results[:count])
 
 
 def _owner(made: Insert, user_id: int, path: str) -> Relate:

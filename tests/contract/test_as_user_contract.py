@@ -198,6 +198,32 @@ def test_groups_have_rights_and_disabled_users_have_none(lake: Lake, ann: Store)
     assert not ann.tables.exists("lake.sales.eu.orders")
 
 
+def test_a_name_has_in_each_metalake_the_rights_of_its_user_there(lake: Lake, ann: Store) -> None:
+    store = lake.store
+    store.metalakes.create("other")
+    store.catalogs.create("other.c", type="relational")
+    store.tables.create("other.c.s.t", parents=True)
+    lake.reader()
+    assert [m.path for m in ann.metalakes.list()] == ["lake"]
+    store.users.create(("other", ANN))
+    writer = store.roles.create("other.writer")
+    store.roles.assign(writer, ("other", ANN))
+    for word in ("use_catalog", "use_schema", "modify_table"):
+        store.roles.grant(writer, word, "other.c", kind="catalog")
+    assert [m.path for m in ann.metalakes.list()] == ["lake", "other"]
+    assert ann.tables.alter("other.c.s.t", ms.SetComment("mine")).comment == "mine"
+    with pytest.raises(ms.PermissionDenied, match=r"modify_table on lake\.sales\.eu\.orders"):
+        ann.tables.alter(lake.orders, ms.SetComment("no"))
+    assert [table.path for table in store.as_user(("other", ANN)).find(kind="table")] == ["other.c.s.t"]
+    with ann.transaction() as tx:
+        tx.tables.load(lake.orders)
+        tx.tables.alter("other.c.s.t", ms.SetComment("both"))
+    with pytest.raises(ms.InvalidArgument, match="two metalakes"):
+        store.roles.assign(writer, ("lake", ANN))
+    store.users.disable(("other", ANN))
+    assert [m.path for m in ann.metalakes.list()] == ["lake"]
+
+
 def test_a_user_that_is_made_again_has_no_old_right(lake: Lake, ann: Store) -> None:
     lake.reader()
     assert ann.tables.exists("lake.sales.eu.orders")
