@@ -406,7 +406,7 @@ def test_a_repeat_needs_the_same_user_and_its_rights(lake: Lake, ann: Store) -> 
     operation = ms.new_operation_id()
     made = ann.tables.create("lake.sales.eu.new", operation_id=operation)
     assert ann.tables.create("lake.sales.eu.new", operation_id=operation).id == made.id
-    assert ann.outcome(operation).state == "committed"
+    assert ann.outcome(operation) == lake.store.outcome(operation) == ms.Outcome("committed", made)
     with pytest.raises(ms.OperationIdReused):
         lake.store.tables.create("lake.sales.eu.new", operation_id=operation)
     bob = lake.store.as_user("bob@corp")
