@@ -271,7 +271,7 @@ def test_a_request_alone_may_resign_early() -> None:
 def test_one_request_is_elected_once() -> None:
     """Two threads elect at once, where one leader was taken over: one of them succeeds."""
     lane: Lane[Any, Any] = Lane(("a",))
-    handle = Handle("a", "a", math.inf, 0, ThreadWaker())
+    handle: Handle[Any, Any] = Handle("a", "a", math.inf, 0, ThreadWaker())
     assert lane._leads(handle)
     assert not lane._leads(handle)
     assert handle.leads
