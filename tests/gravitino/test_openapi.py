@@ -1,6 +1,6 @@
-"""What the server answers is what Gravitino's OpenAPI documents allow, for each of its endpoints and for errors.
+"""What the server answers is what Gravitino's OpenAPI documents allow: most of their endpoints, and errors.
 
-``make gravitino-spec`` brings the documents, and an environment with openapi-core.
+``make gravitino-spec`` brings the documents, and an environment with a validator of OpenAPI's schemas.
 """
 
 from __future__ import annotations
