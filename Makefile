@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec run test test-long planted-faults check check-lowest lock bench bench-before \
+.PHONY: help setup java gravitino-client openlineage-client iceberg-spark iceberg-spec gravitino-spec gravitino-java run test test-long planted-faults check check-lowest lock bench bench-before \
 	bench-services bench-governance \
 	bench-core bench-contention bench-contention-full bench-crawl bench-leases \
 	bench-peers bench-combining bench-iceberg bench-gravitino bench-cache bench-time load load-faults check-history interleavings interleavings-sql combined-history soak soak-leases clean
@@ -73,6 +73,23 @@ build/iceberg-spec/env/bin/st:
 		curl --fail --silent --show-error --location --output build/iceberg-spec/rest-catalog-open-api.yaml \
 		https://raw.githubusercontent.com/apache/iceberg/main/open-api/rest-catalog-open-api.yaml; } \
 		|| { rm -rf build/iceberg-spec; exit 1; }
+
+GRAVITINO ?= https://github.com/apache/gravitino.git
+
+gravitino-spec: build/gravitino-spec/env/bin/python ## fetch the schemas of Gravitino's database and its REST specification, and what checks answers
+
+build/gravitino-spec/env/bin/python:
+	{ git clone --quiet --depth 1 --filter=blob:none --sparse $(GRAVITINO) build/gravitino-spec && \
+		git -C build/gravitino-spec sparse-checkout set scripts docs/open-api && $(PYTHON) -m venv build/gravitino-spec/env && \
+		$@ -m pip install --quiet --disable-pip-version-check "openapi-schema-validator>=0.8,<1" pyyaml; } \
+		|| { rm -rf build/gravitino-spec; exit 1; }
+
+gravitino-java: build/gravitino-java/client.jar ## fetch Gravitino's Java client (needs Maven) for its test
+
+build/gravitino-java/client.jar:
+	mvn --quiet dependency:copy -Dartifact=org.apache.gravitino:gravitino-client-java-runtime:1.3.0 \
+		-DoutputDirectory=build/gravitino-java -Dmdep.stripVersion=true
+	mv build/gravitino-java/gravitino-client-java-runtime.jar $@
 
 run: $(STAMP) $(JAVA) ## crawl a lake of real data with Spark, and show what the store knows then
 	$(SPARK) $(BIN)/python -m tests.sample.run build/run
