@@ -10,7 +10,8 @@ Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit doe
   wait. The elected thread calls ``together(handles)`` for itself and all that wait with it, at most ``most``.
   ``together`` sends one message. It returns a function that gives each :class:`Handle` its answer; that function runs
   when the next leader has begun.
-* A handle that ``together`` puts back (:meth:`Lane.back`) goes with the next batch.
+* A handle that ``together`` puts back (:meth:`Lane.back`) goes with the next batch. If it is the leader's own, its
+  thread leads that one too: it runs already, and need not be woken.
 * A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole hurts none of its
   members: each is tried again by itself, and meets its own error.
 
@@ -214,10 +215,10 @@ class Lane(Generic[Q, A]):
         term = self._term = Term()
         return term
 
-    def leave(self, term: Term) -> None:
-        """End a term, unless it has ended, and let the next one begin."""
+    def leave(self, term: Term, again: Handle[Q, A] | None = None) -> None:
+        """End a term, unless it has ended, and let the next one begin; ``again`` leads it, if it waits."""
         if term.end():
-            self._elect()
+            self._elect(again)
 
     def submit(self, kind: str, request: Q, ends: float) -> Handle[Q, A]:
         """Put a request into the queue. Its thread must call :meth:`result` next."""
@@ -307,7 +308,7 @@ class Lane(Generic[Q, A]):
             one.batch = term  # not the list, which would be a cycle that only the garbage collector ends
         try:
             tell = together(batch)
-            self.leave(term)
+            self.leave(term, handle)
             tell()
         except Exception as error:  # noqa: BLE001  (each of them meets its own error, alone)
             _log.debug("a batch of %s failed, and its %d requests go alone: %r", handle.kind, len(batch), error)
@@ -328,10 +329,10 @@ class Lane(Generic[Q, A]):
                 taken.append(handle)
         return taken
 
-    def _elect(self) -> None:
-        """Elect the next leader, or put the token back."""
+    def _elect(self, first: Handle[Q, A] | None = None) -> None:
+        """Elect the next leader, ``first`` if it waits, or put the token back."""
         while True:
-            elected = self._elected() if any(self._queues.values()) else None
+            elected = self._elected(first) if any(self._queues.values()) else None
             if elected is not None:
                 self._term = elected.term
                 elected._waker.wake()  # noqa: SLF001
@@ -343,8 +344,10 @@ class Lane(Generic[Q, A]):
             if not any(self._queues.values()) or not self._token.acquire(False):
                 return
 
-    def _elected(self) -> Handle[Q, A] | None:
+    def _elected(self, first: Handle[Q, A] | None) -> Handle[Q, A] | None:
         """Take, of the kind that waits longest, one of the oldest requests: the one with the most time left."""
+        if first is not None and first.waits and first.decide("leads"):
+            return first
         while heads := [queue[0] for queue in map(list, self._queues.values()) if queue]:
             queue = self._queues[min(heads, key=_number).kind]
             waiting = [handle for handle in list(queue)[:_CANDIDATES] if handle.waits]

@@ -193,6 +193,13 @@ class _Seen(View):
         """Return where a path led last: the commit's guards check it."""
         return None if self._recent is None else self._recent.at(path)
 
+    def resolve(self, path: Lookup) -> Resolved:
+        """Return what the batch found. Where it stands was known before, and need not be noted."""
+        return self._one.resolve([path])[0]
+
+    def saw(self, chain: tuple[Node, ...]) -> None:
+        """Do nothing: see :meth:`resolve`."""
+
     def scope_version(self, entity_id: int) -> int | None:
         """Return the scope version of one of the parents, which the batch's own read has just checked."""
         return self._one.scope_version(entity_id)

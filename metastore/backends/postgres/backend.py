@@ -1,8 +1,9 @@
 """The backend for PostgreSQL 14 and later, through psycopg 3.
 
-A commit with one insert (create.py), one new document (alter.py) or one entity that is moved, dropped or the like
-(exclusive.py) is one statement. Any other commit (batch.py) is one message, hence one round trip and one transaction.
-Each of these files has a statement's SQL, its parameters, and what its rows mean. This file chooses among them.
+A commit with one insert (create.py; create_owned.py with its owner), one new document (alter.py) or one entity that is
+moved, dropped or the like (exclusive.py) is one statement. Any other commit (batch.py) is one message, hence one round
+trip and one transaction. Each of these files has a statement's SQL, its parameters, and what its rows mean. This file
+chooses among them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from metastore.backends.postgres import (
     batch,
     carry,
     create,
+    create_owned,
     errors,
     exclusive,
     intents,
@@ -60,6 +62,7 @@ from metastore.port.commit import (
     Outcome,
     Unknown,
     Update,
+    Write,
 )
 from metastore.port.leases import LeaseRows
 from metastore.port.members import Covered, MemberRows, covered, covered_by_help
@@ -115,10 +118,7 @@ class PostgresBackend(PostgresReads):
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
             if commit.ticket is not None or commit.carries:
-                if isinstance(write, Update) and carry.fits(commit, write):
-                    statements = may.around([carry.statement(commit, write)], operation)
-                    return self._last(statements, lambda row: carry.outcome(commit, write, row))
-                return self._general(commit, may)
+                return self._carrying(commit, write, may)
             if isinstance(write, Insert) and write.id is None:
                 statements = [*preludes(commit), create.statement(commit, write)]
                 return self._last(may.around(statements, operation), lambda row: create.outcome(commit, row))
@@ -131,7 +131,17 @@ class PostgresBackend(PostgresReads):
                     lambda row: exclusive.outcome(commit, write, row),
                     commit.patience,
                 )
+        if create_owned.fits(commit) and not _is_rare(commit):
+            statements = [*preludes(commit), create_owned.statement(commit)]
+            return self._last(may.around(statements, operation), lambda row: create_owned.outcome(commit, row))
         return self._general(commit, may)
+
+    def _carrying(self, commit: Commit, write: Write, may: Pass) -> Outcome:
+        """Apply a commit of one write that resolves intents, or that stands in line."""
+        if not isinstance(write, Update) or not carry.fits(commit, write):
+            return self._general(commit, may)
+        statements = may.around([carry.statement(commit, write)], (commit.operation_id,))
+        return self._last(statements, lambda row: carry.outcome(commit, write, row))
 
     def _general(self, commit: Commit, may: Pass) -> Outcome:
         return self._all(
@@ -176,7 +186,7 @@ class PostgresBackend(PostgresReads):
     # --- requests that travel together
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
-        return together.found(wanted, self._fetch(together.FIND_BELOW, together.find_parameters(wanted)))
+        return together.found(wanted, self._quick(together.FIND_BELOW, together.find_parameters(wanted)))
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         rows = self._announcing.send(
@@ -212,9 +222,9 @@ class PostgresBackend(PostgresReads):
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         parameters = {"ids": plain([entity_id]), "id": entity_id, "own": operation_id, "limit": limit}
         if ticket is None:
-            rows, line = self._fetch(intents.PENDING_OF, parameters), NOBODY
+            rows, line = self._quick(intents.PENDING_OF, parameters), NOBODY
         else:
-            rows = self._fetch(intents.PENDING_IN_LINE, {**parameters, "ticket": ticket})
+            rows = self._quick(intents.PENDING_IN_LINE, {**parameters, "ticket": ticket})
             line, rows = tickets.line(rows[0][-6:]), [row[:-6] for row in rows]
         chain = [row[3:] for row in rows if row[3] is not None]
         steps, now, queued = rows[0][:3]
@@ -224,20 +234,20 @@ class PostgresBackend(PostgresReads):
         return dict(self._rows(_SCOPES, {"ids": list(ids)}))
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
-        rows = self._fetch(intents.TURN, {"id": entity_id, "own": operation_id})
+        rows = self._quick(intents.TURN, {"id": entity_id, "own": operation_id})
         if not rows:
             return Turn(None, 0)
         (row,) = rows
         return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0], tickets.line(row[2:]))
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
-        return int(self._fetch(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
+        return int(self._quick(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
-        return tickets.line(self._fetch(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
+        return tickets.line(self._quick(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        return bool(self._fetch(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
+        return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
 
     def help(self, help: Help) -> Outcome:
         operations = [one.operation_id for one in help.resolutions]
@@ -352,7 +362,7 @@ class PostgresBackend(PostgresReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._fetch, _listed)
+        return SqlPast(PAST, self._quick, _listed)
 
     @property
     def readers(self) -> Readers:
