@@ -52,14 +52,15 @@ class _Stay:
     __slots__ = ("_after", "_fate", "term")
 
     def __init__(self) -> None:
-        self._fate: dict[None, _Fate] = {}
+        self._fate: dict[None, tuple[_Fate]] = {}
         self._after: dict[None, Any] = {}
         self.term = Term()
         """In which the request leads, if it was elected."""
 
     def decide(self, fate: _Fate) -> bool:
-        """Take the request out of the queue; False: another thread was faster."""
-        return self._fate.setdefault(None, fate) is fate
+        """Take the request out of the queue; False: another thread was faster, perhaps with the same fate."""
+        mine = (fate,)  # two threads that elect it must not both succeed
+        return self._fate.setdefault(None, mine) is mine
 
     @property
     def waits(self) -> bool:
@@ -69,11 +70,11 @@ class _Stay:
     @property
     def leads(self) -> bool:
         """Whether it was elected."""
-        return self._fate.get(None) == "leads"
+        return self._fate.get(None) == ("leads",)
 
     def is_in(self, term: Term) -> bool:
         """Whether the leader of this term took it along."""
-        return self._fate.get(None) is term
+        return self._fate.get(None, (None,))[0] is term
 
     def end(self) -> None:
         """End the stay without an answer: the request goes alone, unless its batch has put it back."""

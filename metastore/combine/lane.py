@@ -268,8 +268,8 @@ class Lane(Generic[Q, A]):
                 return
 
     def _elected(self, first: Handle[Q, A] | None) -> Handle[Q, A] | None:
-        """Take, of the kind that waits longest, one of the oldest requests: the one with the most time left."""
-        if first is not None and first.waits and first.decide("leads"):
+        """Take ``first``; else, of the kind that waits longest, one of the oldest: the one with the most time left."""
+        if first is not None and self._leads(first):
             return first
         while heads := [queue[0] for queue in map(list, self._queues.values()) if queue]:
             queue = self._queues[min(heads, key=_number).kind]
@@ -278,11 +278,17 @@ class Lane(Generic[Q, A]):
                 self._drop_decided(queue)
                 continue
             elected = max(waiting, key=_ends)
-            stay = elected.stay
-            if stay.decide("leads"):
-                self._term = stay.term
+            if self._leads(elected):
                 return elected
         return None
+
+    def _leads(self, handle: Handle[Q, A]) -> bool:
+        """Let a request lead, if it waits still."""
+        stay = handle.stay
+        if not stay.decide("leads"):
+            return False
+        self._term = stay.term
+        return True
 
     def _drop_decided(self, queue: deque[Handle[Q, A]]) -> None:
         """Remove those at the head of a queue that do not wait any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -265,6 +266,15 @@ def test_a_request_alone_may_resign_early() -> None:
         goes_on.set()
         assert future.result(LONGEST) == "done"
     assert not sender.lane._token.locked()
+
+
+def test_one_request_is_elected_once() -> None:
+    """Two threads elect at once, where one leader was taken over: one of them succeeds."""
+    lane: Lane[Any, Any] = Lane(("a",))
+    handle: Handle[Any, Any] = Handle("a", "a", math.inf, 0, ThreadWaker())
+    assert lane._leads(handle)
+    assert not lane._leads(handle)
+    assert handle.leads
 
 
 def test_a_thread_that_is_woken_twice_waits_once_less() -> None:
