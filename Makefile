@@ -96,8 +96,10 @@ test: $(STAMP) ## run the tests; ARGS="-k name" chooses, WORKERS=0 runs them in 
 	-@$(BIN)/python tests/setup/pgbouncer.py
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
+# Tests that hypothesis makes examples for are in both: here they have six times as many
 test-long: $(STAMP) $(JAVA) ## run the tests that are too long for `make test`; `make load` runs them too
-	$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long --timeout 600 $(ARGS)
+	$(SPARK) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "long or hypothesis" --hypothesis-profile long \
+		--timeout 600 $(ARGS)
 
 planted-faults: $(STAMP) ## plant faults one by one, and show that the tests find each; ARGS="--only NAME" chooses
 	$(BIN)/python -m tests.faults --workers 2 $(ARGS)

@@ -5,14 +5,15 @@ Names in a path may have any character, also an encoded slash. So paths are cut 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from anyio import CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -85,9 +86,7 @@ class Route:
     handler: Handler
 
     def match(self, segments: Sequence[str]) -> dict[str, str] | None:
-        """Return the parameters of a path, decoded once; None: it is another one."""
-        if len(segments) != len(self.segments):
-            return None
+        """Return the parameters of a path of the same length, decoded once; None: it is another one."""
         names = {}
         for wanted, segment in zip(self.segments, segments, strict=True):
             if wanted.startswith("{"):
@@ -113,12 +112,16 @@ class Protocol:
         principals: Principals,
         media_type: str = "application/json",
     ) -> None:
-        self._routes = routes
+        self._routes: dict[int, list[Route]] = {}
+        for one in routes:  # by the length of their paths: most others need not be looked at
+            self._routes.setdefault(len(one.segments), []).append(one)
         self._media_type = media_type
         self._failed = failed
         self._unknown = unknown
         self._principals = principals
-        self._readers, self._writers = CapacityLimiter(_READERS), CapacityLimiter(_WRITERS)
+        # executors: anyio's way into a thread costs as much as reading a request's HTTP
+        self._readers = ThreadPoolExecutor(_READERS, "metastore-read")
+        self._writers = ThreadPoolExecutor(_WRITERS, "metastore-write")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, and log it."""
@@ -143,8 +146,8 @@ class Protocol:
             body = await _json(request)
             operation = f"{request.method} {_raw_path(request.scope)}"
             call = Call(names, request.query_params, request.headers, body, principal, operation)
-            limiter = self._readers if request.method in _READS else self._writers
-            return await to_thread.run_sync(handler, call, limiter=limiter)
+            workers = self._readers if request.method in _READS else self._writers
+            return await asyncio.get_running_loop().run_in_executor(workers, handler, call)
         except ClientDisconnect:
             return Answer(status=499)
         except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
@@ -152,7 +155,7 @@ class Protocol:
 
     def _find(self, method: str, segments: Sequence[str]) -> tuple[Handler, dict[str, str]] | Answer:
         other_method = False
-        for one in self._routes:
+        for one in self._routes.get(len(segments), ()):
             names = one.match(segments)
             if names is not None and one.method == method:
                 return one.handler, names
