@@ -42,7 +42,7 @@ class Waker(Protocol):
         ...
 
     def wake(self) -> None:
-        """End one wait. Called once for each, perhaps by another thread, and perhaps before the wait."""
+        """End one wait, perhaps by another thread, and perhaps before the wait. A wait may end once too often."""
         ...
 
 
@@ -61,7 +61,10 @@ class ThreadWaker:
 
     def wake(self) -> None:
         """Let the thread go on."""
-        self._lock.release()
+        try:  # noqa: SIM105  (a context manager takes longer, in each call)
+            self._lock.release()
+        except RuntimeError:  # it was woken already
+            pass
 
 
 _pid = os.getpid()

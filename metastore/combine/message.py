@@ -158,6 +158,17 @@ class Messages:
 
     def send(self, handles: Sequence[Waiter]) -> Tell:
         """Decide and commit; return what tells each request what it came to."""
+        batch = object()
+        for handle in handles:
+            handle.request.taken = True
+            handle.request.under_way.add(batch)
+        try:
+            return self._sent(handles)
+        finally:
+            for handle in handles:
+                handle.request.under_way.discard(batch)
+
+    def _sent(self, handles: Sequence[Waiter]) -> Tell:
         drawn = self._drawn(handles)
         batch, members = drawn.sent()
         written = commit(members, batch, batches(self._session)) if members else None

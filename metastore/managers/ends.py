@@ -57,7 +57,10 @@ def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
             kinds_of[lookup] = (*kinds_of.get(lookup, ()), kind)
     if not kinds_of:
         what = " or a ".join(end.kinds) or "object"
-        raise InvalidArgument(f"{format_path(end.target)} has {len(end.target)} names: that is no path of a {what}")
+        path, count = format_path(end.target), len(end.target)
+        raise InvalidArgument(
+            f"{path} has {count} names: that is no path of a {what}; a name with a dot stands in back-quotes"
+        )
     return kinds_of
 
 
@@ -103,7 +106,7 @@ def _in_hand(view: View, entities: Sequence[Entity]) -> dict[int, Record]:
     known = view.backend.by_id([entity.id for entity in others]) if others else []
     for entity, one in zip(others, known, strict=True):
         if one is None or not one.live:
-            message = f"{entity.path} (id {entity.id}) was dropped; load the path to see what is there now"
+            message = f"{entity.path} (id {entity.id}) is not there any more; load the path to see what is there"
             raise not_live(view.backend, one, entity.path, message)
         trusted[entity.id] = one.record
     return trusted

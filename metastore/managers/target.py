@@ -68,7 +68,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
                 view.backend,
                 known,
                 target.path,
-                f"{target.path} (id {target.id}) was dropped; load the path to see what is there now",
+                f"{target.path} (id {target.id}) is not there any more; load the path to see what is there",
             )
         view.saw(known.record.chain)
         return known.record
@@ -133,7 +133,7 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
         return view.newest(parent.record.chain)
     known = view.backend.by_id([parent.id])[0]
     if known is None or not known.live:
-        raise not_live(view.backend, known, parent.path, f"{parent.path} (id {parent.id}) was dropped")
+        raise not_live(view.backend, known, parent.path, f"{parent.path} (id {parent.id}) is not there any more")
     view.saw(known.record.chain)
     return known.record.chain
 
