@@ -28,6 +28,8 @@ from metastore.cli.app import app
 from tests.cli.every_command import COMMANDS, LONG, fill_more, split
 from tests.cli.test_cli import ROOT, environment, fill, here
 
+pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+
 WIDTHS = (80, 120)
 
 

@@ -36,6 +36,7 @@ _MANY = (
 _LONG = (
     "finish it | finish it",
     "finish it | roll it back",
+    "finish it | restore it",
     "purge the empty schema | rename the empty schema and fill it",
 )
 """Half of the time of all that is explored on SQLite. What is planted for the last one is tried in each run."""
