@@ -66,12 +66,12 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def response(self) -> Response:
+    def response(self, media_type: str) -> Response:
         """Return the answer as Starlette sends it."""
         if self.body is None:
             return Response(status_code=204 if self.status == 200 else self.status, headers=dict(self.headers))
         text = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
-        return Response(text, self.status, dict(self.headers), "application/json")
+        return Response(text, self.status, dict(self.headers), media_type)
 
 
 Handler = Callable[[Call], Answer]
@@ -110,10 +110,12 @@ class Protocol:
         failed: Callable[[Exception], Answer],
         unknown: Callable[[str, str, bool], Answer],
         principals: Principals,
+        media_type: str = "application/json",
     ) -> None:
         self._routes: dict[int, list[Route]] = {}
         for one in routes:  # by the length of their paths: most others need not be looked at
             self._routes.setdefault(len(one.segments), []).append(one)
+        self._media_type = media_type
         self._failed = failed
         self._unknown = unknown
         self._principals = principals
@@ -128,7 +130,7 @@ class Protocol:
         answer = await self._answer(request)
         took = (SYSTEM.monotonic() - started) * 1000
         _LOG.info("%s %s %d %.1f ms", request.method, _raw_path(scope), answer.status, took)
-        response = answer.response()
+        response = answer.response(self._media_type)
         if request.method == "HEAD":
             response.body = b""
         await response(scope, receive, send)
