@@ -40,7 +40,11 @@ async def opened(
     parsed, backend, policy = await run(alone, connecting, prepare)
     size = pool_size if parsed.drivername.startswith("postgresql") else 1
     threads = Threads(Limits(size, max_wait), policy.deadline)
-    found = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
+    try:
+        found = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
+    except BaseException:
+        backend.close()
+        raise
     # threads of their own: a replica that does not answer holds up no call of the primary
     replicas = {name: AioBackend(one, Threads(Limits(size, max_wait), policy.deadline)) for name, one in found.items()}
     make_store = partial(

@@ -17,7 +17,7 @@ from itertools import count
 from metastore.cache.entries import Entries, Entry, entry_of, listing_of
 from metastore.cache.fence import Lease
 from metastore.cache.fill import Announced, Asked
-from metastore.cache.membership import Member
+from metastore.cache.membership import Member, Shown
 from metastore.cache.options import Cache
 from metastore.clock import Clock
 from metastore.errors import CacheFenced
@@ -39,7 +39,8 @@ class Leased:
         self._rows, self._clock, self._options = rows, clock, options
         self._raises = options.when_fenced == "raise"
         self._lock = threading.RLock()
-        self._hit, self._miss, self._waits = count(), count(), count()
+        self._hits, self._misses, self._waits = _Counter(), _Counter(), _Counter()
+        self._hit = self._hits.add
         self._clears = self._evicted = 0
         self._entries = Entries(options.max_entries, options.max_bytes)
         self._announced = Announced()
@@ -87,7 +88,7 @@ class Leased:
             if not entry.used:
                 entry.used = True
                 lease.used.append(entry)
-            next(self._hit)
+            self._hit()
             return entry.found  # type: ignore[return-value]
         return None
 
@@ -111,7 +112,7 @@ class Leased:
                 one_instant = number == self._announced.number and lease is self._member.lease
             if one_instant:
                 for entry in entries:
-                    next(self._hit)
+                    self._hit()
                     lease.note(entry)  # type: ignore[arg-type]
                 return [entry.found for entry in entries]  # type: ignore[union-attr, misc]
         asked = self._asked(len(wanted))
@@ -126,7 +127,7 @@ class Leased:
         lease = self._member.lease
         entry = lease.entries.get(key)
         if entry is not None and lease.holds():
-            next(self._hit)
+            self._hit()
             lease.note(entry)
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
@@ -138,7 +139,7 @@ class Leased:
     def _asked(self, reads: int) -> Asked | None:
         """Note what is known before the database is asked; None: nothing is kept. Raises CacheFenced."""
         for _ in range(reads):
-            next(self._miss)
+            self._misses.add()
         if self._pid != os.getpid():
             with self._lock:
                 if self._pid != os.getpid():
@@ -159,31 +160,32 @@ class Leased:
             if asked.lease.entries is self._entries.all and self._announced.may_keep(asked, entry):
                 self._entries.put(key, entry)
             else:
-                next(self._waits)
+                self._waits.add()
                 self._member.look()  # it is over soon: then the next answer can be kept
 
     # --- what the member's thread calls
 
-    def _see(self, lease: Lease, announced: Sequence[Announcement], fresh: bool) -> bool:
-        """Evict what is new; return whether a change is announced and not committed."""
+    def _see(self, lease: Lease, announced: Sequence[Announcement], fresh: bool) -> Shown:
+        """Evict what is new."""
         with self._lock:
             if lease.entries is not self._entries.all:
-                return False
+                return Shown(pending=False, new=True)
             if fresh:
                 self._announced.forget()
-            for what in self._announced.see(announced):
+            new = self._announced.see(announced)
+            for what in new:
                 self._entries.evict_announced(what)
-            return self._announced.pending
+            return Shown(self._announced.pending, bool(new))
 
     def stats(self) -> CacheStats:
         """Return the figures."""
         with self._lock:
             entries = self._entries
             return CacheStats(
-                hits=_counted(self._hit),
-                misses=_counted(self._miss),
+                hits=self._hits.total(),
+                misses=self._misses.total(),
                 evictions=self._evicted + entries.evictions,
-                waits=_counted(self._waits),
+                waits=self._waits.total(),
                 fences=self._member.fences,
                 clears=0,
                 entries=len(entries),
@@ -191,9 +193,17 @@ class Leased:
             )
 
 
-def _counted(counter: count[int]) -> int:
-    """Return how often ``next`` was called: one step of the interpreter, so that threads lose no count."""
-    return int(counter.__reduce__()[1][0])
+class _Counter:
+    """Counts calls of :attr:`add`. Each is one step of the interpreter, so that threads need no lock and lose none."""
+
+    def __init__(self) -> None:
+        self.add = count().__next__
+        self._looks = 0
+
+    def total(self) -> int:
+        """Return how often it was called; one thread at a time. To look counts too, and is taken off."""
+        self._looks += 1
+        return self.add() - self._looks + 1
 
 
 _ALL: weakref.WeakSet[Leased] = weakref.WeakSet()

@@ -2,7 +2,8 @@
 
 ========  =====================================================================================================
 joining   It is registered. It keeps nothing before all transactions are over that began before its generation.
-serving   It looks whenever a change is announced, evicts, acknowledges; it renews its lease every third of the ttl.
+serving   It looks whenever a change is announced, evicts, acknowledges what is new; it renews its lease every third of
+          the ttl.
 fenced    The lease is over, or its row is gone. Entries are never used again; it joins with a new Lease.
 ========  =====================================================================================================
 """
@@ -15,7 +16,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from metastore.cache.fence import Lease
 from metastore.clock import Clock, Instant
@@ -23,7 +24,7 @@ from metastore.deadlines import until
 from metastore.errors import MetastoreError
 from metastore.port.members import Announcement, MemberRows, Membership, Wake
 
-__all__ = ["Member"]
+__all__ = ["Member", "Shown"]
 
 _POLLS: Final = 0.05
 """How often a member looks while a change is announced, or was lately (seconds)."""
@@ -36,6 +37,15 @@ _WHY: Final = "its registration was removed while it joined"
 _log = logging.getLogger("metastore")
 
 
+class Shown(NamedTuple):
+    """What a look has shown."""
+
+    pending: bool
+    """A change is announced and not committed."""
+    new: bool
+    """An announcement is there that no look before has shown."""
+
+
 class Member:
     """See the module. ``lease`` is the only thing that reads look at."""
 
@@ -45,9 +55,9 @@ class Member:
         clock: Clock,
         ttl: float,
         new_lease: Callable[[], Lease],
-        see: Callable[[Lease, Sequence[Announcement], bool], bool],
+        see: Callable[[Lease, Sequence[Announcement], bool], Shown],
     ) -> None:
-        """``see``: evicts what is new; it gets whether all announcements are new, and says whether one is pending."""
+        """``see``: evicts what is new; it gets whether all announcements are new."""
         self._rows, self._clock, self._ttl = rows, clock, ttl
         self._new_lease, self._see = new_lease, see
         self.lease = new_lease()
@@ -193,11 +203,17 @@ class Member:
             self._wake, self.membership, lambda announced: self._apply(lease, announced), renew=renew
         )
 
-    def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> None:
+    def _apply(self, lease: Lease, announced: Sequence[Announcement]) -> bool:
+        """Evict what is new; return whether there is something to acknowledge.
+
+        What an earlier look on this connection has shown was acknowledged with it: no writer waits for this look.
+        """
         fresh, self._fresh = self._fresh, False
-        self._pending = self._see(lease, announced, fresh)
+        shown = self._see(lease, announced, fresh)
+        self._pending = shown.pending
         if announced:
             self._news = self._clock.monotonic()
+        return shown.new or fresh or lease is not self.lease
 
     def _disconnect(self) -> None:
         wake, self._wake = self._wake, None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from metastore.arguments import positive_integer, positive_seconds, shown
 from metastore.errors import InvalidArgument
 
 __all__ = ["Cache"]
+
+_SHORTEST: Final = 0.1
+"""A lease is renewed every third of its ttl (seconds): a shorter one would hardly ever hold."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,8 @@ class Cache:
     (PostgreSQL only) answers without the database, while the process is a member that writers wait for. ``ttl`` is how
     long a writer waits at most for a member that does not answer (seconds). ``when_fenced`` says what a read does while
     the lease is over: ask the database, or raise CacheFenced. Both are for ``lease``; ``validate`` needs no clock.
-    ``max_bytes`` bounds an estimate of the memory. Raises InvalidArgument.
+    A lease of less than 0.1 s would be over before it is renewed, and is refused. ``max_bytes`` bounds an estimate of
+    the memory. Raises InvalidArgument.
     """
 
     mode: Literal["validate", "lease"]
@@ -33,6 +37,7 @@ class Cache:
             raise InvalidArgument(f'a cache is "validate" or "lease", not {shown(self.mode)}')
         positive_integer(self.max_entries, "max_entries")
         positive_integer(self.max_bytes, "max_bytes")
-        positive_seconds(self.ttl, "the ttl of a cache")
+        if positive_seconds(self.ttl, "the ttl of a cache") < _SHORTEST and self.mode == "lease":
+            raise InvalidArgument(f"the ttl of a lease cache is {_SHORTEST} s at least, not {shown(self.ttl)}")
         if self.when_fenced not in ("read_through", "raise"):
             raise InvalidArgument(f'when_fenced is "read_through" or "raise", not {shown(self.when_fenced)}')

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from metastore.arguments import integer, shown
 from metastore.cache.options import Cache
-from metastore.errors import InvalidArgument
+from metastore.errors import InvalidArgument, PermissionDenied
 from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.port.members import Announces, MemberRow, MemberRows
@@ -23,28 +24,51 @@ __all__ = ["StoreCache", "cached", "check_cache"]
 class StoreCache:
     """``store.cache``: the figures of what a store keeps, and the members of its database."""
 
-    def __init__(self, used: Validated | Leased | None, backend: Backend | None = None) -> None:
+    def __init__(
+        self,
+        used: Validated | Leased | None,
+        backend: Backend | None = None,
+        refused: Callable[[str], PermissionDenied] | None = None,
+    ) -> None:
+        """``refused``: makes the error for a user, who sees the figures only; None: it is trusted."""
         self.used = used
         self._backend = backend
+        self._refused = refused
+
+    def of_user(self, refused: Callable[[str], PermissionDenied]) -> StoreCache:
+        """Return the same cache as a user may see it."""
+        return StoreCache(self.used, self._backend, refused)
 
     def stats(self) -> CacheStats:
         """Return the figures since the store was opened; without a cache, all are 0."""
         return CacheStats() if self.used is None else self.used.stats()
 
     def members(self) -> tuple[CacheMember, ...]:
-        """Return the processes that hold a lease on what they keep, the one that joined first at the beginning."""
+        """Return the processes that hold a lease on what they keep, the one that joined first at the beginning.
+
+        Raises PermissionDenied for a user.
+        """
         rows = self._rows()
         return () if rows is None else tuple([_member(row) for row in rows.members()])
 
-    def evict(self, member: int) -> bool:
-        """Remove a member, whose id is given, so that no writer waits for it; False: there is none.
+    def evict(self, member: int, *, force: bool = False) -> bool:
+        """Remove a member whose lease is over, so that no writer waits for it; False: there is none with this id.
 
-        Only for a process that is known to be stopped: one that still serves would answer what is old for its ttl.
+        A member that still serves would answer what is old. So one that renewed within its ttl raises InvalidArgument:
+        wait until its ttl is over. ``force``: remove it all the same; only for a process that is known to be stopped.
+        Raises PermissionDenied for a user.
         """
-        rows = self._rows()
-        return rows is not None and rows.evict(integer(member, "a member's id"))
+        wanted, rows = integer(member, "a member's id"), self._rows()
+        if rows is None or rows.evict(wanted, force=bool(force)):
+            return rows is not None
+        for row in rows.members():
+            if row.id == wanted:
+                raise _serves(_member(row))
+        return False
 
     def _rows(self) -> MemberRows | None:
+        if self._refused is not None:
+            raise self._refused("see the processes that cache, or evict one")
         return self._backend.cache_members if isinstance(self._backend, Announces) else None
 
 
@@ -55,6 +79,14 @@ def _member(row: MemberRow) -> CacheMember:
     waits = 0.0 if row.oldest is None else ago(row.oldest)
     return CacheMember(
         row.id, row.host, row.pid, row.ttl / 1e6, ago(row.joined_at), ago(row.renewed_at), row.behind, waits
+    )
+
+
+def _serves(member: CacheMember) -> InvalidArgument:
+    left = max(0.0, member.ttl - member.renewed)
+    return InvalidArgument(
+        f"member {member.id} (process {member.pid} on {member.host}) renewed {member.renewed:.1f} s ago and may answer "
+        f"from memory for another {left:.1f} s; wait that long, or stop the process and evict it with force"
     )
 
 
@@ -78,6 +110,6 @@ def check_cache(cache: object, url: str | None) -> None:
     if cache is None:
         return
     if not isinstance(cache, Cache):
-        raise InvalidArgument(f'a cache is ms.Cache("validate"), not {shown(cache)}')
+        raise InvalidArgument(f'a cache is ms.Cache("validate") or ms.Cache("lease"), not {shown(cache)}')
     if cache.mode == "lease" and parse_url(url).get_backend_name() != "postgresql":
         raise InvalidArgument('ms.Cache("lease") needs PostgreSQL; use ms.Cache("validate") here')

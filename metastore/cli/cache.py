@@ -14,6 +14,8 @@ __all__ = ["register"]
 
 Member = Annotated[int, typer.Argument(metavar="MEMBER", help="The member's id.")]
 
+Force = Annotated[bool, typer.Option("--force", help="Even if it may serve: its process is known to be stopped.")]
+
 
 def members(ctx: typer.Context, json: Json = False) -> None:
     """List who caches, and who holds up writers.
@@ -36,14 +38,14 @@ def members(ctx: typer.Context, json: Json = False) -> None:
     write_table(console(), rows)
 
 
-def evict(ctx: typer.Context, member: Member, json: Json = False) -> None:
+def evict(ctx: typer.Context, member: Member, force: Force = False, json: Json = False) -> None:
     """Stop waiting for a member that is down.
 
-    Only for a process that does not run any more: one that still serves would answer what is old until its lease is
-    over. The exit code is 1 if there is no such member.
+    A member that renewed within its ttl is refused: it may still answer from memory. The exit code is 1 if there is no
+    such member.
     """
     with ctx.obj.open() as store:
-        evicted = store.cache.evict(member)
+        evicted = store.cache.evict(member, force=force)
     if json:
         write_json({"member": member, "evicted": evicted})
     elif evicted:

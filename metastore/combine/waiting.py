@@ -16,9 +16,9 @@ from metastore.operation.operation import Begun, Operation
 from metastore.operation.record import tell_id, withdraw
 from metastore.operation.request import Call, Proposal, Request, View, committed
 from metastore.operation.session import Session
-from metastore.port.backend import Reads
+from metastore.port.backend import Guards, Reads
 from metastore.port.batches import Below
-from metastore.port.commit import DROPPING, LIVE, Unknown
+from metastore.port.commit import LIVE, Unknown
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, Record, Resolved, RowPage
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import call_hooks
@@ -255,13 +255,11 @@ class _One:
             raise Left
         return [Known(self._found, LIVE, True, False)]
 
-    def children(
-        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], *_: Any
-    ) -> RowPage[Child]:
-        """Return what is being dropped under the name that was looked for: nothing, or the batch would not know it."""
+    def named(self, parent_id: int, family: str, key: str, _: Guards) -> RowPage[Child]:
+        """Return what has the name that was looked for: nothing, or the batch would not know it."""
         below = self._below
         asked = below is not None and (below.parents[-1].id if below.parents else ROOT.id, below.family, below.key)
-        if self._found is not None or asked != (parent_id, family, after[0]) or state != DROPPING:
+        if self._found is not None or asked != (parent_id, family, key):
             raise Left
         return RowPage(True, [])
 

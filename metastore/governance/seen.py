@@ -115,6 +115,15 @@ class Seen:
     def _sees(self, entity_id: int) -> bool:
         return self.by_id([entity_id])[0] is not None
 
+    def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
+        """Return what has a name, if the user sees it."""
+        page = self._base.named(parent_id, family, key, guards)
+        if not page.rows:
+            return page
+        above = self._nodes_of([parent_id]).get(parent_id, ())
+        shown = self._access.visible([(*above, page.rows[0].node)])[0] is not None
+        return page if shown else RowPage(page.held, [])
+
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         """Return what was dropped last under a name, if the user sees it."""
         child = self._base.gone(parent_id, kind, family, key)

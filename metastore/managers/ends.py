@@ -16,6 +16,7 @@ from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.target import Target, absent_from, not_live
 from metastore.names import format_path, parse_path
+from metastore.operation.dropping import LookAgain
 from metastore.operation.request import View
 from metastore.port.backend import Reads
 from metastore.port.records import Lookup, Record, Resolved
@@ -65,7 +66,14 @@ def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
 
 
 def find_ends(view: View, *ends: EndOf) -> list[Record]:
-    """Return the live entity that each end means. Raises EntityNotFound, InvalidArgument."""
+    """Return the live entity that each end means. Raises EntityNotFound, DropPending, InvalidArgument."""
+    try:
+        return _found(view, ends)
+    except LookAgain:
+        return find_ends(view, *ends)
+
+
+def _found(view: View, ends: Sequence[EndOf]) -> list[Record]:
     paths = [lookups_of(end) if isinstance(end.target, tuple) else {} for end in ends]
     wanted = list(dict.fromkeys(lookup for lookups in paths for lookup in lookups))
     by_lookup = dict(zip(wanted, view.backend.resolve(wanted) if wanted else [], strict=True))

@@ -22,7 +22,7 @@ from metastore.kinds.registry import kind_named
 from metastore.managers.bumps import reviving
 from metastore.managers.target import Target, absent, absent_parent, find, names_of, not_live, root_or_last, standing
 from metastore.names import Path, format_path, parse_path
-from metastore.operation.dropping import pending_above, pending_at
+from metastore.operation.dropping import pending_above, pending_named
 from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
 from metastore.operation.request import Proposal, Results, View
 from metastore.port.commit import DROPPED, DROPPING, LIVE, PURGING, Event, Guard, Newest, Place, Update
@@ -225,9 +225,10 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
         parents = resolved.nodes
     parent = root_or_last(parents)
     with standing(view, parents):
-        child = view.backend.gone(parent.id, kind.name, kind.family, key_under(parent, names[-1]))
+        key = key_under(parent, names[-1])
+        child = view.backend.gone(parent.id, kind.name, kind.family, key)
         if child is None:
-            pending = pending_at(view.backend, where, parents)
+            pending = pending_named(view.backend, parent.id, kind.family, key, path)
             raise pending or EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
     return child.record(parents), parents
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from metastore.arguments import shown
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.target import Target, not_live
-from metastore.names import MAX_NAME, clean_text, fold, parse_path
+from metastore.managers.target import Target, not_live, unless_back
+from metastore.names import MAX_NAME, Path, clean_text, fold, parse_path
 from metastore.operation.dropping import pending_at
 from metastore.operation.request import committed
 from metastore.operation.session import Session
@@ -95,11 +96,15 @@ def _scope(backend: Backend, under: Target | None) -> Node | None:
             if resolved.record is not None:
                 return resolved.record.chain[-1]
             missed.append((where, resolved.nodes))
+    return unless_back(lambda: _no_container(backend, under, missed), lambda: _scope(backend, under))
+
+
+def _no_container(backend: Backend, under: Path, missed: Sequence[tuple[Lookup, tuple[Node, ...]]]) -> MetastoreError:
     for where, nodes in missed:
         if (pending := pending_at(backend, where, nodes)) is not None:
-            raise pending
+            return pending
     message = f"there is no container {under}; find looks below a metalake, catalog or schema"
-    raise EntityNotFound(str(under), message)
+    return EntityNotFound(str(under), message)
 
 
 def find(session: Session, looked_for: Wanted, scope_path: str) -> Iterator[Entity]:
@@ -194,5 +199,6 @@ def _pages(ask: Ask, search: Search, containers: list[int]) -> Iterator[Record]:
 def _live(backend: Backend, entity_id: int, path: str) -> Node:
     known = backend.by_id([entity_id])[0]
     if known is None or not known.live:
-        raise not_live(backend, known, path, f"{path} (id {entity_id}) was dropped; there is nothing to find below it")
+        message = f"{path} (id {entity_id}) was dropped; there is nothing to find below it"
+        return unless_back(partial(not_live, backend, known, path, message), lambda: _live(backend, entity_id, path))
     return known.record.chain[-1]

@@ -13,7 +13,7 @@ from metastore.kinds.kind import Kind
 from metastore.managers.listing import pages, parent_nodes
 from metastore.managers.page import Listed, Page
 from metastore.managers.pages import Guards, Key, Nodes, PageSource, clean_prefix, page_of
-from metastore.managers.target import Target, absent, find, missing, names_of
+from metastore.managers.target import Target, absent, find, missing, names_of, unless_back
 from metastore.names import Path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.outcome import entity_at
@@ -22,7 +22,7 @@ from metastore.operation.session import Caches, Found, ManagerSession
 from metastore.operation.timed import timing
 from metastore.port.backend import Reads
 from metastore.port.commit import LIVE
-from metastore.port.records import Child, Node, Record
+from metastore.port.records import Child, Lookup, Node, Record, Resolved
 from metastore.port.records import RowPage as Rows
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
@@ -84,15 +84,18 @@ class Reader(Generic[E]):
         where = lookup(self._kind, names)
         resolved = self._session.resolve(where)
         entity = self._mine(resolved.record)
-        if entity is None:
-            raise missing(names, resolved.nodes) if resolved.free else absent(self._backend, where, resolved.nodes)
-        return entity
+        return self._not_there(where, resolved) if entity is None else entity
+
+    def _not_there(self, where: Lookup, resolved: Resolved) -> E:
+        """Raise the error of a path that led nowhere, unless something has come to it since."""
+        if resolved.free:
+            raise missing(where.names, resolved.nodes)
+        error = partial(absent, self._backend, where, resolved.nodes)
+        return unless_back(error, lambda: self._there(where.names))
 
     def _there_cached(self, cache: Caches, path: Path, names: tuple[str, ...]) -> E:
         found = self._cached(cache, path, names)
-        if not isinstance(found, Entity):
-            raise absent(self._backend, lookup(self._kind, names), found)
-        return cast(E, found)
+        return cast(E, found) if isinstance(found, Entity) else self._there(names)  # which tells what is being dropped
 
     def _at(self, names: tuple[str, ...]) -> Found:
         """Return what is at a path: the entity, or the nodes as far as it leads."""

@@ -6,6 +6,7 @@ What is read at once is true at one instant: a relation with both its ends and a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from metastore.errors import EntityNotFound
@@ -14,7 +15,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.relation import Relation
 from metastore.managers.ends import EndOf, find_ends, lookups_of
 from metastore.managers.relation_writes import column_id, column_path
-from metastore.managers.target import not_live
+from metastore.managers.target import not_live, unless_back
 from metastore.names import format_path
 from metastore.operation.request import View, committed
 from metastore.port.backend import Reads
@@ -41,7 +42,9 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
         relations = backend.related(target.id, relation.name, above=above, doc=doc)
         if relations is None or not relations.end.live:
             (known,) = backend.by_id([target.id])
-            raise not_live(backend, known, target.path, f"{target.path} (id {target.id}) is not there any more")
+            message = f"{target.path} (id {target.id}) is not there any more"
+            error = partial(not_live, backend, known, target.path, message)
+            return unless_back(error, lambda: related_end(backend, relation, end, above=above, doc=doc))
         return relations
     while True:
         lookups = lookups_of(end)

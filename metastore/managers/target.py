@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
-from metastore.operation.dropping import pending_above, pending_at
+from metastore.operation.dropping import LookAgain, pending_above, pending_at
 from metastore.operation.guards import lookup
 from metastore.operation.request import View
 from metastore.port.backend import Reads
@@ -32,8 +34,10 @@ __all__ = [
     "root_or_last",
     "shown",
     "standing",
+    "unless_back",
 ]
 
+T = TypeVar("T")
 Target = Path | Entity
 
 
@@ -57,28 +61,34 @@ def place_of(kind: Kind, target: Target) -> Lookup | Entity:
 
 
 def find(view: View, kind: Kind, target: Target) -> Record:
-    """Return the live entity that ``target`` means, or raise EntityNotFound."""
+    """Return the live entity that ``target`` means. Raises EntityNotFound, DropPending."""
     if isinstance(target, Entity):
         _check_kind(kind, target)
         if view.trusts(target):
             return target.record
         known = view.backend.by_id([target.id])[0]
         if known is None or not known.live:
-            raise not_live(
-                view.backend,
-                known,
-                target.path,
-                f"{target.path} (id {target.id}) is not there any more; load the path to see what is there",
-            )
+            message = f"{target.path} (id {target.id}) is not there any more; load the path to see what is there"
+            error = partial(not_live, view.backend, known, target.path, message)
+            return unless_back(error, lambda: find(view, kind, target))
         view.saw(known.record.chain)
         return known.record
     where = lookup(kind, parse_path(target))
     resolved = view.resolve(where)
     record = resolved.record
     if record is None or record.chain[-1].kind != kind.name:
-        raise absent(view.backend, where, resolved.nodes)
+        error = partial(absent, view.backend, where, resolved.nodes)
+        return unless_back(error, lambda: find(view, kind, target))
     view.saw(record.chain)
     return record
+
+
+def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> T:
+    """Raise the error that says what is not there, unless it is back by now: then look again."""
+    try:
+        raise error()
+    except LookAgain:
+        return again()
 
 
 def shown(target: Target) -> object:
@@ -102,7 +112,10 @@ def missing_parent(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNot
 
 
 def absent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> MetastoreError:
-    """The error for a path that ends after ``nodes``: what comes next is being dropped, or does not exist."""
+    """The error for a path that ends after ``nodes``: what comes next is being dropped, or does not exist.
+
+    This and the next ones raise LookAgain where something is there by now.
+    """
     return pending_at(backend, where, nodes) or missing(where.names, nodes)
 
 
@@ -120,6 +133,8 @@ def absent_parent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> Met
 
 def not_live(backend: Reads, known: Known | None, path: str, message: str) -> MetastoreError:
     """The error for an entity that was read by its id and is not live: it is being dropped, or it was dropped."""
+    if known is not None and known.live:  # it was not a moment ago
+        raise LookAgain(path)
     pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
     return pending or EntityNotFound(path, message)
 

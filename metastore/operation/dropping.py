@@ -2,48 +2,79 @@
 
 Nothing here runs on the way of a call that succeeds: what is dropping is not live, so every read and every guard fails
 as for something that was dropped. Only then these questions are asked.
+
+Two questions are of two instants. What is being dropped may come back between them: then it was there, or was being
+dropped, at each moment of the call. So a second answer counts only if one snapshot shows that the name is neither live
+nor being dropped, below the same parents. Otherwise :class:`LookAgain` is raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from metastore.errors import DropPending
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.names import format_path
 from metastore.operation.guards import key_under
-from metastore.port.backend import Reads
-from metastore.port.commit import DROPPING, Commit, Insert, Update
-from metastore.port.records import Lookup, Node
+from metastore.port.backend import Guards, Reads
+from metastore.port.commit import DROPPING, LIVE, Commit, Insert, Update
+from metastore.port.records import Child, Lookup, Node, RowPage
+from metastore.retry.runner import Conflict
 
-__all__ = ["pending_above", "pending_at", "pending_name", "pending_named"]
+__all__ = ["LookAgain", "dropping_named", "pending_above", "pending_at", "pending_name", "pending_named"]
+
+
+_Children = Callable[[int, str, str, int, tuple[str, int], int, Guards], RowPage[Child]]
+
+
+class LookAgain(Conflict):
+    """What was not there is there now, or its parents have changed. A read follows the path again, a write runs again.
+
+    Each time something else was committed meanwhile, so that a read which looks again waits for nobody.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__("ancestor", f"{path} was dropped, restored, renamed or moved meanwhile", 0.0)
 
 
 def pending_at(backend: Reads, where: Lookup, nodes: Sequence[Node]) -> DropPending | None:
-    """Return the error for a path that ends after ``nodes``, if what comes next on it is being dropped."""
+    """Return the error for a path that ends after ``nodes``, if what comes next on it is being dropped.
+
+    Raises LookAgain if something has the name by now, or the path has changed since ``nodes`` were read.
+    """
     at = len(nodes)
     if at >= len(where.names):
         return None
     above = nodes[-1] if nodes else where.start
     path = format_path(([n.name for n in nodes] if nodes else []) + [where.names[at]])
-    return pending_named(backend, above.id, where.families[at], key_under(above, where.names[at]), path)
+    guards = [(node.id, node.scope_version) for node in nodes]
+    page = backend.named(above.id, where.families[at], key_under(above, where.names[at]), guards)
+    if not page.held or any(row.state == LIVE for row in page.rows):
+        raise LookAgain(path)
+    return _first(backend, page.rows, path)
 
 
-def pending_named(backend: Reads, parent_id: int, family: str, key: str, path: str) -> DropPending | None:
-    """Return the error for a name that something has which is being dropped; ``path`` is what the error says."""
+def dropping_named(children: _Children, parent_id: int, family: str, key: str) -> RowPage[Child]:
+    """Return what is being dropped under a name, for reads of one instant: what is live was found there before."""
     for kind in [kind for kind in KINDS.values() if kind.family == family]:
-        for row in backend.children(parent_id, kind.name, family, DROPPING, (key, 0), 1, ()).rows:
-            if row.key == key:
-                return _error(backend, row.node.id, row.version, path)
-    return None
+        rows = children(parent_id, kind.name, family, DROPPING, (key, 0), 1, ()).rows
+        if rows and rows[0].key == key:
+            return RowPage(True, rows)
+    return RowPage(True, [])
 
 
 def pending_above(backend: Reads, chain: Sequence[Node]) -> DropPending | None:
-    """Return the error for an entity that is not live, if it or something above it is being dropped."""
-    for at, known in enumerate(backend.by_id([node.id for node in chain])):
-        if known is not None and known.state == DROPPING:
+    """Return the error for an entity that is not live, if it or something above it is being dropped.
+
+    Raises LookAgain if the entity is live by now.
+    """
+    known = backend.by_id([node.id for node in chain])
+    for at, one in enumerate(known):
+        if one is not None and one.state == DROPPING:
             path = format_path([node.name for node in chain[: at + 1]])
-            return _error(backend, chain[at].id, known.record.version, path)
+            return _error(backend, chain[at].id, one.record.version, path)
+    if known[-1] is not None and known[-1].live:
+        raise LookAgain(format_path([node.name for node in chain]))
     return None
 
 
@@ -63,7 +94,17 @@ def pending_name(backend: Reads, commit: Commit) -> DropPending | None:
     return None
 
 
+def pending_named(backend: Reads, parent_id: int, family: str, key: str, path: str) -> DropPending | None:
+    """Return the error for a name that something has which is being dropped; ``path`` is what the error says."""
+    return _first(backend, backend.named(parent_id, family, key, ()).rows, path)
+
+
+def _first(backend: Reads, rows: Sequence[Child], path: str) -> DropPending | None:
+    pending = [row for row in rows if row.state == DROPPING]
+    return _error(backend, pending[0].node.id, pending[0].version, path) if pending else None
+
+
 def _error(backend: Reads, entity_id: int, version: int, path: str) -> DropPending | None:
-    """Return the error that names the operation; None: the entity is gone by now, or back."""
+    """Return the error that names the operation; None: the drop was finished meanwhile, and the entity is gone."""
     steps = backend.history(entity_id, version - 1, 1)
     return DropPending(steps[0].operation_id, path=path) if steps else None

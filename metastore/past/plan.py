@@ -19,7 +19,7 @@ from metastore.kinds.registry import kind_named
 from metastore.kinds.table.dropping import FinishColumnDrop, FinishPartitionDrop
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
-from metastore.operation.dropping import pending_above
+from metastore.operation.dropping import LookAgain, pending_above
 from metastore.operation.guards import key_under
 from metastore.operation.session import Session
 from metastore.past.diff import Differing, differing, scope_at
@@ -88,6 +88,13 @@ def planned(session: Session, target: Target, to: int) -> Plan:
 
     Raises InvalidArgument for what cannot go back, EntityNotFound, DropPending, HistoryGone.
     """
+    try:
+        return _planned(session, target, to)
+    except LookAgain:
+        return planned(session, target, to)
+
+
+def _planned(session: Session, target: Target, to: int) -> Plan:
     here = now(session)
     scope = scope_at(reads_at(session, here), target) or 0
     _check_target(session, target, scope, to)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from metastore.errors import InvalidArgument
 from metastore.feed.position import gone
+from metastore.operation.dropping import dropping_named
 from metastore.operation.session import Session
 from metastore.port.backend import Guards
 from metastore.port.commit import LIVE, Commit
@@ -91,6 +92,9 @@ class PastReads:
     ) -> RowPage[tuple[str, str]]:
         page = self.children(parent_id, kind, family, LIVE, (after, 0), limit, guards)
         return RowPage(True, [(child.key, child.node.name) for child in page.rows])
+
+    def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
+        return dropping_named(self.children, parent_id, family, key)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> NoReturn:
         self.commit(_NOTHING)

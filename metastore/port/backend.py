@@ -147,6 +147,10 @@ class Reads(Protocol):
         """Return (key, name) of at most ``limit`` live children after the key ``after``, ordered by key."""
         ...
 
+    def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
+        """Return the child that has a name: it is live, or it is being dropped in steps. At most one."""
+        ...
+
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         """Return the child of this kind and name that was dropped last and can be restored; None: there is none."""
         ...

@@ -149,9 +149,9 @@ class MemberRows(Protocol):
         ...
 
     def look(
-        self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], None], *, renew: bool
+        self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], bool], *, renew: bool
     ) -> bool:
-        """Read the announcements, let ``apply`` evict what they cover, then acknowledge them.
+        """Read the announcements, let ``apply`` evict what they cover, then acknowledge them if it returns True.
 
         ``renew``: the registration is renewed as well, and durably. False: it is not there any more. What was read on
         one connection is never acknowledged on another: after a crash, the server gives transaction ids again.
@@ -166,8 +166,8 @@ class MemberRows(Protocol):
         """Return all members, and how far they are."""
         ...
 
-    def evict(self, member_id: int) -> bool:
-        """Remove a member that an operator knows not to serve any more; False: it is not there."""
+    def evict(self, member_id: int, *, force: bool) -> bool:
+        """Remove a member that has not renewed for its ttl; with ``force``, any. False: there is none to remove."""
         ...
 
     def forget(self, older: int) -> None:

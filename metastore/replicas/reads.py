@@ -24,8 +24,8 @@ __all__ = ["ReplicaReads", "Replicas", "replicas_opened"]
 
 _READS: Final = frozenset(
     {
-        *("by_id", "children", "find", "gone", "has_children", "history", "hold", "names", "owned", "owned_by_name"),
-        *("owning", "related", "related_page", "relating", "relations", "resolve"),
+        *("by_id", "children", "find", "gone", "has_children", "history", "hold", "named", "names", "owned"),
+        *("owned_by_name", "owning", "related", "related_page", "relating", "relations", "resolve"),
     }
 )
 _LOOKS: Final = 0.005

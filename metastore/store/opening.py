@@ -55,7 +55,11 @@ def open_store(
     named = clean_admins(admins)
     check_cache(cache, url)
     parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
-    replicas = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
+    try:
+        replicas = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
+    except BaseException:
+        backend.close()
+        raise
     return Store(parsed, backend, policy, principal, SYSTEM, named, cache, replicas)
 
 

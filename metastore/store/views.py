@@ -6,6 +6,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
+from metastore.cache.store import StoreCache
 from metastore.errors import PermissionDenied
 from metastore.feed.visible import seen_steps
 from metastore.governance.access import Access, Want
@@ -110,6 +111,11 @@ class UserStore(BoundStore):
     def verify(self) -> NoReturn:
         """Raise PermissionDenied."""
         raise self._refused("verify the database")
+
+    @property
+    def cache(self) -> StoreCache:
+        """The figures of what the store keeps; its members are none of a user's business."""
+        return self._cache.of_user(self._refused)
 
     def stats(self) -> NoReturn:
         """Raise PermissionDenied."""

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
+from metastore.operation.dropping import dropping_named
 from metastore.port.backend import Backend, Guards, Reads
 from metastore.port.commit import (
     LIVE,
@@ -217,6 +218,9 @@ class Overlay(Reads):
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
     ) -> RowPage[tuple[str, str]]:
         return self._listings.names(parent_id, kind, family, after, limit)
+
+    def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
+        return dropping_named(self.children, parent_id, family, key)
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         return self._listings.gone(parent_id, kind, family, key)

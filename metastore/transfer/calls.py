@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from metastore.arguments import function
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
@@ -9,7 +11,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
 from metastore.managers.create import IfExists, check_if_exists
-from metastore.managers.target import Target, absent_from
+from metastore.managers.target import Target, absent_from, unless_back
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
 from metastore.operation.request import committed
@@ -103,7 +105,8 @@ def _entity_at(backend: Backend, path: Path) -> Entity:
     records = [answer.record for answer in answers if answer.record is not None]
     if not records:
         ends = [answer.nodes for answer in answers]
-        raise absent_from(backend, list(zip(lookups.values(), ends, strict=True)))
+        error = partial(absent_from, backend, list(zip(lookups.values(), ends, strict=True)))
+        return unless_back(error, lambda: _entity_at(backend, path))
     if len(records) > 1:
         kinds = " and a ".join(record.chain[-1].kind for record in records)
         raise InvalidArgument(f"{format_path(names)} is the name of a {kinds}; give the entity instead of its path")

@@ -1,15 +1,24 @@
-"""A writer gives a member up only as it was judged: what the member does meanwhile counts."""
+"""A writer's announcements: who is given up for them, and what becomes of those that nobody will use."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, cast
+from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 
+import metastore as ms
 from metastore.backends.postgres import members as sql
-from metastore.backends.postgres.announcing import Announcing
+from metastore.backends.postgres.announcing import Announcing, Pass
+from metastore.backends.postgres.parameters import Statement
 from metastore.clock import Clock
+from metastore.port.commit import Conflicted, Unknown
 from metastore.port.members import Covered
+from tests.cache.kept import lake, leased
+from tests.concurrency.raw import dsn
 
 TTL = 10_000_000
 
@@ -68,3 +77,65 @@ def test_the_renewals_of_an_eviction_are_those_that_were_judged() -> None:
     members.evictions.append("begun")
     members.announcing._give_up(judged)
     assert members.there
+
+
+@pytest.fixture
+def announcing(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Announcing]:
+    """Give what announces in a database with a member. No thread watches it: so nothing else takes anything away."""
+    lake(postgres_url)
+    monkeypatch.setattr(Announcing, "_watch", lambda self: None)
+    with leased(postgres_url), ms.open(postgres_url) as store:
+        yield cast(Any, store._session.backend)._announcing
+
+
+def _left(url: str) -> list[int]:
+    with psycopg.connect(dsn(url), autocommit=True) as raw:
+        return [row[0] for row in raw.execute("SELECT id FROM cache_announcement ORDER BY id").fetchall()]
+
+
+def _sent(url: str, announcing: Announcing, operations: list[UUID], outcome: object = None) -> object:
+    """Send a commit that writes nothing, for these operations; an error is raised in its transaction."""
+
+    def send(may: Pass) -> object:
+        with psycopg.connect(dsn(url)) as raw:
+            for statement in may.around([Statement("SELECT 1", {})], operations):
+                raw.execute(statement.text.encode(), statement.parameters)
+            if isinstance(outcome, Exception):
+                raise outcome
+        return outcome
+
+    return announcing.send(send, lambda: Covered(ids=frozenset([1])), lambda: operations)
+
+
+def test_a_batch_that_wrote_nothing_takes_its_announcement_away(postgres_url: str, announcing: Announcing) -> None:
+    """Its requests go with other batches. A member would keep nothing of what it covers as long as it is there."""
+    _sent(postgres_url, announcing, [uuid4(), uuid4()], [])
+    assert _left(postgres_url) == []
+
+
+def test_one_operation_that_lost_uses_its_announcement_again(postgres_url: str, announcing: Announcing) -> None:
+    one, other = uuid4(), uuid4()
+    _sent(postgres_url, announcing, [one], Conflicted("self"))
+    kept = _left(postgres_url)
+    _sent(postgres_url, announcing, [one], Conflicted("self"))
+    assert _left(postgres_url) == kept != []
+    _sent(postgres_url, announcing, [one, other], [])  # it goes with a batch now
+    assert _left(postgres_url) == []
+
+
+@pytest.mark.parametrize("outcome", [RuntimeError("sent, perhaps"), Unknown("cut")], ids=["error", "unknown"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_nobody_will_use_is_withdrawn(postgres_url: str, announcing: Announcing, outcome: Any, count: int) -> None:
+    operations = [uuid4() for _ in range(count)]
+    _sent(postgres_url, announcing, operations[:1], Conflicted("self"))
+    with suppress(RuntimeError):
+        _sent(postgres_url, announcing, operations, outcome)
+    announcing._clear_away()  # what the thread that watches does
+    assert _left(postgres_url) == []
+
+
+def test_closing_withdraws_what_is_kept(postgres_url: str, announcing: Announcing) -> None:
+    _sent(postgres_url, announcing, [uuid4()], Conflicted("self"))
+    assert _left(postgres_url)
+    announcing.close()
+    assert _left(postgres_url) == []

@@ -13,6 +13,7 @@ import pytest
 
 import metastore as ms
 from metastore.cache.leased import Leased
+from metastore.port.members import Announces
 from tests.cache.kept import LONG, keep, lake, leased
 from tests.concurrency.raw import dsn
 
@@ -202,12 +203,53 @@ def test_members_are_shown_and_leave(two: tuple[ms.Store, ms.Store]) -> None:
     assert not other.cache.evict(member.id)
 
 
+def test_a_member_that_may_serve_is_not_evicted(two: tuple[ms.Store, ms.Store]) -> None:
+    cached, other = two
+    keep(cached, lambda: cached.tables.load(T))
+    (member,) = other.cache.members()
+    with pytest.raises(ms.InvalidArgument, match=rf"member {member.id} .* may answer from memory"):
+        other.cache.evict(member.id)
+    kept = cached.cache.stats().hits
+    cached.tables.load(T)
+    assert cached.cache.stats().hits == kept + 1
+
+
+def test_a_member_that_is_silent_for_its_ttl_is_evicted(postgres_url: str) -> None:
+    lake(postgres_url)
+    with ms.open(postgres_url) as other:
+        rows = cast(Announces, other._session.backend).cache_members
+        rows.join(None, 1, "elsewhere", 1)  # one microsecond: nobody renews it
+        (member,) = other.cache.members()
+        assert other.cache.evict(member.id)
+        assert other.cache.members() == ()
+
+
+def test_a_user_neither_sees_nor_evicts_members(two: tuple[ms.Store, ms.Store]) -> None:
+    cached, other = two
+    cached.users.create(("lake", "ann"))
+    ann = cached.as_user("ann")
+    assert ann.cache.stats() == cached.cache.stats()
+    (member,) = other.cache.members()
+    with pytest.raises(ms.PermissionDenied):
+        ann.cache.members()
+    with pytest.raises(ms.PermissionDenied):
+        ann.cache.evict(member.id, force=True)
+    assert other.cache.members()[0].id == member.id
+
+
+@pytest.mark.parametrize("ttl", [0.001, 0.0999])
+def test_a_lease_that_could_not_be_renewed_is_refused(ttl: float) -> None:
+    with pytest.raises(ms.InvalidArgument, match=r"0\.1 s at least"):
+        ms.Cache("lease", ttl=ttl)
+    ms.Cache("validate", ttl=ttl)
+
+
 def test_an_evicted_member_joins_again(two: tuple[ms.Store, ms.Store]) -> None:
     cached, other = two
     keep(cached, lambda: cached.tables.load(T))
     (member,) = other.cache.members()
     cast(Leased, cached._session.cache)._member.lease.end()  # it must not serve: that is the operator's promise
-    assert other.cache.evict(member.id)
+    assert other.cache.evict(member.id, force=True)
     _alter(other)
     assert cached.tables.load(T).comment == "new"
     keep(cached, lambda: cached.tables.load(T))

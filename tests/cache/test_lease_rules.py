@@ -18,9 +18,10 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres import members as sql
 from metastore.backends.postgres.announcing import Announcing
+from metastore.backends.postgres.members import PostgresMembers
 from metastore.cache.fill import Announced
 from metastore.cache.leased import Leased
-from metastore.cache.membership import Member
+from metastore.cache.membership import Member, Shown
 from metastore.clock import Clock
 from metastore.port.members import Announces, Covered
 from tests.cache.kept import LONG, keep, lake, leased
@@ -131,7 +132,7 @@ def test_a_writer_waits_for_a_member_that_does_not_answer(postgres_url: str, mon
         go = threading.Event()
         see = _cache(cached)._see
 
-        def slow(*arguments: Any) -> bool:
+        def slow(*arguments: Any) -> Shown:
             assert go.wait(LONG)
             return see(*arguments)
 
@@ -146,6 +147,47 @@ def test_a_writer_waits_for_a_member_that_does_not_answer(postgres_url: str, mon
         assert waited < 1.5 + 10
         assert cached.tables.load(T).comment == "new"
         go.set()
+
+
+def test_a_look_acknowledges_only_what_is_new(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that nobody waits for is not written; each announcement is acknowledged once."""
+    lake(postgres_url)
+    looked = threading.Semaphore(0)
+    look = PostgresMembers.look
+
+    def noted(self: PostgresMembers, *arguments: Any, **options: Any) -> bool:
+        try:
+            return look(self, *arguments, **options)
+        finally:
+            looked.release()
+
+    monkeypatch.setattr(PostgresMembers, "look", noted)
+    with (
+        leased(postgres_url, ttl=600.0) as cached,
+        ms.open(postgres_url) as other,
+        psycopg.connect(dsn(postgres_url), autocommit=True) as raw,
+    ):
+
+        def row() -> object:
+            return raw.execute("SELECT ctid, renewals FROM cache_member").fetchall()
+
+        def looks(count: int) -> None:
+            while looked.acquire(blocking=False):
+                pass
+            for _ in range(count):
+                _cache(cached)._member.look()
+                assert looked.acquire(timeout=LONG)
+
+        looks(2)
+        before = row()
+        looks(5)
+        assert row() == before
+        other.tables.alter(T, ms.SetComment("new"))
+        assert row() != before
+        looks(2)
+        before = row()
+        looks(5)
+        assert row() == before
 
 
 def test_an_announcement_outlives_an_attempt_that_lost(postgres_url: str) -> None:

@@ -21,6 +21,7 @@ from metastore.store import Store
 from tests.cache.kept import LONG
 from tests.cache.replicas import Pair, pair
 from tests.concurrency.raw import dsn
+from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
 
 T = "lake.c.s.t"
@@ -122,6 +123,28 @@ def test_what_cannot_be_read_from(two: Pair, tmp_path: Path) -> None:
         ms.open(two.url, read_from=[other])
     with ms.open(two.url) as store, pytest.raises(ms.InvalidArgument, match="read_from"):
         store.replica()
+
+
+def test_an_open_that_is_refused_leaves_no_connection(two: Pair) -> None:
+    with psycopg.connect(dsn(two.url), autocommit=True) as raw:
+
+        def alone() -> bool:
+            others = raw.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            return others.fetchone() == (0,)
+
+        assert wait_until(alone, LONG)
+        for _ in range(2):
+            with pytest.raises(ms.InvalidArgument):
+                ms.open(two.url, read_from=[3])  # type: ignore[list-item]
+            with pytest.raises(ms.InvalidArgument):
+                asyncio.run(_opened(two.url))
+        assert wait_until(alone, LONG)
+
+
+async def _opened(url: str) -> None:
+    await ms.open_async(url, read_from=["sqlite:///a.db"])
 
 
 def test_views_of_requests_and_users(two: Pair, store: Store) -> None:

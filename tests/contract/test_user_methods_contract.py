@@ -198,7 +198,7 @@ CALLS["models"] |= {
 OF_TOOLS = {"sources", "crawls"}
 """Their calls take what only the crawler has in hand; their rows are read below."""
 OF_THE_PROCESS = {"cache", "counters", "leases"}
-"""Figures without names; leases are refused, see test_user_calls_contract."""
+"""Figures without names; leases are refused, see test_user_calls_contract, and so are the cache's members."""
 PURE = {"event", "place", "row"}
 """Methods that make values, or that managers share; they ask nothing by themselves."""
 

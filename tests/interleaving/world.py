@@ -23,8 +23,8 @@ ORIGIN = Origin("world")
 WRITES = ("commit", "write_down", "help", "mark")
 """Calls whose answer can be lost: they return Unknown then."""
 READS = frozenset(
-    {"resolve", "by_id", "hold", "has_children", "children", "names", "gone", "owned", "owned_by_name", "history"}
-    | {"event_at", "feed", "feed_start"}
+    {"resolve", "by_id", "hold", "has_children", "children", "named", "names", "gone", "owned", "owned_by_name"}
+    | {"history", "event_at", "feed", "feed_start"}
     | {"rights", "scopes", "resolve_rights", "resolve_holding", "by_id_holding", "children_chosen", "names_chosen"}
     | {"related", "related_page", "relating", "relations", "owning"}
     | {"now", "dropped_before", "purging", "below", "pending", "steps", "marked", "turn", "line"}

@@ -12,7 +12,7 @@ from tests.interleaving.process import Hand
 from tests.statements.explore import Program
 from tests.statements.operations import Operation, T, named, prepare
 
-__all__ = ["BEGUN", "MISSED", "STEPS"]
+__all__ = ["BACK", "BEGUN", "STEPS"]
 
 _D = "drop, restore or purge table"
 
@@ -64,9 +64,15 @@ STEPS: tuple[Program, ...] = tuple(
     [
         Program(f"{one.name} | {other.name}", ((one,), (other,)), _pending)
         for one, other in combinations_with_replacement(_WITH_IT, 2)
-        if one in _STEPS_OF_IT and (one.name, other.name) != ("roll it back", "load")
+        if one in _STEPS_OF_IT
     ]
 )
 """A step is done while another one is, or something else."""
-MISSED = Program("roll it back | load", ((_ROLL_BACK,), (named("load"),)), _pending)
-"""What docs/drops.md says of reads beside a roll-back: they ask twice, and may miss it between the two questions."""
+_AGAIN = Operation("begin again", _D, lambda h: h.store.tables.begin_drop(T).phase)
+_ASKS_TWICE = ("load in hand", "alter", "drop", "create a partition", "list partitions", "load both")
+_AGAINST = ("load", "load in hand", "drop")
+BACK: tuple[Program, ...] = (
+    *[Program(f"roll it back | {name}", ((_ROLL_BACK,), (named(name),)), _pending) for name in _ASKS_TWICE],
+    *[Program(f"roll it back and begin again | {n}", ((_ROLL_BACK, _AGAIN), (named(n),)), _pending) for n in _AGAINST],
+)
+"""It comes back between a call's two questions: is it there, and is it being dropped?"""

@@ -161,6 +161,12 @@ class MemoryReads:
         with self._lock:
             return find(self._tables, search, self._known)
 
+    def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
+        with self._lock:
+            stand = self._tables.child_named(parent_id, family, key, TAKEN)
+            rows = [] if stand is None else [self._child(stand)]
+            return RowPage(True, rows) if self._held(guards) else RowPage(False, [])
+
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         with self._lock:
             last = newest_dropped(self._tables, parent_id, kind, family, key)

@@ -8,6 +8,7 @@ An announcement lasts over the attempts of one operation, until one commits. doc
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import weakref
@@ -22,7 +23,7 @@ from metastore.backends.postgres.parameters import Row, Statement, plain
 from metastore.clock import SYSTEM, Clock
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded, MetastoreError
-from metastore.port.commit import Conflicted
+from metastore.port.commit import Conflicted, Unknown
 from metastore.port.members import NOTHING, Covered
 from metastore.port.verdict import Answer, Verdict, decide
 
@@ -54,6 +55,8 @@ class Pass(NamedTuple):
 
     generation: int | None = None
     announcement: int | None = None
+    left: tuple[int, ...] = ()
+    """Announcements that earlier attempts of these operations have left, and that nobody will use."""
 
     def around(self, statements: list[Statement], operations: Sequence[UUID]) -> list[Statement]:
         """Return the statements of a commit with what it must say."""
@@ -61,7 +64,9 @@ class Pass(NamedTuple):
             statement.parameters["generation"] = self.generation
         if self.announcement is None:
             return statements
-        after = {"announcement": self.announcement, "operations": plain(operations)}
+        # one operation that loses uses its announcement again; those of a batch go with other batches, in another one
+        waits_for = plain(operations) if len(operations) == 1 else None
+        after = {"announcement": self.announcement, "left": plain(self.left), "operations": waits_for}
         return [
             Statement(sql.ANNOUNCED, {"announcement": self.announcement}),
             *statements,
@@ -102,12 +107,13 @@ class Announcing:
         self._watching = False
         self._stop = threading.Event()
         self._gone: list[int] = []
-        """Announcements of calls that gave up."""
+        """Announcements that nobody will use."""
         _ALL.add(self)
 
     def fork(self) -> None:
         """Begin again in a forked child: a thread of the parent may hold the lock, and watches for the parent only."""
         self._lock, self._watching = threading.Lock(), False
+        self._kept, self._gone = OrderedDict(), []  # the parent's operations use them
 
     # --- sending
 
@@ -129,19 +135,28 @@ class Announcing:
             try:
                 return self._sent(send, changes, ids)
             except Unannounced:
-                self._forget(ids)
+                continue
 
     def _sent(self, send: Callable[[Pass], T], changes: Covered, operations: Sequence[UUID]) -> T:
         generation = None if self._some else self._alone()
         if generation is not None:
             return send(Pass(generation))
         own = operations[0] if len(operations) == 1 else None
-        kept = None if own is None else self._kept.get(own)
-        if kept is None or not changes.within(kept.covered):
-            kept = self._announced(changes)
-        outcome = send(Pass(announcement=kept.id))
-        if own is not None:
-            self._note(own, kept, again=isinstance(outcome, Conflicted))
+        kept, left = self._taken(operations)
+        try:
+            if own is not None and kept is not None and changes.within(kept.covered):
+                left = ()
+            else:
+                kept = self._announced(changes)
+            outcome = send(Pass(announcement=kept.id, left=left))
+        except BaseException:
+            self._leave(*left, *([] if kept is None else [kept.id]))
+            raise
+        if own is not None and isinstance(outcome, Conflicted):
+            self._keep(own, kept)
+            self._leave(*left)
+        elif isinstance(outcome, Conflicted | Unknown):
+            self._leave(*left, kept.id)
         return outcome
 
     def _alone(self) -> int | None:
@@ -159,7 +174,7 @@ class Announcing:
         try:
             self._wait(xid)
         except BaseException:
-            self._gone.append(announcement)  # the call's time may be over: the thread that watches withdraws it
+            self._leave(announcement)  # the call's time may be over
             raise
         return _Kept(announcement, changes, self._clock.monotonic())
 
@@ -214,22 +229,26 @@ class Announcing:
 
     # --- announcements of attempts that lost
 
-    def _note(self, operation: UUID, kept: _Kept, *, again: bool) -> None:
+    def _taken(self, operations: Sequence[UUID]) -> tuple[_Kept | None, tuple[int, ...]]:
+        """Take what earlier attempts of these operations have left: the newest of it, and the numbers of all of it."""
         with self._lock:
-            if not again:
-                self._kept.pop(operation, None)
-                return
+            kept = [self._kept.pop(one) for one in operations if one in self._kept]
+        return (kept[-1] if kept else None), tuple([one.id for one in kept])
+
+    def _keep(self, operation: UUID, kept: _Kept) -> None:
+        """Keep an announcement for the operation's next attempt."""
+        with self._lock:
             self._kept[operation] = kept
             while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+                self._gone.append(self._kept.popitem(last=False)[1].id)
 
-    def _forget(self, operations: Sequence[UUID]) -> None:
+    def _leave(self, *announcements: int) -> None:
+        """Leave announcements that nobody will use to the thread that watches: it withdraws them."""
         with self._lock:
-            for operation in operations:
-                self._kept.pop(operation, None)
+            self._gone += announcements
 
     def _withdraw(self, announcement: int) -> None:
-        self._ask(f"{sql.WITHDRAW} RETURNING 1", {"announcement": announcement, "operations": None})
+        self._ask(f"{sql.WITHDRAW} RETURNING 1", {"announcement": announcement, "left": None, "operations": None})
 
     # --- watching
 
@@ -255,12 +274,14 @@ class Announcing:
             self._watching = False
 
     def close(self) -> None:
-        """Let the thread that looks at the members end."""
+        """Let the thread that looks at the members end, and withdraw what is left."""
         self._stop.set()
+        with suppress(MetastoreError):
+            self._clear_away(keeps=False)
 
-    def _clear_away(self) -> None:
-        """Withdraw what attempts left that were not repeated."""
-        before = self._clock.monotonic() - _LONG
+    def _clear_away(self, *, keeps: bool = True) -> None:
+        """Withdraw what attempts left that were not repeated; ``keeps``: those of a moment ago may be."""
+        before = self._clock.monotonic() - _LONG if keeps else math.inf
         with self._lock:
             gone = [(operation, kept.id) for operation, kept in self._kept.items() if kept.at < before]
             for operation, _ in gone:

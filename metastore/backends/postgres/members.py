@@ -62,9 +62,10 @@ EVICT = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND incarnation =
 
 ANNOUNCED = "SELECT set_config('metastore.announcement', %(announcement)s::text, true)"
 """Before a commit's statements: the trigger checks that this announcement covers what they write."""
-WITHDRAW = """DELETE FROM cache_announcement WHERE id = %(announcement)s::bigint AND (%(operations)s::uuid[] IS NULL
+WITHDRAW = """DELETE FROM cache_announcement WHERE id = ANY(%(left)s::bigint[]) OR id = %(announcement)s::bigint
+  AND (%(operations)s::uuid[] IS NULL
   OR EXISTS (SELECT FROM operation WHERE operation_id = ANY(%(operations)s::uuid[]) AND seq IS NOT NULL))"""
-"""After a commit's statements, if they wrote; without operations: in any case."""
+"""After a commit's statements, if they wrote; without operations: in any case. What is left over goes in any case."""
 
 
 def announce_parameters(what: Covered) -> dict[str, Any]:
@@ -101,7 +102,9 @@ _MEMBERS = f"""SELECT m.id, m.incarnation, m.renewals, m.ttl, m.host, m.pid, m.j
 FROM cache_member m LEFT JOIN cache_announcement a
   ON NOT pg_visible_in_snapshot(a.xid::text::xid8, m.seen::pg_snapshot)
 GROUP BY m.id ORDER BY m.joined_at, m.id"""
-_REMOVE = f"DELETE FROM cache_member WHERE id = %(id)s::bigint AND {DURABLE} RETURNING 1"
+# By the database's clock; the margin is for a member's clock that is slower.
+_REMOVE = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND {DURABLE}
+  AND (%(force)s::boolean OR renewed_at < {NOW} - ttl * 102 / 100) RETURNING 1"""
 # SKIP LOCKED: one that is locked belongs to a commit in flight
 _FORGET = f"""DELETE FROM cache_announcement WHERE id IN (
   SELECT id FROM cache_announcement WHERE at < {NOW} - %(older)s::bigint FOR UPDATE SKIP LOCKED) RETURNING 1"""
@@ -134,7 +137,7 @@ class PostgresMembers:
         return int(self._ask(_OLDEST, {})[0][0])
 
     def look(
-        self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], None], *, renew: bool
+        self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], bool], *, renew: bool
     ) -> bool:
         if isinstance(wake, _Listening):
             with _Translated():
@@ -149,8 +152,8 @@ class PostgresMembers:
     def members(self) -> list[MemberRow]:
         return [MemberRow(*row) for row in self._ask(_MEMBERS, {})]
 
-    def evict(self, member_id: int) -> bool:
-        return bool(self._ask(_REMOVE, {"id": member_id}))
+    def evict(self, member_id: int, *, force: bool) -> bool:
+        return bool(self._ask(_REMOVE, {"id": member_id, "force": force}))
 
     def forget(self, older: int) -> None:
         self._ask(_FORGET, {"older": older})
@@ -175,11 +178,13 @@ class _Translated:
 def _looked(
     connection: psycopg.Connection[Any],
     member: Membership,
-    apply: Callable[[Sequence[Announcement]], None],
+    apply: Callable[[Sequence[Announcement]], bool],
     renew: bool,
 ) -> bool:
     rows = connection.execute(_LOOK).fetchall()
-    apply([Announcement(row[1], row[2], _covered(row)) for row in rows if row[1] is not None])
+    news = apply([Announcement(row[1], row[2], _covered(row)) for row in rows if row[1] is not None])
+    if not (news or renew):
+        return True
     parameters = {**member._asdict(), "seen": rows[0][0]}
     return bool(connection.execute(_RENEW if renew else _ACKNOWLEDGE, parameters).fetchall())
 

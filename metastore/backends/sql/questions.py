@@ -148,6 +148,10 @@ class Questions:
         text = self.sql.by_name if search.by_name else self.sql.by_parent
         return found(self._rows(text, {**find_parameters(search), **patterns}), search)
 
+    def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
+        values = {"parent_id": parent_id, "family": family, "key": key, **self._guards(guards)}
+        return page(self._rows(self.sql.read.named, values), len(guards), child)
+
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         values = {"parent_id": parent_id, "kind": kind, "family": family, "key": key}
         rows = self._rows(self.sql.read.gone, values)

@@ -184,6 +184,16 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
         )
 
     @cached_property
+    def named(self) -> str:
+        """The child that has a name, live or being dropped in steps: the condition is that of the index of names."""
+        return self._page(
+            f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
+  FROM guard g JOIN entity e ON e.id = g.id
+  WHERE g.parent_id = :parent_id AND g.family = :family AND g.key = :key AND (g.state = 0 OR g.state = 3)""",
+            "page.k",
+        )
+
+    @cached_property
     def gone(self) -> str:
         """The child of this kind and name that was dropped last."""
         # "is not live" is said besides "is dropped", because the partial index of what is not live has that condition

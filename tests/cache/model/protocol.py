@@ -178,7 +178,10 @@ def _serve(world: World, member: Member, me: str) -> Process:
 
 
 def _look(world: World, member: Member, me: str, *, renew: bool, lease: Lease) -> Process:
-    """Look, evict, acknowledge; ``renew``: the lease lasts from before the request. Returns whether it may go on."""
+    """Look, evict, acknowledge what is new; ``renew``: the lease lasts from before the request.
+
+    Returns whether it may go on.
+    """
     db, setting = world.db, world.setting
     mono, wall = world.monotonic(member), world.wall(member)
     yield None
@@ -187,6 +190,10 @@ def _look(world: World, member: Member, me: str, *, renew: bool, lease: Lease) -
     yield None
     if setting.mutant != "old_snapshot":
         world.sent(me)
+    joins = lease is not member.lease
+    if not (there - member.known or renew or joins):
+        _evict(member, lease, there)  # what is gone is not pending any more
+        return True
     if setting.mutant == "ack_before_evict":
         alive = yield from _acknowledge(world, member, me, snapshot, renew)
         yield None
