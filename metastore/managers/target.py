@@ -27,6 +27,7 @@ __all__ = [
     "missing",
     "missing_parent",
     "names_of",
+    "no_more",
     "not_live",
     "place_of",
     "root_or_last",
@@ -64,12 +65,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
             return target.record
         known = view.backend.by_id([target.id])[0]
         if known is None or not known.live:
-            raise not_live(
-                view.backend,
-                known,
-                target.path,
-                f"{target.path} (id {target.id}) was dropped; load the path to see what is there now",
-            )
+            raise not_live(view.backend, known, target.path, no_more(target, known))
         view.saw(known.record.chain)
         return known.record
     where = lookup(kind, parse_path(target))
@@ -122,6 +118,13 @@ def not_live(backend: Reads, known: Known | None, path: str, message: str) -> Me
     """The error for an entity that was read by its id and is not live: it is being dropped, or it was dropped."""
     pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
     return pending or EntityNotFound(path, message)
+
+
+def no_more(target: Entity, known: Known | None) -> str:
+    """Return the message for an entity in hand that is not live; ``known``: what was read of it."""
+    # a view of the past, or of a replica, reads nothing of what was made later
+    was = "was dropped" if known is not None else "is not there: it was purged, or made later than this view"
+    return f"{target.path} (id {target.id}) {was}; load the path to see what is there"
 
 
 def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
