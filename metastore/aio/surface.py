@@ -18,7 +18,8 @@ from metastore.managers.rotation import SecretStore
 from metastore.past.consumers import Consumer, Consumers
 from metastore.past.view import Past
 from metastore.replicas.view import Replica
-from metastore.store import Store, _UserView, _View
+from metastore.store import Store
+from metastore.store.views import BoundStore, UserStore
 from metastore.transaction.freeze import FreezableSchemas, Freeze
 from metastore.transaction.transaction import Transaction
 
@@ -71,8 +72,8 @@ AsyncDrops = derive(Drops)
 AsyncPendingDrop = derive(PendingDrop)
 AsyncSecretStore = derive(SecretStore)
 AsyncConsumer = derive(Consumer)
-stands_for(_View)(AsyncStore)
-stands_for(_UserView)(AsyncStore)
+stands_for(BoundStore)(AsyncStore)
+stands_for(UserStore)(AsyncStore)
 Mapping.register(AsyncLeaseSet)
 
 

@@ -252,16 +252,12 @@ def test_a_prefix_is_looked_up_in_the_index(chosen: str, request: pytest.Fixture
 
 
 def _plan(backend: Backend, chosen: str, by_name: bool) -> str:
-    from metastore.backends.postgres import reads as postgres
-    from metastore.backends.sqlite import reads as sqlite
-
     asked: dict[str, Any] = {"scope": 0, "kind": "", "parent": -1, "page_size": 5}
     asked |= {"before": "p", "after_name": "o", "after_id": -1} if by_name else {"after_family": "", "after_key": ""}
     port: Any = backend
+    text = port.sql.by_name if by_name else port.sql.by_parent
     if chosen == "sqlite":
-        text = sqlite._BY_NAME if by_name else sqlite._BY_PARENT
         rows = port._rows(f"EXPLAIN QUERY PLAN {text}", asked | {"pattern": "o*", "folded": "o*"})
     else:
-        text = postgres._BY_NAME if by_name else postgres._BY_PARENT
         rows = port._rows(f"EXPLAIN {text}", asked | {"pattern": "o%", "folded": "o%"})
     return "\n".join(str(row[-1]) for row in rows)

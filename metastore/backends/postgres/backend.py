@@ -176,7 +176,7 @@ class PostgresBackend(PostgresReads):
     # --- requests that travel together
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
-        return together.found(wanted, self._fetch(together.FIND_BELOW, together.find_parameters(wanted)))
+        return together.found(wanted, self._quick(together.FIND_BELOW, together.find_parameters(wanted)))
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         rows = self._announcing.send(
@@ -212,9 +212,9 @@ class PostgresBackend(PostgresReads):
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         parameters = {"ids": plain([entity_id]), "id": entity_id, "own": operation_id, "limit": limit}
         if ticket is None:
-            rows, line = self._fetch(intents.PENDING_OF, parameters), NOBODY
+            rows, line = self._quick(intents.PENDING_OF, parameters), NOBODY
         else:
-            rows = self._fetch(intents.PENDING_IN_LINE, {**parameters, "ticket": ticket})
+            rows = self._quick(intents.PENDING_IN_LINE, {**parameters, "ticket": ticket})
             line, rows = tickets.line(rows[0][-6:]), [row[:-6] for row in rows]
         chain = [row[3:] for row in rows if row[3] is not None]
         steps, now, queued = rows[0][:3]
@@ -224,20 +224,20 @@ class PostgresBackend(PostgresReads):
         return dict(self._rows(_SCOPES, {"ids": list(ids)}))
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
-        rows = self._fetch(intents.TURN, {"id": entity_id, "own": operation_id})
+        rows = self._quick(intents.TURN, {"id": entity_id, "own": operation_id})
         if not rows:
             return Turn(None, 0)
         (row,) = rows
         return Turn(steps_of_json(row[1])[0] if row[1] else None, row[0], tickets.line(row[2:]))
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
-        return int(self._fetch(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
+        return int(self._quick(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
-        return tickets.line(self._fetch(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
+        return tickets.line(self._quick(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        return bool(self._fetch(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
+        return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap)))
 
     def help(self, help: Help) -> Outcome:
         operations = [one.operation_id for one in help.resolutions]
@@ -352,7 +352,7 @@ class PostgresBackend(PostgresReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._fetch, _listed)
+        return SqlPast(PAST, self._quick, _listed)
 
     @property
     def readers(self) -> Readers:

@@ -1,36 +1,31 @@
-"""The store: the managers of one database, its transactions, its change feed and its upkeep."""
+"""The front door: the managers of one database, its transactions, its change feed and its upkeep."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
 from metastore import gc as collecting
 from metastore import stats
-from metastore.arguments import function, items, positive_seconds
+from metastore.arguments import function, positive_seconds
 from metastore.cache.options import Cache
-from metastore.cache.store import StoreCache, cached, check_cache
-from metastore.clock import SYSTEM, Clock
+from metastore.cache.store import StoreCache, cached
+from metastore.clock import Clock
 from metastore.combine.combiner import Combiner
-from metastore.database import connect, migrate, replicas_of
-from metastore.errors import InvalidArgument, PermissionDenied
+from metastore.errors import InvalidArgument
 from metastore.feed import feed, position
 from metastore.feed.follow import Selection, selected
 from metastore.feed.hints import Hints
 from metastore.feed.lag import noted
 from metastore.feed.page import changes_page
-from metastore.feed.visible import seen_steps
 from metastore.gc import Collected
-from metastore.governance.access import Access, Want
+from metastore.governance.access import Access
 from metastore.governance.decision import Decision
-from metastore.governance.evidence import Who
-from metastore.governance.evidence import who as who_named
 from metastore.governance.privileges import known_privilege
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS
@@ -47,10 +42,9 @@ from metastore.managers.sealing import Seals
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
 from metastore.names import Path, clean_name
-from metastore.operation.authorized import check_principal
 from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of, with_origin
-from metastore.operation.request import Call, Fencing, committed
+from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 from metastore.operation.timed import timed
 from metastore.past.consumers import Consumers
@@ -59,17 +53,18 @@ from metastore.past.pins import Pin, add_pin, all_pins
 from metastore.past.reads import reads_at
 from metastore.past.revert import revert
 from metastore.past.view import Past, past_at
-from metastore.port.backend import Backend, Reads
+from metastore.port.backend import Backend
 from metastore.port.replica import ReplicaBackend
 from metastore.port.unreadable import Unreadable
 from metastore.replicas.reads import ReplicaReads, replicas_opened
 from metastore.replicas.view import Replica
-from metastore.retry.policy import Hook, RetryPolicy
+from metastore.retry.policy import RetryPolicy
 from metastore.stats import Stats
+from metastore.store.who import who_is
 from metastore.transaction.freeze import FreezableSchemas
 from metastore.transaction.transaction import Transaction, run_transaction
 from metastore.transfer.outcomes import Exported, Imported
-from metastore.urls import parse_url, redacted
+from metastore.urls import redacted
 from metastore.verify import verify as verifying
 from metastore.verify.violations import Violation
 
@@ -78,11 +73,9 @@ if TYPE_CHECKING:
 
     from metastore.transfer.files import Place
 
-__all__ = ["Store", "clean_admins", "migrate", "open_store", "prepared", "restore"]
+__all__ = ["Store"]
 
 T = TypeVar("T")
-_DEADLINE = 30.0
-"""How long a call takes at most, unless its caller says otherwise (seconds)."""
 
 
 class Store(Managers):
@@ -127,7 +120,9 @@ class Store(Managers):
         InvalidArgument.
         """
         call = Call(principal, deadline)
-        return _View(self, self._session.bound(call.principal, call.deadline))
+        from metastore.store.views import BoundStore  # noqa: PLC0415  (a view is a store)
+
+        return BoundStore(self, self._session.bound(call.principal, call.deadline))
 
     def as_user(self, user: Path | Entity) -> Store:
         """Return the store as a user may see and use it: the same managers, and every call is checked.
@@ -139,10 +134,12 @@ class Store(Managers):
         What the user does not see: EntityNotFound, a drop returns False, listings leave it out. What it sees and may
         not do: PermissionDenied. Raises InvalidArgument.
         """
-        who = _who(self._session.backend, user)
+        from metastore.store.views import UserStore  # noqa: PLC0415  (a view is a store)
+
+        who = who_is(self._session.backend, user)
         if who.name in self._admins and who.lake is None and who.id is None:
             return self.bind(principal=who.name)
-        return _UserView(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
+        return UserStore(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
         """Return whether a user has a privilege on an object now, and the rules that decide. It changes nothing.
@@ -152,7 +149,7 @@ class Store(Managers):
         """
         entity = entity_of(self._session, on, kind)
         word = known_privilege(privilege)
-        who = _who(self._session.backend, user)
+        who = who_is(self._session.backend, user)
         if who.name in self._admins:
             return Decision(True, [f"{who.name} is an admin of this process"])
         return Access(self._session.backend, who).decision(entity.record.chain, word)
@@ -456,165 +453,3 @@ class Store(Managers):
 
     def __repr__(self) -> str:
         return f"<Store {redacted(self._url)}>"
-
-
-class _View(Store):
-    """A view of a store for one request, which :meth:`Store.bind` returns."""
-
-    def __init__(self, store: Store, session: Session) -> None:
-        self._url, self._admins, self._cache = store._url, store._admins, store._cache  # noqa: SLF001  (the same class)
-        self._replicas = store._replicas  # noqa: SLF001
-        self._stand_on(session)
-        self.leases = store.leases.bound(session)
-
-    def close(self) -> None:
-        """Do nothing: the store stays open."""
-
-
-class _UserView(_View):
-    """A store as a user may use it, which :meth:`Store.as_user` returns. Whatever is not checked is refused."""
-
-    @property
-    def _access(self) -> Access:
-        assert self._session.access is not None
-        return self._session.access
-
-    def _refused(self, what: str) -> PermissionDenied:
-        name = self._access.who.name
-        message = f"{name} may not {what}; only the library itself and admins may (ms.open(admins=…))"
-        return PermissionDenied(name, "admin", "", message)
-
-    def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
-        """Return a view of the same user with another deadline of each call. Raises InvalidArgument for a principal."""
-        check_principal(self._access, Call(principal, deadline))
-        return _UserView(self, self._session.bound(None, Call(None, deadline).deadline))
-
-    def as_user(self, user: Path | Entity) -> Store:
-        """Raise PermissionDenied: a user does not act as another one."""
-        raise self._refused("act as another user")
-
-    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
-        """Return whether this user has a privilege on what it sees. Raises PermissionDenied for another user."""
-        if _who(self._access.backend, user).name != self._access.who.name:
-            raise self._refused("ask for the rights of others")
-        entity = entity_of(self._session, on, kind)
-        return self._access.decision(entity.record.chain, known_privilege(privilege))
-
-    def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
-        """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
-        entity = entity_of(self._session, target, kind)
-        self._access.require(entity.record.chain, Want(entity.id, "reveal"))
-        return reveal(self._session, entity, key, kind)
-
-    def export_to(self, to: Place, target: Target | None = None, **options: Any) -> Exported:
-        """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""
-        if target is None or options.get("ids") or options.get("history"):
-            raise self._refused("export the whole database")
-        entity = entity_of(self._session, target, None)
-        self._access.require(entity.record.chain, Want(entity.id, "own"))
-        from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
-
-        session = copy(self._session)
-        session.backend = self._access.backend
-        settings: dict[str, Any] = {"ids": False, "history": False, "progress": None} | options
-        return calls.export_to(session, to, entity, **settings)
-
-    def outcome(self, operation_id: UUID | str) -> Outcome:
-        """Return what became of an operation of the user's own, if it sees its result; *unknown* for all others."""
-        steps = self._session.backend.steps(clean_operation_id(operation_id))
-        mine = [step for step in steps if step.principal == self._access.who.name]
-        if not mine or len(seen_steps(self._access, mine[:1])) < min(1, len([s for s in mine[:1] if s.entity_id])):
-            return Outcome("unknown")
-        return super().outcome(operation_id)
-
-    def import_from(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise PermissionDenied."""
-        raise self._refused("import")
-
-    def gc(self, **_: Any) -> NoReturn:
-        """Raise PermissionDenied."""
-        raise self._refused("collect garbage")
-
-    def verify(self) -> NoReturn:
-        """Raise PermissionDenied."""
-        raise self._refused("verify the database")
-
-    def stats(self) -> NoReturn:
-        """Raise PermissionDenied."""
-        raise self._refused("see the statistics of the database")
-
-
-def open_store(
-    url: str | None = None,
-    *,
-    principal: str | None = None,
-    deadline: float = _DEADLINE,
-    hooks: Iterable[Hook] = (),
-    pool_size: int = 10,
-    max_wait: float | None = None,
-    admins: Iterable[str] = (),
-    cache: Cache | None = None,
-    read_from: Iterable[str] = (),
-) -> Store:
-    """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
-
-    SQLite migrates itself. ``deadline`` (seconds) holds for each call. The store calls each hook with a frozen
-    :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
-    this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
-    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
-    what keeps what is read (None: nothing does). ``read_from`` has the URLs of PostgreSQL's read replicas, one server
-    each, for :meth:`Store.replica`. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
-    """
-    named = clean_admins(admins)
-    check_cache(cache, url)
-    parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
-    replicas = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
-    return Store(parsed, backend, policy, principal, SYSTEM, named, cache, replicas)
-
-
-def clean_admins(admins: Iterable[str]) -> frozenset[str]:
-    """Return the names of admins. Raises InvalidArgument."""
-    return frozenset(clean_name(name) for name in items(admins, "admins"))
-
-
-def prepared(
-    url: str | None,
-    principal: str | None,
-    deadline: float,
-    hooks: Iterable[Hook],
-    pool_size: int,
-    max_wait: float | None,
-) -> tuple[URL, Backend, RetryPolicy]:
-    """Check what a store is opened with, and connect. Raises what :func:`open_store` raises."""
-    parsed = parse_url(url)
-    Call(principal, positive_seconds(deadline, "a deadline"))
-    called = tuple(items(hooks, "hooks"))
-    if not all(callable(hook) for hook in called):
-        raise InvalidArgument("hooks are functions, which are called with each attempt")
-    policy = RetryPolicy(deadline=float(deadline), hooks=called)
-    return parsed, connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait), policy
-
-
-def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:
-    """Import an export with ids into an empty database, as ``import_from`` does; or go on where that was stopped.
-
-    No store can open the database before the import is finished. Raises InvalidArgument for a bad file, or a database
-    that is not empty.
-    """
-    from metastore.transfer import calls  # noqa: PLC0415
-
-    backend = connect(parse_url(url), _DEADLINE, restoring=True)
-    try:
-        return calls.restore_into(backend, SYSTEM, source, progress)
-    finally:
-        backend.close()
-
-
-def _who(backend: Reads, user: Path | Entity) -> Who:
-    """Return who is meant. Raises InvalidArgument, also for a user of another database."""
-    if not isinstance(user, Entity):
-        return who_named(user)
-    committed(backend, user)
-    if user.kind != "user":
-        raise InvalidArgument(f"{user.path} is a {user.kind}, not a user")
-    return Who(user.name, None, user.id)

@@ -1,0 +1,237 @@
+"""The reads that PostgreSQL and SQLite answer with the same statements, written in the dialect of each.
+
+A database says how it runs a statement, and how it sends a list of ids and a set of guards. Where its answer needs
+another statement, another number of statements, or other parameters, it has the read itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache, partial
+from typing import Any
+
+from metastore.backends.sql import relations as of_relations
+from metastore.backends.sql import rights as of_rights
+from metastore.backends.sql.decode import (
+    child,
+    entities_by_id,
+    find_parameters,
+    found,
+    lookup_parameters,
+    owned_record,
+    page,
+    resolved,
+    step,
+)
+from metastore.backends.sql.deep_paths import DEEP, resolve_deep
+from metastore.backends.sql.find import FindSql
+from metastore.backends.sql.reads import ReadSql, from_named
+from metastore.backends.sql.relations import RelationSql
+from metastore.port.backend import Guards, Matches, Search
+from metastore.port.commit import LIVE
+from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, RowPage, Step
+from metastore.port.relations import Owning, Related, Relating
+from metastore.port.rights import Chosen, RightRows, Whose
+
+__all__ = ["Questions", "Rows", "Texts"]
+
+Rows = list[tuple[Any, ...]]
+Values = dict[str, Any]
+
+
+class Texts:
+    """The statements of one database; each is written when it is first asked for."""
+
+    def __init__(
+        self, read: ReadSql, relations: RelationSql, find: FindSql, *, places: str, join: str, gathered: str
+    ) -> None:
+        """``places`` and ``join`` as for :func:`rights.statement`; ``gathered`` gathers the rights' rows as JSON."""
+        self.read = read
+        self.resolve = cache(read.resolve)
+        self.resolve_holding = cache(partial(read.resolve, held=True))
+        self.children_chosen, self.names_chosen = cache(read.children_chosen), cache(read.names_chosen)
+        self.owning = cache(relations.owning)
+        self.related, self.relating = cache(relations.related), cache(relations.relating)
+        self.related_page, self.relations = relations.related_page(), relations.relations()
+        self.by_name, self.by_parent = find.by_name(), find.by_parent()
+
+        def in_lake(places: str, lake: str) -> str:
+            return of_rights.statement(places, join, lake=lake)
+
+        @cache
+        def rights(*, below: bool) -> str:
+            return from_named(of_rights.statement(places, join, below=below), read.parameter)
+
+        self.rights = rights
+        self.resolve_rights = cache(partial(read.resolve_rights, rights=in_lake, gathered=gathered))
+
+
+class Questions:
+    """Reads for a backend to inherit. What is below the line in the class is what a database says."""
+
+    sql: Texts
+
+    def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
+        depth = len(lookup.names)
+        if depth > DEEP:
+            nodes = (far := resolve_deep(self.resolve, self.hold, lookup)).nodes
+            ids = [node.id for node in nodes]
+            return far, self.rights(Whose(ids[0], user), ids, None) if ids else of_rights.decoded(())
+        rows = self._quick(self.sql.resolve_rights(depth), {**lookup_parameters(lookup), "name": user})
+        rights = json.loads(rows[0][-1] or "[]") if rows else ()
+        return resolved(rows[0][:-1] if rows else None, depth), of_rights.decoded(rights)
+
+    def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
+        named = {"lake": whose.lake, "name": whose.user, "places": self._ids(places)}
+        if below is not None:
+            named["below"] = below
+        return of_rights.decoded(self._quick(self.sql.rights(below=below is not None), named))
+
+    def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
+        depth = len(lookup.names)
+        if depth > DEEP:
+            return resolve_deep(self.resolve, self.hold, lookup), self.hold(guards)
+        rows = self._quick(self.sql.resolve_holding(depth), {**lookup_parameters(lookup), **self._guards(guards)})
+        return (resolved(rows[0][:-1], depth), rows[0][-1] == len(guards)) if rows else (Resolved((), None), False)
+
+    def by_id(self, ids: Sequence[int]) -> list[Known | None]:
+        return entities_by_id(self._rows(self.sql.read.by_id, {"ids": self._ids(ids)}), ids)
+
+    def by_id_holding(self, ids: Sequence[int], guards: Guards) -> tuple[list[Known | None], bool]:
+        rows = self._quick(self.sql.read.by_id_holding, {"ids": self._ids(ids), **self._guards(guards)})
+        return entities_by_id([row[:-1] for row in rows], ids), bool(rows) and rows[0][-1] == len(guards)
+
+    def hold(self, guards: Guards) -> bool:
+        return bool(self._rows(self.sql.read.hold, self._guards(guards))[0][0] == len(guards))
+
+    def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
+        values = {"entity_id": entity_id, "ids": self._ids(besides)}
+        return bool(self._rows(self.sql.read.has_children, values)[0][0])
+
+    def children(
+        self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
+    ) -> RowPage[Child]:
+        values = _below(parent_id, kind, family, after[0], limit) | _after_id(state, after) | self._guards(guards)
+        return page(self._rows(self.sql.read.children[state], values), len(guards), child)
+
+    def children_chosen(
+        self,
+        parent_id: int,
+        kind: str,
+        family: str,
+        state: int,
+        after: tuple[str, int],
+        limit: int,
+        guards: Guards,
+        chosen: Chosen,
+    ) -> RowPage[Child]:
+        values = _below(parent_id, kind, family, after[0], limit) | _after_id(state, after) | self._guards(guards)
+        text = self.sql.children_chosen(state, only=chosen.only)
+        return page(self._planned(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), child)
+
+    def names(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
+    ) -> RowPage[tuple[str, str]]:
+        values = _below(parent_id, kind, family, after, limit) | self._guards(guards)
+        return page(self._rows(self.sql.read.names, values), len(guards), tuple)
+
+    def names_chosen(
+        self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
+    ) -> RowPage[tuple[str, str]]:
+        values = _below(parent_id, kind, family, after, limit) | self._guards(guards)
+        text = self.sql.names_chosen(only=chosen.only)
+        return page(self._planned(text, {**values, "chosen": self._ids(chosen.ids)}), len(guards), tuple)
+
+    def find(self, search: Search) -> Matches:
+        patterns = {"pattern": self._pattern(search.glob), "folded": self._pattern(search.folded)}
+        text = self.sql.by_name if search.by_name else self.sql.by_parent
+        return found(self._rows(text, {**find_parameters(search), **patterns}), search)
+
+    def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
+        values = {"parent_id": parent_id, "kind": kind, "family": family, "key": key}
+        rows = self._rows(self.sql.read.gone, values)
+        return child(rows[0]) if rows else None
+
+    def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
+        values = {"owner_id": owner_id, "kind": kind, "after_key": after, "page_size": limit, **self._guards(guards)}
+        return page(self._rows(self.sql.read.owned, values), len(guards), owned_record)
+
+    def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.owning(record.chain[-1].id, kinds, names)
+        values = {**_at(target), "kind": kinds[0], "other": kinds[1], "names": self._names(names)}
+        return of_relations.owning(self._quick(self.sql.owning(of_relations.path_of(target)), values))
+
+    def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
+        if isinstance(target, Lookup) and len(target.names) > DEEP:
+            record = self.resolve([target])[0].record
+            return None if record is None else self.related(record.chain[-1].id, kind, above=above, doc=doc)
+        text = self.sql.related(of_relations.path_of(target), above=above, doc=doc)
+        return of_relations.related(self._quick(text, {**_at(target), "kind": kind}))
+
+    def relating(
+        self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
+    ) -> Relating | None:
+        values = {"id": to_id, "kind": kind, "value": value, "page_size": limit, **of_relations.key_after(after)}
+        return of_relations.relating(self._rows(self.sql.relating(valued=value is not None), values))
+
+    def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
+        values = {"id": from_id, "kind": kind, "page_size": limit, **of_relations.key_after(after)}
+        return of_relations.relating(self._rows(self.sql.related_page, values))
+
+    def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
+        values = {"entity_id": entity_id, "after": after, "page_size": limit}
+        return [step(row) for row in self._rows(self.sql.read.history, values)]
+
+    # --- what a database says
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        """Follow paths, all of them at one instant."""
+        raise NotImplementedError
+
+    def _rows(self, text: str, parameters: Values) -> Rows:
+        """Run a statement."""
+        raise NotImplementedError
+
+    def _quick(self, text: str, parameters: Values) -> Rows:
+        """Run a statement of the hot path."""
+        return self._rows(text, parameters)
+
+    def _planned(self, text: str, parameters: Values) -> Rows:
+        """Run a statement whose best plan depends on its parameters."""
+        return self._rows(text, parameters)
+
+    @staticmethod
+    def _ids(ids: Iterable[int]) -> object:
+        """Return the parameter for a list of ids."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _names(names: Iterable[str]) -> object:
+        """Return the parameter for a list of names."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _guards(guards: Guards) -> Values:
+        """Return the parameters of guards that are counted."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _pattern(glob: str) -> str:
+        """Return a glob as this database matches it."""
+        raise NotImplementedError
+
+
+def _below(parent_id: int, kind: str, family: str, after: str, limit: int) -> Values:
+    return {"parent_id": parent_id, "kind": kind, "family": family, "page_size": limit, "after_key": after}
+
+
+def _after_id(state: int, after: tuple[str, int]) -> Values:
+    """Return what else orders a page: several children that are gone may have one name."""
+    return {} if state == LIVE else {"after_id": after[1]}
+
+
+def _at(target: Lookup | int) -> Values:
+    return {"id": target} if isinstance(target, int) else lookup_parameters(target)

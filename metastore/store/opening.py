@@ -1,0 +1,97 @@
+"""Open a database as a store; restore one from an export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from metastore.arguments import items, positive_seconds
+from metastore.cache.options import Cache
+from metastore.cache.store import check_cache
+from metastore.clock import SYSTEM
+from metastore.database import connect, replicas_of
+from metastore.errors import InvalidArgument
+from metastore.names import clean_name
+from metastore.operation.request import Call
+from metastore.port.backend import Backend
+from metastore.retry.policy import Hook, RetryPolicy
+from metastore.store.store import Store
+from metastore.transfer.outcomes import Imported
+from metastore.urls import parse_url
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+    from metastore.transfer.files import Place
+
+
+__all__ = ["clean_admins", "open_store", "prepared", "restore"]
+
+_DEADLINE = 30.0
+"""How long a call takes at most, unless its caller says otherwise (seconds)."""
+
+
+def open_store(
+    url: str | None = None,
+    *,
+    principal: str | None = None,
+    deadline: float = _DEADLINE,
+    hooks: Iterable[Hook] = (),
+    pool_size: int = 10,
+    max_wait: float | None = None,
+    admins: Iterable[str] = (),
+    cache: Cache | None = None,
+    read_from: Iterable[str] = (),
+) -> Store:
+    """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
+
+    SQLite migrates itself. ``deadline`` (seconds) holds for each call. The store calls each hook with a frozen
+    :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
+    this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
+    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
+    what keeps what is read (None: nothing does). ``read_from`` has the URLs of PostgreSQL's read replicas, one server
+    each, for :meth:`Store.replica`. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
+    """
+    named = clean_admins(admins)
+    check_cache(cache, url)
+    parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
+    replicas = replicas_of(parsed, read_from, policy.deadline, pool_size=pool_size, max_wait=max_wait)
+    return Store(parsed, backend, policy, principal, SYSTEM, named, cache, replicas)
+
+
+def clean_admins(admins: Iterable[str]) -> frozenset[str]:
+    """Return the names of admins. Raises InvalidArgument."""
+    return frozenset(clean_name(name) for name in items(admins, "admins"))
+
+
+def prepared(
+    url: str | None,
+    principal: str | None,
+    deadline: float,
+    hooks: Iterable[Hook],
+    pool_size: int,
+    max_wait: float | None,
+) -> tuple[URL, Backend, RetryPolicy]:
+    """Check what a store is opened with, and connect. Raises what :func:`open_store` raises."""
+    parsed = parse_url(url)
+    Call(principal, positive_seconds(deadline, "a deadline"))
+    called = tuple(items(hooks, "hooks"))
+    if not all(callable(hook) for hook in called):
+        raise InvalidArgument("hooks are functions, which are called with each attempt")
+    policy = RetryPolicy(deadline=float(deadline), hooks=called)
+    return parsed, connect(parsed, policy.deadline, pool_size=pool_size, max_wait=max_wait), policy
+
+
+def restore(url: str | None, source: Place, *, progress: Callable[[float], None] | None = None) -> Imported:
+    """Import an export with ids into an empty database, as ``import_from`` does; or go on where that was stopped.
+
+    No store can open the database before the import is finished. Raises InvalidArgument for a bad file, or a database
+    that is not empty.
+    """
+    from metastore.transfer import calls  # noqa: PLC0415
+
+    backend = connect(parse_url(url), _DEADLINE, restoring=True)
+    try:
+        return calls.restore_into(backend, SYSTEM, source, progress)
+    finally:
+        backend.close()

@@ -1,0 +1,116 @@
+"""A store as one request, or one user, sees it."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import UUID
+
+from metastore.errors import PermissionDenied
+from metastore.feed.visible import seen_steps
+from metastore.governance.access import Access, Want
+from metastore.governance.decision import Decision
+from metastore.governance.privileges import known_privilege
+from metastore.kinds.entity import Entity
+from metastore.managers.reveal import entity_of, reveal
+from metastore.managers.target import Target
+from metastore.names import Path
+from metastore.operation.authorized import check_principal
+from metastore.operation.keys import clean_operation_id
+from metastore.operation.outcome import Outcome
+from metastore.operation.request import Call
+from metastore.operation.session import Session
+from metastore.store.store import Store
+from metastore.store.who import who_is
+from metastore.transfer.outcomes import Exported
+
+if TYPE_CHECKING:
+    from metastore.transfer.files import Place
+
+__all__ = ["BoundStore", "UserStore"]
+
+
+class BoundStore(Store):
+    """A view of a store for one request, which :meth:`Store.bind` returns."""
+
+    def __init__(self, store: Store, session: Session) -> None:
+        self._url, self._admins, self._cache = store._url, store._admins, store._cache  # noqa: SLF001  (the same class)
+        self._replicas = store._replicas  # noqa: SLF001
+        self._stand_on(session)
+        self.leases = store.leases.bound(session)
+
+    def close(self) -> None:
+        """Do nothing: the store stays open."""
+
+
+class UserStore(BoundStore):
+    """A store as a user may use it, which :meth:`Store.as_user` returns. Whatever is not checked is refused."""
+
+    @property
+    def _access(self) -> Access:
+        assert self._session.access is not None
+        return self._session.access
+
+    def _refused(self, what: str) -> PermissionDenied:
+        name = self._access.who.name
+        message = f"{name} may not {what}; only the library itself and admins may (ms.open(admins=…))"
+        return PermissionDenied(name, "admin", "", message)
+
+    def bind(self, *, principal: str | None = None, deadline: float | None = None) -> Store:
+        """Return a view of the same user with another deadline of each call. Raises InvalidArgument for a principal."""
+        check_principal(self._access, Call(principal, deadline))
+        return UserStore(self, self._session.bound(None, Call(None, deadline).deadline))
+
+    def as_user(self, user: Path | Entity) -> Store:
+        """Raise PermissionDenied: a user does not act as another one."""
+        raise self._refused("act as another user")
+
+    def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
+        """Return whether this user has a privilege on what it sees. Raises PermissionDenied for another user."""
+        if who_is(self._access.backend, user).name != self._access.who.name:
+            raise self._refused("ask for the rights of others")
+        entity = entity_of(self._session, on, kind)
+        return self._access.decision(entity.record.chain, known_privilege(privilege))
+
+    def reveal(self, target: Target, key: str, *, kind: str | None = None) -> str:
+        """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
+        entity = entity_of(self._session, target, kind)
+        self._access.require(entity.record.chain, Want(entity.id, "reveal"))
+        return reveal(self._session, entity, key, kind)
+
+    def export_to(self, to: Place, target: Target | None = None, **options: Any) -> Exported:
+        """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""
+        if target is None or options.get("ids") or options.get("history"):
+            raise self._refused("export the whole database")
+        entity = entity_of(self._session, target, None)
+        self._access.require(entity.record.chain, Want(entity.id, "own"))
+        from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
+
+        session = copy(self._session)
+        session.backend = self._access.backend
+        settings: dict[str, Any] = {"ids": False, "history": False, "progress": None} | options
+        return calls.export_to(session, to, entity, **settings)
+
+    def outcome(self, operation_id: UUID | str) -> Outcome:
+        """Return what became of an operation of the user's own, if it sees its result; *unknown* for all others."""
+        steps = self._session.backend.steps(clean_operation_id(operation_id))
+        mine = [step for step in steps if step.principal == self._access.who.name]
+        if not mine or len(seen_steps(self._access, mine[:1])) < min(1, len([s for s in mine[:1] if s.entity_id])):
+            return Outcome("unknown")
+        return super().outcome(operation_id)
+
+    def import_from(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("import")
+
+    def gc(self, **_: Any) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("collect garbage")
+
+    def verify(self) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("verify the database")
+
+    def stats(self) -> NoReturn:
+        """Raise PermissionDenied."""
+        raise self._refused("see the statistics of the database")
